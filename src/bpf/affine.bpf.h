@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Wake-affine: near which CPU a wakeup looks for an idle one, the previous or the waking (seed 004; the
+ * kernel's wake_affine_idle).
+ *
+ *	not a plain wakeup (fork, exec), or the waking CPU not allowed ---------> previous
+ *	waking CPU idle (an interrupt wakes), cache shared with the previous ---> previous if idle, else waking
+ *	waker about to sleep (sync), nobody waits for its CPU ------------------> waking
+ *	else -------------------------------------------------------------------> previous
+ */
+#pragma once
+
+/* In select_cpu. @prev is a CPU that @p may use. */
+static s32 affine_target(const struct task_struct *p, s32 prev, u64 wake_flags)
+{
+	struct cpu_ctx *cctx = this_cpu_ctx();
+	s32 waking = bpf_get_smp_processor_id();
+
+	if (waking == prev || !(wake_flags & SCX_WAKE_TTWU) || !may_use(p, waking))
+		return prev;
+	if (cctx->idle && share_llc(waking, prev))
+		return cpu_ctx(prev)->idle ? prev : waking;
+	if (wake_flags & SCX_WAKE_SYNC && cctx->curr_weight && !cctx->waiting)
+		return waking;
+	return prev;
+}

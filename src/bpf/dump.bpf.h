@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What an ejected scheduler leaves in the kernel's exit dump: its own view of the CPUs and tasks.
+ */
+#pragma once
+
+void BPF_STRUCT_OPS(magpie_dump, struct scx_dump_ctx *dctx)
+{
+	scx_bpf_dump("magpie: slice %llu ns, lag %llu ns, %u LLCs, SMT %u", tun.slice_ns, tun.slice_lag_ns,
+		     tun.nr_llcs, tun.smt_width);
+}
+
+void BPF_STRUCT_OPS(magpie_dump_cpu, struct scx_dump_ctx *dctx, s32 cpu, bool idle)
+{
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+
+	if (idle && !cctx->waiting)
+		return;
+	scx_bpf_dump("magpie: vclock %llu util_avg %u idle %d waiting %d overloaded %d queued %d", cctx->vclock,
+		     cctx->pelt.util_avg, cctx->idle, cctx->waiting, cctx->overloaded,
+		     scx_bpf_dsq_nr_queued(cpu));
+}
+
+void BPF_STRUCT_OPS(magpie_dump_task, struct scx_dump_ctx *dctx, struct task_struct *p)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (tctx)
+		scx_bpf_dump("magpie: vruntime %llu home %d recent %d", tctx->vruntime, tctx->home, tctx->recent);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which CPUs are idle: idle_map, kept by the CPUs themselves, so that the kernel need not keep its own.
+ *
+ *	          update_idle(true)                    claim_idle()
+ *	running -------------------> idle, bit set ------------------> idle, bit clear
+ *	   ^                              |                               |      |
+ *	   |                              | update_idle(false), running() |      | dispatch() found nothing
+ *	   +------------------------------+-------------------------------+      +--> idle, bit set again
+ *
+ * Whoever claims a CPU owes it a task or a kick.
+ */
+#pragma once
+
+struct map_line idle_map[MAX_LINES];
+
+static void mark_idle(s32 cpu, struct cpu_ctx *cctx)
+{
+	cctx->idle = true;
+	map_set(idle_map, cpu_layout(cpu)->slot);
+}
+
+static void mark_busy(s32 cpu, struct cpu_ctx *cctx)
+{
+	u32 slot = cpu_layout(cpu)->slot;
+
+	cctx->idle = false;
+	if (map_test(idle_map, slot))
+		map_test_and_clear(idle_map, slot);
+}
+
+/* Take the CPU, if it is idle and nobody else took it. */
+static bool claim_idle(s32 cpu)
+{
+	u32 slot = cpu_layout(cpu)->slot;
+
+	return map_test(idle_map, slot) && map_test_and_clear(idle_map, slot);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The machine: what the loader tells of it, the state of each CPU, and how to get at both.
+ *
+ *	cpu id --cpu_layout()--> LLC, node, slot     slot --slot_cpu()--> cpu id
+ *	cpu id --cpu_ctx()-----> clock, running task, queue state, util_avg, counters
+ *
+ * All tables are plain global arrays: a look-up is a mask and an addition, and the loader reads and
+ * writes them through the same memory. Masking an index keeps the verifier content; indices are valid
+ * by construction.
+ */
+#pragma once
+
+const volatile struct tunables tun;
+const volatile struct cpu_layout cpu_layouts[MAX_CPUS];
+const volatile struct llc_layout llc_layouts[MAX_LLCS];
+const volatile u16 slot_cpus[MAX_SLOTS];
+
+struct cpu_ctx cpu_ctxs[MAX_CPUS];
+struct llc_published llc_publisheds[MAX_LLCS];
+
+static const volatile struct cpu_layout *cpu_layout(s32 cpu)
+{
+	return &cpu_layouts[cpu & (MAX_CPUS - 1)];
+}
+
+static const volatile struct llc_layout *llc_layout(u32 llc)
+{
+	return &llc_layouts[llc & (MAX_LLCS - 1)];
+}
+
+static s32 slot_cpu(u32 slot)
+{
+	return slot_cpus[slot & (MAX_SLOTS - 1)];
+}
+
+static struct cpu_ctx *cpu_ctx(s32 cpu)
+{
+	return &cpu_ctxs[cpu & (MAX_CPUS - 1)];
+}
+
+static struct cpu_ctx *this_cpu_ctx(void)
+{
+	return cpu_ctx(bpf_get_smp_processor_id());
+}
+
+static bool share_llc(s32 a, s32 b)
+{
+	return cpu_layout(a)->llc == cpu_layout(b)->llc;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * scx_magpie: looks around before it lands, and steals what lies idle.
+ *
+ * The way of a task, and the file that tells of each step:
+ *
+ *	wakes    select_cpu  near whom?              affine.bpf.h    target: previous or waking CPU
+ *	                     who is idle?            scan.bpf.h      found: claimed (idle.bpf.h), run there
+ *	waits    enqueue     owed time?              preempt.bpf.h   takes the CPU
+ *	                     else in line            vtime.bpf.h     by virtual deadline
+ *	                     who could take it?      overload.bpf.h  bit set, an idle CPU kicked
+ *	runs     dispatch    own queue, keep running vtime.bpf.h
+ *	                     another CPU's queue     steal.bpf.h
+ *	         running, stopping                   vtime.bpf.h     charged by weight
+ *
+ * A runnable task is in one place: the local DSQ of a CPU that is idle or that it preempts, or the queue (DSQ)
+ * of the CPU whose runqueue the kernel has it on (scx_bpf_task_cpu()). That CPU looks there when it runs
+ * out, and the overload map leads all others to it.
+ *
+ * Callbacks run with interrupts off and are not sleepable, unless it says so.
+ */
+#include <scx/common.bpf.h>
+
+#include "intf.h"
+
+#include "layout.bpf.h"
+#include "stats.bpf.h"
+#include "task.bpf.h"
+#include "sparse_map.bpf.h"
+#include "vtime.bpf.h"
+#include "preempt.bpf.h"
+#include "pelt.bpf.h"
+#include "idle.bpf.h"
+#include "scan.bpf.h"
+#include "affine.bpf.h"
+#include "overload.bpf.h"
+#include "steal.bpf.h"
+#include "dump.bpf.h"
+
+char _license[] SEC("license") = "GPL";
+
+UEI_DEFINE(uei);
+
+/* A task wakes; its rq lock is not held. Not called for tasks that may use one CPU only. */
+s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_flags)
+{
+	struct task_ctx *tctx = task_ctx(p);
+	s32 target, cpu;
+
+	stat_inc(STAT_WAKEUPS);
+	if (!may_use(p, prev))
+		prev = bpf_cpumask_any_distribute(p->cpus_ptr);
+	if (!tctx)
+		return prev;
+
+	target = affine_target(p, prev, wake_flags);
+	cpu = find_idle(p, tctx, prev, target);
+	if (cpu < 0)
+		return target;
+
+	place(p, tctx, cpu);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, 0);
+	return cpu;
+}
+
+/* A task is to wait for @cpu, whose rq lock is held: nobody was idle, its slice is over, it may not move ... */
+void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (!tctx) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags);
+		return;
+	}
+	if (enq_flags & SCX_ENQ_REENQ)
+		stat_inc(STAT_REENQUEUE);
+	place(p, tctx, cpu);
+
+	if (cctx->idle) {
+		claim_idle(cpu);
+		stat_inc(STAT_LOCAL);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags);
+		return;
+	}
+	if (enq_flags & SCX_ENQ_WAKEUP) {
+		if (is_urgent(p)) {
+			stat_inc(STAT_KTHREAD);
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+			return;
+		}
+		if (preempts(p, tctx, cctx)) {
+			stat_inc(STAT_PREEMPT);
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+			return;
+		}
+	}
+	stat_inc(STAT_QUEUED);
+	scx_bpf_dsq_insert_vtime(p, cpu, tun.slice_ns, deadline(p, tctx), enq_flags);
+	mark_waiting(p, cpu, cctx);
+	kick_thief(p, cpu);
+}
+
+/*
+ * @cpu has nothing left to run but maybe @prev, whose slice is over (NULL: not a task of ours). Its rq
+ * lock is held, and dropped for the time that a task is fetched from another runqueue.
+ */
+void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+	struct task_ctx *tctx = NULL;
+	struct task_struct *next;
+
+	if (prev && prev->scx.flags & SCX_TASK_QUEUED)
+		tctx = task_ctx(prev);
+
+	if (cctx->waiting) {
+		if (tctx) {
+			charge(prev, tctx);
+			next = __COMPAT_scx_bpf_dsq_peek(cpu);
+			if (next && vtime_before(deadline(prev, tctx), next->scx.dsq_vtime))
+				goto keep;
+		}
+		if (scx_bpf_dsq_move_to_local(cpu, 0)) {
+			stat_inc(STAT_OWN);
+			if (!scx_bpf_dsq_nr_queued(cpu))
+				clear_waiting(cpu, cctx);
+			return;
+		}
+		clear_waiting(cpu, cctx);
+	}
+	if (tctx)
+		goto keep;
+	if (steal(cpu))
+		return;
+
+	stat_inc(STAT_EMPTY);
+	if (cctx->idle)
+		mark_idle(cpu, cctx);
+	return;
+keep:
+	stat_inc(STAT_KEEP);
+	charge(prev, tctx);
+	advance_vclock(cctx, tctx->vruntime);
+	scx_bpf_task_set_slice(prev, tun.slice_ns);
+}
+
+/* @p starts to run on its CPU, whose rq lock is held. */
+void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (cctx->idle)
+		mark_busy(cpu, cctx);
+	if (!tctx)
+		return;
+
+	rebase(tctx, cpu);
+	tctx->charged = p->se.sum_exec_runtime;
+	advance_vclock(cctx, tctx->vruntime);
+
+	cctx->curr_vruntime = tctx->vruntime;
+	cctx->curr_started = scx_bpf_now();
+	cctx->curr_idle_policy = p->policy == SCHED_IDLE;
+	cctx->curr_weight = p->scx.weight;
+}
+
+/* @p stops, to wait again if @runnable. As running(). */
+void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	cpu_ctx(scx_bpf_task_cpu(p))->curr_weight = 0;
+	if (tctx)
+		charge(p, tctx);
+}
+
+/* sched_yield(): the rest of the slice is forfeited. The rq lock of @p's CPU is held. */
+bool BPF_STRUCT_OPS(magpie_yield, struct task_struct *p, struct task_struct *to)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (tctx)
+		tctx->vruntime = deadline(p, tctx);
+	return false;
+}
+
+/* A timer tick while @p runs on this CPU. */
+void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+
+	pelt_update(cpu, cctx, true);
+}
+
+/* @cpu enters or leaves the idle loop. On that CPU, its rq lock held. */
+void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
+{
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+
+	pelt_update(cpu, cctx, !idle);
+	if (!idle) {
+		mark_busy(cpu, cctx);
+		return;
+	}
+	mark_idle(cpu, cctx);
+	/* The other half of kick_thief(): somebody may have queued a task after dispatch() looked. */
+	if (map_any(overload_map, cpu_layout(cpu)->llc))
+		scx_bpf_kick_cpu(cpu, 0);
+}
+
+/* A higher class takes @cpu: what was sent there because it was idle must not wait. Rq lock held. */
+void BPF_STRUCT_OPS(magpie_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	scx_bpf_reenqueue_local();
+}
+
+/* Sleepable. */
+s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct task_ctx *tctx = bpf_task_storage_get(&task_ctxs, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!tctx)
+		return -ENOMEM;
+	tctx->home = -1;
+	tctx->recent = -1;
+	return 0;
+}
+
+/* Sleepable. Creates the queues. All CPUs count as idle until they show otherwise. */
+s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
+{
+	s32 cpu, err;
+
+	bpf_for(cpu, 0, tun.nr_cpu_ids) {
+		if (!cpu_layout(cpu)->present)
+			continue;
+		err = scx_bpf_create_dsq(cpu, cpu_layout(cpu)->node);
+		if (err) {
+			scx_bpf_error("cannot create the queue of CPU %d: %d", cpu, err);
+			return err;
+		}
+		cpu_ctx(cpu)->pelt.updated_at = scx_bpf_now();
+		mark_idle(cpu, cpu_ctx(cpu));
+	}
+	return 0;
+}
+
+void BPF_STRUCT_OPS(magpie_exit, struct scx_exit_info *ei)
+{
+	UEI_RECORD(uei, ei);
+}
+
+/* Run by the loader: tell the program who it is, whatever PID namespace it is in. */
+SEC("syscall")
+int register_loader(void *ctx)
+{
+	loader_tgid = bpf_get_current_pid_tgid() >> 32;
+	return 0;
+}
+
+/* Run by the loader when somebody asks for statistics: note how many tasks wait in each queue. */
+SEC("syscall")
+int sample_queues(void *ctx)
+{
+	s32 cpu;
+
+	bpf_for(cpu, 0, tun.nr_cpu_ids)
+		if (cpu_layout(cpu)->present)
+			cpu_ctx(cpu)->nr_queued = scx_bpf_dsq_nr_queued(cpu);
+	return 0;
+}
+
+SCX_OPS_DEFINE(magpie,
+	       .select_cpu		= (void *)magpie_select_cpu,
+	       .enqueue			= (void *)magpie_enqueue,
+	       .dispatch		= (void *)magpie_dispatch,
+	       .running			= (void *)magpie_running,
+	       .stopping		= (void *)magpie_stopping,
+	       .yield			= (void *)magpie_yield,
+	       .tick			= (void *)magpie_tick,
+	       .update_idle		= (void *)magpie_update_idle,
+	       .cpu_release		= (void *)magpie_cpu_release,
+	       .init_task		= (void *)magpie_init_task,
+	       .init			= (void *)magpie_init,
+	       .exit			= (void *)magpie_exit,
+	       .dump			= (void *)magpie_dump,
+	       .dump_cpu		= (void *)magpie_dump_cpu,
+	       .dump_task		= (void *)magpie_dump_task,
+	       .flags			= SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED |
+					  SCX_OPS_ALLOW_QUEUED_WAKEUP,
+	       .name			= "magpie");

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Per-entity load tracking of each CPU: util_avg, as in the kernel's pelt.c. Time is cut into periods of
+ * 1024 us; what was used n periods ago counts y^n, with y^32 = 1/2. Scaled by the CPU's capacity and its
+ * frequency, so that util_avg <= capacity.
+ *
+ *	|<- d1 ->|<-- n whole periods, 1024 us each -->|<- d3 ->|
+ *	|--------|---------|---------|--------|--------|--------> now
+ *	updated_at                                     period_contrib
+ *
+ * Brought up to date when the CPU enters or leaves idle and at each tick, not at each switch. The loader
+ * reads the state as it lies in memory and does the rest of the way to its own now (src/pelt.rs).
+ */
+#pragma once
+
+#define NSEC_PER_SEC 1000000000ULL
+
+/* 2^32 * y^n, from src/pelt.rs. */
+const volatile u32 pelt_decay[PELT_HALFLIFE];
+
+/* @val * y^n */
+static u64 decay_load(u64 val, u64 n)
+{
+	if (n >= 64 * PELT_HALFLIFE)
+		return 0;
+	return (val >> (n / PELT_HALFLIFE)) * pelt_decay[n % PELT_HALFLIFE] >> 32;
+}
+
+/* Accounts the time since updated_at, in which the CPU was used at @scale (0: idle). */
+static void pelt_accumulate(struct pelt *pelt, u64 now, u32 scale)
+{
+	u64 delta = (now - pelt->updated_at) >> PELT_UNIT_SHIFT;
+	u64 contrib, periods;
+
+	if ((s64)(now - pelt->updated_at) < 0 || !delta)
+		return;
+	pelt->updated_at += delta << PELT_UNIT_SHIFT;
+
+	periods = (delta + pelt->period_contrib) / PELT_PERIOD;
+	contrib = delta;
+	if (periods) {
+		u64 d1 = PELT_PERIOD - pelt->period_contrib;
+		u64 d3 = (delta + pelt->period_contrib) % PELT_PERIOD;
+
+		pelt->util_sum = decay_load(pelt->util_sum, periods);
+		contrib = decay_load(d1, periods) + d3 + PELT_LOAD_AVG_MAX -
+			  decay_load(PELT_LOAD_AVG_MAX, periods) - PELT_PERIOD;
+		pelt->period_contrib = d3;
+	} else {
+		pelt->period_contrib += delta;
+	}
+	pelt->util_sum += contrib * scale;
+	pelt->util_avg = pelt->util_sum / (PELT_LOAD_AVG_MAX - PELT_PERIOD + pelt->period_contrib);
+}
+
+static u32 cpu_scale(s32 cpu)
+{
+	u32 freq = bpf_ksym_exists(scx_bpf_cpuperf_cur) ? scx_bpf_cpuperf_cur(cpu) : CAPACITY_SCALE;
+
+	return cpu_layout(cpu)->capacity * freq / CAPACITY_SCALE;
+}
+
+/*
+ * The CPU was what it was until now, and is @running from here on. On that CPU, interrupts off.
+ *
+ * The loader's clock is CLOCK_MONOTONIC, scx_bpf_now() is not: the distance of the two, which NTP changes
+ * slowly, is noted once a second.
+ */
+static void pelt_update(s32 cpu, struct cpu_ctx *cctx, bool running)
+{
+	struct pelt *pelt = &cctx->pelt;
+	u64 now = scx_bpf_now();
+
+	if (now - pelt->mono_at > NSEC_PER_SEC) {
+		pelt->mono_offset = bpf_ktime_get_ns() - now;
+		pelt->mono_at = now;
+	}
+	pelt_accumulate(pelt, now, pelt->running ? cpu_scale(cpu) : 0);
+	pelt->running = running;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Wakeup preemption: a woken task takes the CPU at once when it is owed clearly more than the running
+ * one.
+ *
+ *	woken: SCHED_BATCH, SCHED_IDLE? ------------------------------------------> wait
+ *	running: SCHED_IDLE? -----------------------------------------------------> preempt
+ *	running one's vruntime by now - woken one's > wakeup_gran (by weight)? ---> preempt, else wait
+ */
+#pragma once
+
+#ifndef SCHED_BATCH
+#define SCHED_BATCH 3
+#endif
+#ifndef SCHED_IDLE
+#define SCHED_IDLE 5
+#endif
+
+/* @cctx is the CPU of @p, whose rq lock is held. */
+static bool preempts(const struct task_struct *p, const struct task_ctx *tctx, struct cpu_ctx *cctx)
+{
+	u64 curr_vruntime;
+	s64 ran;
+
+	if (!tun.wakeup_preempt || !cctx->curr_weight || p->policy == SCHED_BATCH || p->policy == SCHED_IDLE)
+		return false;
+	if (cctx->curr_idle_policy)
+		return true;
+
+	/* The two CPUs' clocks may differ by a little. */
+	ran = scx_bpf_now() - cctx->curr_started;
+	curr_vruntime = cctx->curr_vruntime + (ran > 0 ? to_vtime(ran, cctx->curr_weight) : 0);
+	return vtime_before(tctx->vruntime + to_vtime(tun.wakeup_gran_ns, p->scx.weight), curr_vruntime);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Stealing: a CPU about to go idle takes a waiting task from an overloaded CPU (seed 003).
+ *
+ *	own LLC, from the slot after this CPU on, so that thieves spread
+ *	  -> the other LLCs of the node, nearest first -> other nodes' LLCs, nearest first
+ *
+ * Bounded by MAX_STEAL_TRIES victims and nr_llcs maps.
+ */
+#pragma once
+
+/* In dispatch of @cpu. Takes the first task of a victim in @llc that may run here. */
+static bool steal_from(s32 cpu, u32 llc, u32 *tries)
+{
+	struct map_walk walk = map_walk_from(llc, cpu_layout(cpu)->slot);
+	s32 slot, victim;
+
+	while (map_walk_line(overload_map, &walk) && can_loop) {
+		while ((slot = map_walk_next(&walk)) >= 0 && can_loop) {
+			victim = slot_cpu(slot);
+			if (victim == cpu)
+				continue;
+			if (scx_bpf_dsq_move_to_local(victim, 0))
+				return true;
+			stat_inc(STAT_STEAL_MISS);
+			if (++*tries >= MAX_STEAL_TRIES)
+				return false;
+		}
+	}
+	return false;
+}
+
+static bool steal(s32 cpu)
+{
+	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
+	u32 i, tries = zero;
+
+	if (steal_from(cpu, cpu_layout(cpu)->llc, &tries)) {
+		stat_inc(STAT_STEAL_LLC);
+		return true;
+	}
+	for (i = zero; i < MAX_LLCS && i + 1 < tun.nr_llcs && tries < MAX_STEAL_TRIES && can_loop; i++) {
+		if (!map_any(overload_map, l->others[i]))
+			continue;
+		if (steal_from(cpu, l->others[i], &tries)) {
+			stat_inc(i < l->nr_near ? STAT_STEAL_NODE : STAT_STEAL_FAR);
+			return true;
+		}
+	}
+	return false;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What is remembered of a task, and what kind of task it is.
+ */
+#pragma once
+
+struct task_ctx {
+	u64 vruntime; /* weighted ns of CPU time, on the clock of home */
+	u64 charged; /* sum_exec_runtime when vruntime was brought up to date */
+	s32 home; /* CPU whose clock vruntime is on: where it ran or waits; -1: none yet */
+	s32 recent; /* CPU that was home before */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_ctx);
+} task_ctxs SEC(".maps");
+
+/* The loader's thread group, so that it never waits behind the load it measures; 0: not known yet. */
+s32 loader_tgid;
+
+/* NULL only for a task that init_task() never saw, which sched_ext does not hand to us. */
+static struct task_ctx *task_ctx(struct task_struct *p)
+{
+	return bpf_task_storage_get(&task_ctxs, p, NULL, 0);
+}
+
+/*
+ * A kernel whose BPF prolog disables migration counts that in the current task, which is @p when @p is
+ * being put back in line: one is not held against it. Only a hint: the kernel has the last word.
+ */
+static bool may_move(const struct task_struct *p)
+{
+	return p->nr_cpus_allowed > 1 && p->migration_disabled <= (p == bpf_get_current_task_btf());
+}
+
+/* Kernel threads that serve one CPU (softirq, per-CPU workers), and the loader. */
+static bool is_urgent(const struct task_struct *p)
+{
+	return (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1) || p->tgid == loader_tgid;
+}
+
+static bool may_use(const struct task_struct *p, s32 cpu)
+{
+	return p->nr_cpus_allowed >= tun.nr_cpu_ids || bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}

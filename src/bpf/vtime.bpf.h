@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Virtual time: who is owed CPU time, and who comes next.
+ *
+ * A task's vruntime grows by the time it ran, times 100, over its weight. Each CPU has a clock, vclock,
+ * that follows the vruntime of what it runs. What counts is the distance of the two:
+ *
+ *	     owed                       ahead
+ *	-------|-----------|--------------|--------> virtual time of the CPU
+ *	   vruntime      vclock        vruntime
+ *	   (sleeper)                   (just ran)
+ *
+ * A CPU's queue is ordered by deadline = vruntime + one slice by the task's weight. When a task goes to
+ * another CPU, rebase() keeps the distance and changes the clock, so no clock is shared and none is
+ * written by two CPUs.
+ */
+#pragma once
+
+enum {
+	WEIGHT_DFL = 100, /* CGROUP_WEIGHT_DFL: nice 0 */
+};
+
+static bool vtime_before(u64 a, u64 b)
+{
+	return (s64)(a - b) < 0;
+}
+
+/* Virtual time that a task of this weight spends in ns of CPU time. */
+static u64 to_vtime(u64 ns, u32 weight)
+{
+	return ns * WEIGHT_DFL / weight;
+}
+
+static u64 deadline(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	return tctx->vruntime + to_vtime(tun.slice_ns, p->scx.weight);
+}
+
+static void advance_vclock(struct cpu_ctx *cctx, u64 vruntime)
+{
+	if (vtime_before(cctx->vclock, vruntime))
+		cctx->vclock = vruntime;
+}
+
+/* Bring the vruntime of a task that ran up to date. The kernel has updated sum_exec_runtime. */
+static void charge(struct task_struct *p, struct task_ctx *tctx)
+{
+	u64 sum_exec = p->se.sum_exec_runtime;
+
+	tctx->vruntime += to_vtime(sum_exec - tctx->charged, p->scx.weight);
+	tctx->charged = sum_exec;
+}
+
+/* Put the task on @cpu's clock. A new task starts even with it. */
+static void rebase(struct task_ctx *tctx, s32 cpu)
+{
+	if (tctx->home == cpu)
+		return;
+	if (tctx->home < 0) {
+		tctx->vruntime = cpu_ctx(cpu)->vclock;
+	} else {
+		tctx->vruntime += cpu_ctx(cpu)->vclock - cpu_ctx(tctx->home)->vclock;
+		tctx->recent = tctx->home;
+	}
+	tctx->home = cpu;
+}
+
+/* As rebase(), for a task that starts to wait or wakes: a long sleep is not hoarded. */
+static void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	u64 earliest;
+
+	rebase(tctx, cpu);
+	earliest = cpu_ctx(cpu)->vclock - to_vtime(tun.slice_lag_ns, p->scx.weight);
+	if (vtime_before(tctx->vruntime, earliest))
+		tctx->vruntime = earliest;
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The command line: flags with unit, range and default, and the subcommands.
+
+use clap::{Parser, Subcommand, value_parser};
+use scx_utils::libbpf_clap_opts::LibbpfOpts;
+
+/// A sched_ext scheduler that looks around before it lands, and steals what lies idle.
+///
+/// Attaches until Ctrl-C, which gives the kernel its own scheduler back.
+#[derive(Debug, Parser)]
+#[command(name = crate::SCHEDULER_NAME, disable_version_flag = true, after_help = crate::preflight::EXIT_CODES)]
+pub struct Opts {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    /// Time a task runs before those that wait are considered. Microseconds, 100..100000.
+    ///
+    /// Looked at on the timer tick, so it is rounded up to the kernel's tick (4 ms at HZ=250).
+    #[arg(short = 's', long, default_value_t = 3000, value_name = "US", value_parser = value_parser!(u64).range(100..=100_000))]
+    pub slice_us: u64,
+
+    /// Most that a task is owed after a sleep, ahead of those that ran meanwhile. Microseconds, 0..1000000.
+    #[arg(short = 'l', long, default_value_t = 3000, value_name = "US", value_parser = value_parser!(u64).range(0..=1_000_000))]
+    pub slice_us_lag: u64,
+
+    /// A woken task takes the CPU when it is owed this much more than the running one. Microseconds, 0..100000.
+    #[arg(long, default_value_t = 1000, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
+    pub wakeup_gran_us: u64,
+
+    /// Woken tasks wait for the running one's slice to end, whatever they are owed.
+    #[arg(long)]
+    pub no_wakeup_preempt: bool,
+
+    /// How often each LLC's sum_util is published to the BPF program. Milliseconds, 1..1000.
+    #[arg(long, default_value_t = 32, value_name = "MS", value_parser = value_parser!(u64).range(1..=1000))]
+    pub util_interval: u64,
+
+    /// The kernel ejects the scheduler when a runnable task waited this long. Milliseconds, 1000..30000.
+    #[arg(long, default_value_t = 30_000, value_name = "MS", value_parser = value_parser!(u32).range(1000..=30_000))]
+    pub timeout_ms: u32,
+
+    /// Length of the exit dump. Bytes, 0 = the kernel's default.
+    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    pub exit_dump_len: u32,
+
+    /// Attach and print statistics at this interval. Seconds, more than 0.
+    #[arg(long, value_name = "SEC", value_parser = interval)]
+    pub stats: Option<f64>,
+
+    /// Print statistics of the scheduler that runs already, at this interval. Seconds, more than 0.
+    #[arg(long, value_name = "SEC", value_parser = interval, conflicts_with = "stats")]
+    pub monitor: Option<f64>,
+
+    /// Statistics as JSON, a line an interval.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Say what each statistic means.
+    #[arg(long)]
+    pub help_stats: bool,
+
+    /// Say more, libbpf's messages included.
+    #[arg(short = 'v', long, global = true)]
+    pub verbose: bool,
+
+    /// Print version and build id.
+    #[arg(short = 'V', long)]
+    pub version: bool,
+
+    #[command(flatten, next_help_heading = "Libbpf options")]
+    pub libbpf: LibbpfOpts,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Print the machine's nodes, LLCs, cores and capacities as the scheduler understands them.
+    Topology,
+    /// Load the BPF programs without attaching, and print what each cost the verifier.
+    VerifierStats,
+}
+
+/// The longest interval that `Duration` and people agree on: a day.
+const MAX_INTERVAL: f64 = 86_400.0;
+
+fn interval(s: &str) -> Result<f64, String> {
+    match s.parse::<f64>() {
+        Ok(sec) if sec > 0.0 && sec <= MAX_INTERVAL => Ok(sec),
+        _ => Err(format!("not in 0 (excluded) .. {MAX_INTERVAL} seconds")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    #[test]
+    fn flags_are_consistent() {
+        Opts::command().debug_assert();
+    }
+
+    #[test]
+    fn out_of_range_is_refused_with_the_range() {
+        let err = Opts::try_parse_from(["scx_magpie", "--slice-us", "99"]).unwrap_err();
+        assert_eq!(err.kind(), ErrorKind::ValueValidation);
+        assert!(err.to_string().contains("100..=100000"), "{err}");
+    }
+
+    #[test]
+    fn intervals_are_positive_and_finite() {
+        for bad in ["0", "-1", "nan", "inf", "1e9", "x"] {
+            assert!(interval(bad).is_err(), "{bad}");
+        }
+        assert_eq!(interval("0.5"), Ok(0.5));
+    }
+
+    /// Each flag that takes a number says its unit and, unless it is boundless, its range.
+    #[test]
+    fn help_names_units() {
+        for arg in Opts::command().get_arguments() {
+            let unit = match arg.get_value_names().and_then(|names| names.first()).map(|n| n.as_str()) {
+                Some("US") => "Microseconds, ",
+                Some("MS") => "Milliseconds, ",
+                Some("SEC") => "Seconds, ",
+                Some("BYTES") => "Bytes, ",
+                _ => continue,
+            };
+            let help = arg.get_help().map(|h| h.to_string()).unwrap_or_default();
+            assert!(help.contains(unit), "--{}: {help}", arg.get_id());
+        }
+    }
+}

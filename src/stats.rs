@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Statistics: what the counters mean, how they get from the BPF program to whoever asks, and how they print.
+//!
+//! ```text
+//! cpu_ctxs[].stats --Scheduler--> Snapshot (totals since start, by LLC)
+//!                                   --server_data(), one reader a client--> Metrics (what the interval added)
+//!                                       --scx_stats socket--> monitor(): a table or JSON lines
+//! ```
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use scx_stats::prelude::*;
+use scx_stats_derive::{Stats, stat_doc};
+use serde::{Deserialize, Serialize};
+
+use crate::bpf_intf::*;
+
+pub type Counters = [u64; magpie_stat_MAGPIE_NR_STATS as usize];
+
+/// State of one LLC at one time.
+#[derive(Clone, Debug)]
+pub struct LlcSnapshot {
+    pub nr_cpus: usize,
+    /// Sum of `util_avg` of its CPUs, 0..nr_cpus * 1024.
+    pub sum_util: u32,
+    /// Tasks waiting in the queues of its CPUs.
+    pub nr_queued: u64,
+    /// The longest of these queues.
+    pub max_queued: u64,
+    /// Counted since the start.
+    pub counters: Counters,
+}
+
+/// State of the machine at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    pub llcs: Vec<LlcSnapshot>,
+}
+
+/// What an interval added, of an LLC or the machine. Events count where the CPU was that did them: a wakeup at
+/// the waker's, a steal at the thief's.
+#[stat_doc]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
+#[stat(_om_prefix = "l_", _om_label = "llc")]
+pub struct Group {
+    #[stat(desc = "CPUs")]
+    pub nr_cpus: u64,
+    #[stat(desc = "utilization % (100% means all CPUs busy)")]
+    pub util: f64,
+    #[stat(desc = "tasks waiting in line now")]
+    pub nr_queued: u64,
+    #[stat(desc = "tasks waiting in the longest queue now")]
+    pub max_queued: u64,
+    #[stat(desc = "wakeups for which a CPU was searched")]
+    pub wakeups: u64,
+    #[stat(desc = "wakeups placed on an idle target: the previous or the waking CPU")]
+    pub target: u64,
+    #[stat(desc = "wakeups placed on the idle previous CPU, when it was not the target")]
+    pub prev: u64,
+    #[stat(desc = "wakeups placed on the idle CPU used before the previous one")]
+    pub recent: u64,
+    #[stat(desc = "wakeups placed on another idle CPU of the target's LLC")]
+    pub scan: u64,
+    #[stat(desc = "wakeups placed on an idle CPU of another LLC")]
+    pub beyond: u64,
+    #[stat(desc = "wakeups that found no idle CPU")]
+    pub none: u64,
+    #[stat(desc = "tasks enqueued on a CPU that turned out idle, pinned tasks mostly")]
+    pub local: u64,
+    #[stat(desc = "per-CPU kernel threads and the loader, run at once")]
+    pub kthread: u64,
+    #[stat(desc = "woken tasks that preempted because they were owed time")]
+    pub preempt: u64,
+    #[stat(desc = "tasks put in line")]
+    pub queued: u64,
+    #[stat(desc = "idle CPUs woken to take a task put in line")]
+    pub kick: u64,
+    #[stat(desc = "tasks taken from the CPU's own queue")]
+    pub own: u64,
+    #[stat(desc = "slices prolonged: nobody ahead was waiting")]
+    pub keep: u64,
+    #[stat(desc = "tasks stolen from a CPU of the same LLC")]
+    pub steal_llc: u64,
+    #[stat(desc = "tasks stolen from another LLC of the node")]
+    pub steal_node: u64,
+    #[stat(desc = "tasks stolen from another node")]
+    pub steal_far: u64,
+    #[stat(desc = "victims with no task to steal")]
+    pub steal_miss: u64,
+    #[stat(desc = "times a CPU found nothing to run")]
+    pub empty: u64,
+    #[stat(desc = "tasks that fled a CPU taken by a higher scheduling class")]
+    pub reenqueue: u64,
+}
+
+/// What an interval added: the machine's total and each LLC's share.
+#[stat_doc]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
+#[stat(top)]
+pub struct Metrics {
+    #[stat(desc = "the whole machine")]
+    pub total: Group,
+    #[stat(desc = "by LLC")]
+    pub llcs: BTreeMap<usize, Group>,
+}
+
+impl LlcSnapshot {
+    /// What came since `prev`. Counters that went back (the scheduler restarted) count from 0.
+    fn since(&self, prev: Option<&Self>) -> Group {
+        let of = |stat: magpie_stat| {
+            let now = self.counters[stat as usize];
+            now.checked_sub(prev.map_or(0, |prev| prev.counters[stat as usize])).unwrap_or(now)
+        };
+        let capacity = self.nr_cpus as f64 * f64::from(pelt_consts_CAPACITY_SCALE);
+        Group {
+            nr_cpus: self.nr_cpus as u64,
+            util: 100.0 * f64::from(self.sum_util) / capacity,
+            nr_queued: self.nr_queued,
+            max_queued: self.max_queued,
+            wakeups: of(magpie_stat_STAT_WAKEUPS),
+            target: of(magpie_stat_STAT_TARGET),
+            prev: of(magpie_stat_STAT_PREV),
+            recent: of(magpie_stat_STAT_RECENT),
+            scan: of(magpie_stat_STAT_SCAN),
+            beyond: of(magpie_stat_STAT_BEYOND),
+            none: of(magpie_stat_STAT_NONE),
+            local: of(magpie_stat_STAT_LOCAL),
+            kthread: of(magpie_stat_STAT_KTHREAD),
+            preempt: of(magpie_stat_STAT_PREEMPT),
+            queued: of(magpie_stat_STAT_QUEUED),
+            kick: of(magpie_stat_STAT_KICK),
+            own: of(magpie_stat_STAT_OWN),
+            keep: of(magpie_stat_STAT_KEEP),
+            steal_llc: of(magpie_stat_STAT_STEAL_LLC),
+            steal_node: of(magpie_stat_STAT_STEAL_NODE),
+            steal_far: of(magpie_stat_STAT_STEAL_FAR),
+            steal_miss: of(magpie_stat_STAT_STEAL_MISS),
+            empty: of(magpie_stat_STAT_EMPTY),
+            reenqueue: of(magpie_stat_STAT_REENQUEUE),
+        }
+    }
+}
+
+impl Snapshot {
+    /// The LLCs taken together.
+    fn whole(&self) -> Option<LlcSnapshot> {
+        self.llcs.iter().cloned().reduce(|mut sum, llc| {
+            sum.nr_cpus += llc.nr_cpus;
+            sum.sum_util += llc.sum_util;
+            sum.nr_queued += llc.nr_queued;
+            sum.max_queued = sum.max_queued.max(llc.max_queued);
+            for (total, count) in sum.counters.iter_mut().zip(llc.counters) {
+                *total += count;
+            }
+            sum
+        })
+    }
+
+    fn since(&self, prev: &Self) -> Metrics {
+        Metrics {
+            total: self.whole().map(|whole| whole.since(prev.whole().as_ref())).unwrap_or_default(),
+            llcs: self.llcs.iter().enumerate().map(|(id, llc)| (id, llc.since(prev.llcs.get(id)))).collect(),
+        }
+    }
+}
+
+impl Group {
+    fn row<W: Write>(&self, w: &mut W, name: &str) -> Result<()> {
+        let placed = self.target + self.prev + self.recent;
+        writeln!(
+            w,
+            "{name:<6} {:>4} {:>5.1} {:>8} {:>8} {:>7} {:>7} {:>7} {:>7} {:>7} {:>8} {:>7} {:>6} {:>6} {:>6} {:>5}",
+            self.nr_cpus,
+            self.util,
+            self.wakeups,
+            placed,
+            self.scan,
+            self.beyond,
+            self.none,
+            self.preempt,
+            self.queued,
+            self.own,
+            self.steal_llc,
+            self.steal_node,
+            self.steal_far,
+            self.nr_queued,
+            self.max_queued,
+        )?;
+        Ok(())
+    }
+}
+
+impl Metrics {
+    /// A row for each LLC and one for all; the head comes with every interval, for intervals scroll by.
+    fn format<W: Write>(&self, w: &mut W) -> Result<()> {
+        writeln!(
+            w,
+            "\n       cpus util%  wakeups     fast    scan  beyond    none preempt  queued      own  st_llc st_node st_far \
+             in_line  max"
+        )?;
+        for (id, llc) in &self.llcs {
+            llc.row(w, &format!("LLC {id}"))?;
+        }
+        self.total.row(w, "total")
+    }
+}
+
+/// The statistics server's data: each client that connects gets intervals of its own.
+pub fn server_data() -> StatsServerData<(), Snapshot> {
+    let open: Box<dyn StatsOpener<(), Snapshot>> = Box::new(|(req, res)| {
+        req.send(())?;
+        let mut prev = res.recv()?;
+        let read: Box<dyn StatsReader<(), Snapshot>> = Box::new(move |_args, (req, res)| {
+            req.send(())?;
+            let now = res.recv()?;
+            let metrics = now.since(&prev);
+            prev = now;
+            metrics.to_json()
+        });
+        Ok(read)
+    });
+    StatsServerData::new().add_meta(Metrics::meta()).add_meta(Group::meta()).add_ops("top", StatsOps { open, close: None })
+}
+
+/// Prints the statistics of the scheduler that runs, each `interval`, until `shutdown`.
+pub fn monitor(interval: Duration, json: bool, shutdown: Arc<AtomicBool>) -> Result<()> {
+    scx_utils::monitor_stats::<Metrics>(
+        &[],
+        interval,
+        || shutdown.load(Ordering::Relaxed),
+        |metrics| {
+            let mut out = std::io::stdout().lock();
+            if json {
+                writeln!(out, "{}", serde_json::to_string(&metrics)?)?;
+            } else {
+                metrics.format(&mut out)?;
+            }
+            Ok(out.flush()?)
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(counts: [u64; 2]) -> Snapshot {
+        let llc = |count| LlcSnapshot {
+            nr_cpus: 4,
+            sum_util: 2048,
+            nr_queued: 3,
+            max_queued: count,
+            counters: std::array::from_fn(|stat| count * (stat as u64 + 1)),
+        };
+        Snapshot { llcs: counts.map(llc).into() }
+    }
+
+    #[test]
+    fn intervals_add_up() {
+        let metrics = snapshot([5, 9]).since(&snapshot([1, 2]));
+        assert_eq!(metrics.llcs[&0].wakeups, 4);
+        assert_eq!(metrics.llcs[&1].target, 7 * 2);
+        assert_eq!(metrics.total.wakeups, 4 + 7);
+        assert_eq!(metrics.total.util, 50.0);
+        assert_eq!((metrics.total.nr_queued, metrics.total.max_queued), (6, 9));
+        assert_eq!(metrics.total.reenqueue, (4 + 7) * u64::from(magpie_stat_MAGPIE_NR_STATS));
+    }
+
+    #[test]
+    fn a_restart_counts_from_zero() {
+        assert_eq!(snapshot([2, 2]).since(&snapshot([7, 7])).llcs[&0].wakeups, 2);
+        assert_eq!(snapshot([2, 2]).since(&Snapshot::default()).total.wakeups, 4);
+    }
+
+    #[test]
+    fn metrics_survive_the_socket_and_rows_line_up() {
+        let metrics = snapshot([5, 9]).since(&snapshot([1, 2]));
+        let json = serde_json::to_string(&metrics).unwrap();
+        assert_eq!(serde_json::from_str::<Metrics>(&json).unwrap(), metrics);
+
+        let mut text = Vec::new();
+        metrics.format(&mut text).unwrap();
+        let lens: Vec<_> = String::from_utf8(text).unwrap().lines().skip(1).map(str::len).collect();
+        assert!(lens.windows(2).all(|pair| pair[0] == pair[1]), "{lens:?}");
+    }
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The machine as the BPF program is told of it: each CPU's LLC, node, slot and capacity; each LLC's lines in
+//! the sparse bitmaps and the order of its neighbours. `bpf/intf.h` draws what slots and lines are.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::{Result, ensure};
+use scx_utils::{Llc, Topology};
+
+use crate::bpf_intf::{
+    magpie_limits_MAX_CPUS as MAX_CPUS, magpie_limits_MAX_LINES as MAX_LINES, magpie_limits_MAX_LLCS as MAX_LLCS,
+    magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE, pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE,
+};
+
+/// Where a CPU stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CpuPlace {
+    /// Index into [`Layout::llcs`].
+    pub llc: usize,
+    /// The kernel's node id.
+    pub node: usize,
+    /// Index of its core among all cores.
+    pub core: usize,
+    /// Its bit in the sparse bitmaps.
+    pub slot: usize,
+    /// The kernel's CPU capacity, 0..1024; 1024 where the kernel exports none.
+    pub capacity: usize,
+}
+
+/// An LLC and its neighbours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LlcPlace {
+    pub node: usize,
+    pub nr_cpus: usize,
+    pub first_line: usize,
+    pub nr_lines: usize,
+    /// Indices of all other LLCs, nearest first: those of the node, then by the distance of the nodes.
+    pub others: Vec<usize>,
+    /// How many of `others` are on the same node.
+    pub nr_near: usize,
+}
+
+/// The machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Layout {
+    /// Online CPUs by the kernel's CPU id.
+    pub cpus: BTreeMap<usize, CpuPlace>,
+    pub llcs: Vec<LlcPlace>,
+    /// CPUs a core at most, rounded up to a power of two.
+    pub smt_width: usize,
+    /// CPU id of each slot; `None` where there is no CPU.
+    pub slot_cpus: Vec<Option<usize>>,
+}
+
+impl Layout {
+    /// Lays the machine out. Fails when it exceeds a limit of `bpf/intf.h`.
+    pub fn new(topo: &Topology) -> Result<Self> {
+        let max_id = topo.all_cpus.keys().max().copied().unwrap_or(0);
+        ensure!(max_id < MAX_CPUS as usize, "CPU id {max_id}: at most {MAX_CPUS} CPUs are supported");
+        let smt_width = topo.all_cores.values().map(|core| core.cpus.len()).max().unwrap_or(1).next_power_of_two();
+        ensure!(
+            smt_width <= SLOTS_PER_LINE as usize,
+            "{smt_width} CPUs in a core: at most {SLOTS_PER_LINE} are supported"
+        );
+        let llcs: Vec<&Llc> = topo.all_llcs.values().map(|llc| llc.as_ref()).collect();
+        ensure!(llcs.len() <= MAX_LLCS as usize, "{} LLCs: at most {MAX_LLCS} are supported", llcs.len());
+
+        let mut layout = Self { smt_width, ..Self::default() };
+        let mut nr_cores = 0;
+        for (index, llc) in llcs.iter().enumerate() {
+            let first_line = layout.slot_cpus.len() / SLOTS_PER_LINE as usize;
+            for core in llc.cores.values() {
+                for cpu in core.cpus.values() {
+                    let place = CpuPlace {
+                        llc: index,
+                        node: llc.node_id,
+                        core: nr_cores,
+                        slot: layout.slot_cpus.len(),
+                        capacity: cpu.kernel_cpu_capacity.unwrap_or(CAPACITY_SCALE as usize),
+                    };
+                    layout.cpus.insert(cpu.id, place);
+                    layout.slot_cpus.push(Some(cpu.id));
+                }
+                layout.slot_cpus.resize(layout.slot_cpus.len().next_multiple_of(smt_width), None);
+                nr_cores += 1;
+            }
+            layout.slot_cpus.resize(layout.slot_cpus.len().next_multiple_of(SLOTS_PER_LINE as usize), None);
+
+            let others = neighbours(topo, &llcs, index);
+            layout.llcs.push(LlcPlace {
+                node: llc.node_id,
+                nr_cpus: llc.cores.values().map(|core| core.cpus.len()).sum(),
+                first_line,
+                nr_lines: layout.slot_cpus.len() / SLOTS_PER_LINE as usize - first_line,
+                nr_near: others.iter().filter(|&&other| llcs[other].node_id == llc.node_id).count(),
+                others,
+            });
+        }
+        let nr_lines = layout.slot_cpus.len() / SLOTS_PER_LINE as usize;
+        ensure!(nr_lines <= MAX_LINES as usize, "{nr_lines} bitmap lines: at most {MAX_LINES} are supported");
+        Ok(layout)
+    }
+
+    /// One more than the highest CPU id.
+    pub fn nr_cpu_ids(&self) -> usize {
+        self.cpus.keys().max().map_or(0, |id| id + 1)
+    }
+
+    /// Per line, the slots without a CPU in cores that have one: for the search such a core is idle when its
+    /// CPUs are.
+    pub fn absent_slots(&self) -> Vec<u16> {
+        let lines = self.slot_cpus.chunks(SLOTS_PER_LINE as usize);
+        lines
+            .map(|line| {
+                let mut absent = 0;
+                for (i, core) in line.chunks(self.smt_width).enumerate() {
+                    if core.iter().any(Option::is_some) {
+                        for (j, _) in core.iter().enumerate().filter(|(_, cpu)| cpu.is_none()) {
+                            absent |= 1 << (i * self.smt_width + j);
+                        }
+                    }
+                }
+                absent
+            })
+            .collect()
+    }
+}
+
+/// The other LLCs, nearest first; among equals those that follow `index`, so that neighbours differ in order.
+fn neighbours(topo: &Topology, llcs: &[&Llc], index: usize) -> Vec<usize> {
+    let node = llcs[index].node_id;
+    let distance = |other: usize| match llcs[other].node_id {
+        id if id == node => 0,
+        id => topo.nodes.get(&node).and_then(|n| n.distance.get(id).copied()).unwrap_or(usize::MAX),
+    };
+    let mut others: Vec<usize> = (1..llcs.len()).map(|step| (index + step) % llcs.len()).collect();
+    others.sort_by_key(|&other| distance(other));
+    others
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes: std::collections::BTreeSet<_> = self.llcs.iter().map(|llc| llc.node).collect();
+        writeln!(
+            f,
+            "{} CPUs, {} LLCs, {} nodes, {} CPUs a core",
+            self.cpus.len(),
+            self.llcs.len(),
+            nodes.len(),
+            self.smt_width
+        )?;
+        for node in nodes {
+            writeln!(f, "node {node}")?;
+            for (index, llc) in self.llcs.iter().enumerate().filter(|(_, llc)| llc.node == node) {
+                let order: Vec<_> = llc.others.iter().map(usize::to_string).collect();
+                let order = if order.is_empty() { "-".into() } else { order.join(" ") };
+                writeln!(f, "  LLC {index}: {} CPUs, looks next at LLC {order}", llc.nr_cpus)?;
+                let mut cores: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
+                for (id, cpu) in self.cpus.iter().filter(|(_, cpu)| cpu.llc == index) {
+                    cores.entry(cpu.core).or_default().push((*id, cpu.capacity));
+                }
+                for (core, cpus) in cores {
+                    let ids: Vec<_> = cpus.iter().map(|(id, _)| id.to_string()).collect();
+                    writeln!(f, "    core {core:<4} capacity {:<5} CPU {}", cpus[0].1, ids.join(" "))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use scx_utils::testutils::{make_het_test_topo, make_test_topo};
+
+    #[test]
+    fn siblings_are_neighbours_and_llcs_start_lines() {
+        let (topo, _) = make_test_topo(2, 1, 9, 2);
+        let layout = Layout::new(&topo).unwrap();
+        assert_eq!(layout.smt_width, 2);
+        assert_eq!(layout.llcs[0].nr_lines, 2); // 18 CPUs
+        assert_eq!(layout.llcs[1].first_line, 2);
+        assert_eq!(layout.cpus[&0].slot, 0);
+        assert_eq!(layout.cpus[&1].slot, 1);
+        assert_eq!(layout.cpus[&18].slot, 32);
+        assert_eq!(layout.llcs[0].others, [1]);
+        assert_eq!(layout.llcs[0].nr_near, 0);
+    }
+
+    #[test]
+    fn near_llcs_come_first_and_thieves_spread() {
+        let (topo, _) = make_test_topo(2, 3, 1, 1);
+        let layout = Layout::new(&topo).unwrap();
+        assert_eq!(layout.llcs[0].others, [1, 2, 3, 4, 5]);
+        assert_eq!(layout.llcs[1].others[..2], [2, 0]);
+        assert_eq!(layout.llcs[4].others[..2], [5, 3]);
+        assert_eq!(layout.llcs[0].nr_near, 2);
+    }
+
+    #[test]
+    fn too_large_a_machine_is_refused() {
+        let (topo, _) = make_test_topo(1, 257, 1, 1);
+        assert!(Layout::new(&topo).unwrap_err().to_string().contains("at most 256"));
+    }
+
+    #[test]
+    fn a_missing_sibling_is_absent() {
+        let layout = Layout {
+            smt_width: 2,
+            slot_cpus: [Some(0), Some(1), Some(2), None].into_iter().chain([None; 12]).collect(),
+            ..Layout::default()
+        };
+        assert_eq!(layout.absent_slots(), [0b1000]);
+    }
+
+    proptest! {
+        /// Each CPU has a slot of its own, on a line of its LLC; the orders name each other LLC once.
+        #[test]
+        fn layouts_are_consistent(nodes in prop::collection::vec(prop::collection::vec(1..20usize, 1..4), 1..4), smt in 0..3u32) {
+            let shape: Vec<&[usize]> = nodes.iter().map(Vec::as_slice).collect();
+            let (topo, nr_cpus) = make_het_test_topo(&shape, 1 << smt);
+            let layout = Layout::new(&topo).unwrap();
+            prop_assert_eq!(layout.cpus.len(), nr_cpus);
+            for (id, cpu) in &layout.cpus {
+                prop_assert_eq!(layout.slot_cpus[cpu.slot], Some(*id));
+                let llc = &layout.llcs[cpu.llc];
+                prop_assert!((llc.first_line..llc.first_line + llc.nr_lines).contains(&(cpu.slot / SLOTS_PER_LINE as usize)));
+            }
+            for (index, llc) in layout.llcs.iter().enumerate() {
+                let mut all = llc.others.clone();
+                all.push(index);
+                all.sort();
+                prop_assert!(all.into_iter().eq(0..layout.llcs.len()));
+                let near = llc.others[..llc.nr_near].iter().all(|&other| layout.llcs[other].node == llc.node);
+                prop_assert!(near);
+            }
+        }
+    }
+}

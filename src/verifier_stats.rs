@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `scx_magpie verifier-stats`: what each BPF program costs the verifier of this kernel.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+
+use anyhow::{Result, ensure};
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{AsRawLibbpf, libbpf_sys};
+
+use crate::cli::Opts;
+use crate::scheduler::Scheduler;
+
+/// The kernel's BPF_COMPLEXITY_LIMIT_INSNS.
+const LIMIT: u32 = 1_000_000;
+
+/// Loads all programs and prints, for each, the instructions that the verifier went through.
+pub fn print(opts: &Opts) -> Result<()> {
+    let mut object = MaybeUninit::uninit();
+    let scheduler = Scheduler::load(opts, &mut object)?;
+
+    println!("{:<24} {:>8} {:>9} {:>9}", "program", "insns", "verified", "of limit");
+    for prog in scheduler.skel.object().progs() {
+        if !prog.autoload() {
+            continue;
+        }
+        let mut info = libbpf_sys::bpf_prog_info::default();
+        let mut len = size_of_val(&info) as u32;
+        // SAFETY: info and len are valid, and len is the size of info.
+        let err = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(prog.as_fd().as_raw_fd(), &mut info, &mut len) };
+        ensure!(err == 0, "cannot query {}", prog.name().to_string_lossy());
+        // SAFETY: the program outlives this call.
+        let insns = unsafe { libbpf_sys::bpf_program__insn_cnt(prog.as_libbpf_object().as_ptr()) };
+        println!(
+            "{:<24} {:>8} {:>9} {:>8.2}%",
+            prog.name().to_string_lossy(),
+            insns,
+            info.verified_insns,
+            100.0 * f64::from(info.verified_insns) / f64::from(LIMIT)
+        );
+    }
+    Ok(())
+}
