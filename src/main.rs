@@ -12,6 +12,7 @@ mod stats;
 mod topology;
 mod verifier_stats;
 
+use std::io::{IsTerminal, Write};
 use std::mem::MaybeUninit;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,6 +25,9 @@ use clap::Parser;
 use libbpf_rs::PrintLevel;
 use log::{info, warn};
 use scx_utils::build_id;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::time;
+use tracing_subscriber::prelude::*;
 
 use cli::{Command, Opts};
 use preflight::Refusal;
@@ -54,8 +58,8 @@ fn run(opts: &Opts) -> Result<()> {
 
     match opts.command {
         Some(Command::Topology) => {
-            print!("{}", topology::Layout::new(&scx_utils::Topology::new()?)?);
-            Ok(())
+            let layout = topology::Layout::new(&scx_utils::Topology::new()?)?;
+            ignore_broken_pipe(write!(std::io::stdout(), "{layout}"))
         }
         Some(Command::VerifierStats) => {
             preflight::check()?;
@@ -97,13 +101,27 @@ fn schedule(opts: &Opts, shutdown: Arc<AtomicBool>) -> Result<()> {
     }
 }
 
-/// Our messages on stderr; libbpf's only when asked for, for a failure prints the whole verifier log.
+/// A reader that has seen enough, such as `head`, is no failure.
+fn ignore_broken_pipe(written: std::io::Result<()>) -> Result<()> {
+    match written {
+        Err(err) if err.kind() != std::io::ErrorKind::BrokenPipe => Err(err.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Our messages on stderr. With `-v` also those of libraries, libbpf's verifier logs among them, and the time since
+/// the start.
 fn start_logging(verbose: bool) {
-    let level = if verbose { tracing_subscriber::filter::LevelFilter::DEBUG } else { tracing_subscriber::filter::LevelFilter::INFO };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).without_time().init();
+    let log = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
     if verbose {
+        log.with_max_level(LevelFilter::DEBUG).with_timer(time::uptime()).init();
         scx_utils::init_libbpf_logging(Some(PrintLevel::Debug));
     } else {
+        let ours = Targets::new().with_default(LevelFilter::WARN).with_target(SCHEDULER_NAME, LevelFilter::INFO);
+        log.without_time().finish().with(ours).init();
         libbpf_rs::set_print(None);
     }
 }

@@ -46,8 +46,7 @@ impl<'a> Scheduler<'a> {
         try_set_rlimit_infinity();
         let layout = Layout::new(&Topology::new().context("cannot read the machine's topology")?)?;
 
-        let mut builder = BpfSkelBuilder::default();
-        builder.obj_builder.debug(opts.verbose);
+        let builder = BpfSkelBuilder::default();
         let mut skel = scx_ops_open!(builder, object, magpie, opts.libbpf.clone().into_bpf_open_opts())?;
         // scx_utils links in an fentry program. Nothing here needs it, and kernels without function tracing lack it.
         skel.progs.scx_lib_init_probe.set_autoload(false);

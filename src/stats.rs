@@ -224,7 +224,10 @@ pub fn server_data() -> StatsServerData<(), Snapshot> {
         });
         Ok(read)
     });
-    StatsServerData::new().add_meta(Metrics::meta()).add_meta(Group::meta()).add_ops("top", StatsOps { open, close: None })
+    StatsServerData::new()
+        .add_meta(Metrics::meta())
+        .add_meta(Group::meta())
+        .add_ops("top", StatsOps { open, close: None })
 }
 
 /// Prints the statistics of the scheduler that runs, each `interval`, until `shutdown`.

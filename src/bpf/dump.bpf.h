@@ -6,8 +6,8 @@
 
 void BPF_STRUCT_OPS(magpie_dump, struct scx_dump_ctx *dctx)
 {
-	scx_bpf_dump("magpie: slice %llu ns, lag %llu ns, %u LLCs, SMT %u", tun.slice_ns, tun.slice_lag_ns,
-		     tun.nr_llcs, tun.smt_width);
+	scx_bpf_dump("magpie: slice %llu ns, lag %llu ns, %u LLCs, SMT %u", tun.slice_ns, tun.slice_lag_ns, tun.nr_llcs,
+		     tun.smt_width);
 }
 
 void BPF_STRUCT_OPS(magpie_dump_cpu, struct scx_dump_ctx *dctx, s32 cpu, bool idle)
@@ -17,8 +17,7 @@ void BPF_STRUCT_OPS(magpie_dump_cpu, struct scx_dump_ctx *dctx, s32 cpu, bool id
 	if (idle && !cctx->waiting)
 		return;
 	scx_bpf_dump("magpie: vclock %llu util_avg %u idle %d waiting %d overloaded %d queued %d", cctx->vclock,
-		     cctx->pelt.util_avg, cctx->idle, cctx->waiting, cctx->overloaded,
-		     scx_bpf_dsq_nr_queued(cpu));
+		     cctx->pelt.util_avg, cctx->idle, cctx->waiting, cctx->overloaded, scx_bpf_dsq_nr_queued(cpu));
 }
 
 void BPF_STRUCT_OPS(magpie_dump_task, struct scx_dump_ctx *dctx, struct task_struct *p)

@@ -39,20 +39,20 @@ enum magpie_limits {
 };
 
 enum pelt_consts {
-	PELT_UNIT_SHIFT = 10, /* PELT counts in units of 1024 ns, the kernel's "us" */
-	PELT_PERIOD = 1024, /* units */
-	PELT_HALFLIFE = 32, /* periods */
+	PELT_UNIT_SHIFT = 10,	   /* PELT counts in units of 1024 ns, the kernel's "us" */
+	PELT_PERIOD = 1024,	   /* units */
+	PELT_HALFLIFE = 32,	   /* periods */
 	PELT_LOAD_AVG_MAX = 47742, /* what the sum of a CPU that never idles converges to */
 	CAPACITY_SCALE = 1024,
 };
 
 /* Set by the loader from its flags; constant while the program runs. */
 struct tunables {
-	u64 slice_ns; /* time a task runs before the queue is looked at */
-	u64 slice_lag_ns; /* most that a sleeper can be owed when it wakes */
+	u64 slice_ns;	    /* time a task runs before the queue is looked at */
+	u64 slice_lag_ns;   /* most that a sleeper can be owed when it wakes */
 	u64 wakeup_gran_ns; /* a waking task preempts when it is owed this much more than the running one */
-	u32 smt_width; /* CPUs a core at most: 1, 2, 4 or 8 */
-	u32 nr_cpu_ids; /* CPU ids are below this */
+	u32 smt_width;	    /* CPUs a core at most: 1, 2, 4 or 8 */
+	u32 nr_cpu_ids;	    /* CPU ids are below this */
 	u32 nr_llcs;
 	u8 wakeup_preempt;
 };
@@ -83,52 +83,52 @@ struct map_line {
 
 /* What became of a wakeup, where tasks waited, and who took them: counted on the CPU that did it. */
 enum magpie_stat {
-	STAT_WAKEUPS, /* calls of select_cpu */
-	STAT_TARGET, /* ... placed on an idle target */
-	STAT_PREV, /* ... on an idle previous CPU */
-	STAT_RECENT, /* ... on the CPU used before that */
-	STAT_SCAN, /* ... on an idle CPU of the target's LLC */
-	STAT_BEYOND, /* ... on an idle CPU of another LLC */
-	STAT_NONE, /* ... none idle: left to enqueue */
-	STAT_LOCAL, /* enqueued on a CPU that was idle */
-	STAT_KTHREAD, /* per-CPU kernel threads and the loader, run at once */
-	STAT_PREEMPT, /* woken tasks that were owed time and took the CPU */
-	STAT_QUEUED, /* put in line on a CPU's queue */
-	STAT_KICK, /* idle CPUs woken to take a task that was put in line */
-	STAT_OWN, /* tasks a CPU took from its own queue */
-	STAT_KEEP, /* slices prolonged: the running task was still ahead, or alone */
-	STAT_STEAL_LLC, /* tasks taken from a CPU of the same LLC */
+	STAT_WAKEUPS,	 /* calls of select_cpu */
+	STAT_TARGET,	 /* ... placed on an idle target */
+	STAT_PREV,	 /* ... on an idle previous CPU */
+	STAT_RECENT,	 /* ... on the CPU used before that */
+	STAT_SCAN,	 /* ... on an idle CPU of the target's LLC */
+	STAT_BEYOND,	 /* ... on an idle CPU of another LLC */
+	STAT_NONE,	 /* ... none idle: left to enqueue */
+	STAT_LOCAL,	 /* enqueued on a CPU that was idle */
+	STAT_KTHREAD,	 /* per-CPU kernel threads and the loader, run at once */
+	STAT_PREEMPT,	 /* woken tasks that were owed time and took the CPU */
+	STAT_QUEUED,	 /* put in line on a CPU's queue */
+	STAT_KICK,	 /* idle CPUs woken to take a task that was put in line */
+	STAT_OWN,	 /* tasks a CPU took from its own queue */
+	STAT_KEEP,	 /* slices prolonged: the running task was still ahead, or alone */
+	STAT_STEAL_LLC,	 /* tasks taken from a CPU of the same LLC */
 	STAT_STEAL_NODE, /* ... of another LLC of the node */
-	STAT_STEAL_FAR, /* ... of another node */
+	STAT_STEAL_FAR,	 /* ... of another node */
 	STAT_STEAL_MISS, /* victims whose waiting tasks were gone or could not come */
-	STAT_EMPTY, /* dispatches that found nothing to run */
-	STAT_REENQUEUE, /* tasks that fled a CPU taken by a higher scheduling class */
+	STAT_EMPTY,	 /* dispatches that found nothing to run */
+	STAT_REENQUEUE,	 /* tasks that fled a CPU taken by a higher scheduling class */
 	MAGPIE_NR_STATS,
 };
 
 /* Utilization of a CPU by PELT; see pelt.bpf.h. */
 struct pelt {
-	u64 updated_at; /* scx_bpf_now() */
+	u64 updated_at;	 /* scx_bpf_now() */
 	u64 mono_offset; /* CLOCK_MONOTONIC - scx_bpf_now() on this CPU */
-	u64 mono_at; /* scx_bpf_now() when mono_offset was taken */
+	u64 mono_at;	 /* scx_bpf_now() when mono_offset was taken */
 	u64 util_sum;
 	u32 period_contrib; /* units into the running period */
-	u32 util_avg; /* 0..CAPACITY_SCALE */
-	u8 running; /* not idle since updated_at */
+	u32 util_avg;	    /* 0..CAPACITY_SCALE */
+	u8 running;	    /* not idle since updated_at */
 };
 
 /* State of a CPU. Written by the CPU itself or under its rq lock; read by anyone. */
 struct cpu_ctx {
 	/* The clock of virtual time, and the running task as a waker judges it. */
-	u64 vclock; /* weighted ns */
-	u64 curr_vruntime; /* when it started */
-	u64 curr_started; /* scx_bpf_now() */
-	u32 curr_weight; /* 1..10000; 0: no task of ours is running */
+	u64 vclock;	     /* weighted ns */
+	u64 curr_vruntime;   /* when it started */
+	u64 curr_started;    /* scx_bpf_now() */
+	u32 curr_weight;     /* 1..10000; 0: no task of ours is running */
 	u8 curr_idle_policy; /* SCHED_IDLE */
-	u8 idle; /* in the idle loop */
-	u8 waiting; /* tasks may be waiting in the queue */
-	u8 overloaded; /* some of them may move: the bit in overload_map is set */
-	s32 nr_queued; /* sampled by sample_queues() */
+	u8 idle;	     /* in the idle loop */
+	u8 waiting;	     /* tasks may be waiting in the queue */
+	u8 overloaded;	     /* some of them may move: the bit in overload_map is set */
+	s32 nr_queued;	     /* sampled by sample_queues() */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));
 
@@ -137,7 +137,7 @@ struct cpu_ctx {
 
 /* What the loader publishes of an LLC each interval. */
 struct llc_published {
-	u64 at; /* CLOCK_MONOTONIC */
+	u64 at;	      /* CLOCK_MONOTONIC */
 	u32 sum_util; /* sum of util_avg of its CPUs, 0..nr_cpus * CAPACITY_SCALE */
 } __attribute__((aligned(CACHE_LINE)));
 

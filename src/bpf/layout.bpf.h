@@ -29,6 +29,13 @@ static const volatile struct llc_layout *llc_layout(u32 llc)
 	return &llc_layouts[llc & (MAX_LLCS - 1)];
 }
 
+/* The i-th nearest LLC. The compiler may know that i is in range; the verifier wants to see it. */
+static u32 other_llc(const volatile struct llc_layout *l, u32 i)
+{
+	barrier_var(i);
+	return l->others[i & (MAX_LLCS - 1)];
+}
+
 static s32 slot_cpu(u32 slot)
 {
 	return slot_cpus[slot & (MAX_SLOTS - 1)];

@@ -92,6 +92,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		}
 		if (preempts(p, tctx, cctx)) {
 			stat_inc(STAT_PREEMPT);
+			cctx->curr_weight = 0; /* one at a time: who comes next waits in line */
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 			return;
 		}
@@ -134,6 +135,11 @@ void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 		goto keep;
 	if (steal(cpu))
 		return;
+	/* While stealing let go of the rq lock, somebody may have queued a task here. */
+	if (cctx->waiting && scx_bpf_dsq_move_to_local(cpu, 0)) {
+		stat_inc(STAT_OWN);
+		return;
+	}
 
 	stat_inc(STAT_EMPTY);
 	if (cctx->idle)
@@ -178,12 +184,12 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 		charge(p, tctx);
 }
 
-/* sched_yield(): the rest of the slice is forfeited. The rq lock of @p's CPU is held. */
+/* sched_yield(): a task that is owed time forfeits it and a slice. The rq lock of @p's CPU is held. */
 bool BPF_STRUCT_OPS(magpie_yield, struct task_struct *p, struct task_struct *to)
 {
 	struct task_ctx *tctx = task_ctx(p);
 
-	if (tctx)
+	if (tctx && !vtime_before(cpu_ctx(scx_bpf_task_cpu(p))->vclock, tctx->vruntime))
 		tctx->vruntime = deadline(p, tctx);
 	return false;
 }
@@ -275,6 +281,7 @@ int sample_queues(void *ctx)
 	return 0;
 }
 
+/* clang-format off */
 SCX_OPS_DEFINE(magpie,
 	       .select_cpu		= (void *)magpie_select_cpu,
 	       .enqueue			= (void *)magpie_enqueue,

@@ -43,8 +43,8 @@ static void pelt_accumulate(struct pelt *pelt, u64 now, u32 scale)
 		u64 d3 = (delta + pelt->period_contrib) % PELT_PERIOD;
 
 		pelt->util_sum = decay_load(pelt->util_sum, periods);
-		contrib = decay_load(d1, periods) + d3 + PELT_LOAD_AVG_MAX -
-			  decay_load(PELT_LOAD_AVG_MAX, periods) - PELT_PERIOD;
+		contrib = decay_load(d1, periods) + d3 + PELT_LOAD_AVG_MAX - decay_load(PELT_LOAD_AVG_MAX, periods) -
+			  PELT_PERIOD;
 		pelt->period_contrib = d3;
 	} else {
 		pelt->period_contrib += delta;

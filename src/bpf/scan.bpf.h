@@ -73,7 +73,7 @@ static s32 scan_beyond(const struct task_struct *p, u32 llc, u32 slot)
 	u32 i;
 
 	for (i = zero; i < MAX_BEYOND && i + 1 < tun.nr_llcs && can_loop; i++) {
-		cpu = scan_llc(p, l->others[i], slot);
+		cpu = scan_llc(p, other_llc(l, i), slot);
 		if (cpu >= 0)
 			return cpu;
 	}

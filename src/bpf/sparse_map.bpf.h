@@ -23,13 +23,13 @@ u32 zero;
 
 struct map_walk {
 	u32 first_line, nr_lines;
-	u32 line; /* relative to first_line */
-	u32 left; /* steps, nr_lines + 1 at first: counted down, for the verifier knows too well what counts up */
-	u64 low; /* bits of the first line up to the starting slot: the last step's share */
-	u64 word; /* the current line */
+	u32 line;   /* relative to first_line */
+	u32 left;   /* steps, nr_lines + 1 at first: counted down, for the verifier knows too well what counts up */
+	u64 low;    /* bits of the first line up to the starting slot: the last step's share */
+	u64 word;   /* the current line */
 	u64 window; /* its bits that belong to this step */
-	u64 bits; /* those set and not yet visited */
-	u32 base; /* slot of its bit 0 */
+	u64 bits;   /* those set and not yet visited */
+	u32 base;   /* slot of its bit 0 */
 };
 
 static struct map_line *map_line(struct map_line *map, u32 slot)

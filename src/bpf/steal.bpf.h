@@ -39,10 +39,10 @@ static bool steal(s32 cpu)
 		stat_inc(STAT_STEAL_LLC);
 		return true;
 	}
-	for (i = zero; i < MAX_LLCS && i + 1 < tun.nr_llcs && tries < MAX_STEAL_TRIES && can_loop; i++) {
-		if (!map_any(overload_map, l->others[i]))
-			continue;
-		if (steal_from(cpu, l->others[i], &tries)) {
+	for (i = zero; i + 1 < tun.nr_llcs && tries < MAX_STEAL_TRIES && can_loop; i++) {
+		u32 llc = other_llc(l, i);
+
+		if (map_any(overload_map, llc) && steal_from(cpu, llc, &tries)) {
 			stat_inc(i < l->nr_near ? STAT_STEAL_NODE : STAT_STEAL_FAR);
 			return true;
 		}

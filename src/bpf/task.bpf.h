@@ -6,9 +6,9 @@
 
 struct task_ctx {
 	u64 vruntime; /* weighted ns of CPU time, on the clock of home */
-	u64 charged; /* sum_exec_runtime when vruntime was brought up to date */
-	s32 home; /* CPU whose clock vruntime is on: where it ran or waits; -1: none yet */
-	s32 recent; /* CPU that was home before */
+	u64 charged;  /* sum_exec_runtime when vruntime was brought up to date */
+	s32 home;     /* CPU whose clock vruntime is on: where it ran or waits; -1: none yet */
+	s32 recent;   /* CPU that was home before */
 };
 
 struct {

@@ -17,7 +17,8 @@
 #pragma once
 
 enum {
-	WEIGHT_DFL = 100, /* CGROUP_WEIGHT_DFL: nice 0 */
+	WEIGHT_DFL = 100,      /* CGROUP_WEIGHT_DFL: nice 0 */
+	OVERRUN_NS = 20000000, /* that a slice may be overrun and is charged for: two ticks at HZ=100 */
 };
 
 static bool vtime_before(u64 a, u64 b)
@@ -65,13 +66,20 @@ static void rebase(struct task_ctx *tctx, s32 cpu)
 	tctx->home = cpu;
 }
 
-/* As rebase(), for a task that starts to wait or wakes: a long sleep is not hoarded. */
+/*
+ * As rebase(), for a task that wakes or starts to wait. What it is owed and what it is ahead are bounded: a long
+ * sleep is not hoarded, and one long stint (no tick, a virtual CPU that stood still) does not shut it out for as
+ * long times the number of those that wait.
+ */
 static void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
-	u64 earliest;
+	u64 vclock = cpu_ctx(cpu)->vclock;
+	u64 earliest = vclock - to_vtime(tun.slice_lag_ns, p->scx.weight);
+	u64 latest = vclock + to_vtime(tun.slice_ns + OVERRUN_NS, p->scx.weight);
 
 	rebase(tctx, cpu);
-	earliest = cpu_ctx(cpu)->vclock - to_vtime(tun.slice_lag_ns, p->scx.weight);
 	if (vtime_before(tctx->vruntime, earliest))
 		tctx->vruntime = earliest;
+	else if (vtime_before(latest, tctx->vruntime))
+		tctx->vruntime = latest;
 }

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# `make help` lists what there is. Everything downloaded or built is under ~/.cache/scx_magpie.
+
+SHELL := /bin/bash
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/scx_magpie/target
+
+BPF_SOURCES = $(shell git ls-files 'src/bpf/*.[ch]')
+# The environment for a build: which clang.
+ENV = set -e -o pipefail; eval "$$(tools/setup --env)";
+
+.PHONY: help demo test run build check unit vm-test test-matrix verifier-stats fmt setup clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
+
+demo: setup build ## build, boot a sched_ext kernel in a VM, attach, put load on it, show live statistics
+	@vm/run --carry tools/demo.sh -- sh /root/demo.sh
+
+test: check unit vm-test ## all tests: style, lints, unit tests, and the VM tests on the default kernel
+
+run: build ## attach on this machine, which must run a sched_ext kernel; Ctrl-C detaches
+	@sudo="$$([ "$$(id -u)" = 0 ] || echo sudo)"; $$sudo "$$CARGO_TARGET_DIR/release/scx_magpie" --stats 1
+
+build: setup-build ## the scheduler, in $CARGO_TARGET_DIR/release
+	@$(ENV) cargo build --release --locked
+
+check: setup-build ## formatting and lints
+	@$(ENV) cargo fmt --check
+	@$(ENV) "$$CLANG_FORMAT" --dry-run -Werror $(BPF_SOURCES)
+	@$(ENV) cargo clippy --release --locked --all-targets -- -D warnings
+
+unit: setup-build ## native unit tests
+	@$(ENV) cargo test --release --locked
+
+vm-test: setup build ## the tests on a real kernel, the default one
+	@tests/vm/run
+
+test-matrix: setup build ## the tests on each kernel of the matrix
+	@tests/vm/run --matrix
+
+verifier-stats: setup build ## what each BPF program costs the verifier, on each kernel of the matrix
+	@set -e; for series in $$(vm/run --matrix); do \
+		vm/run --kernel "$$series" --cpus 2 --llcs 1 --nodes 1 -- sh -c 'uname -r; scx_magpie verifier-stats'; \
+	done
+
+fmt: setup-build ## format Rust and C
+	@$(ENV) cargo fmt; "$$CLANG_FORMAT" -i $(BPF_SOURCES)
+
+setup: ## install what building and testing need
+	@tools/setup all
+
+.PHONY: setup-build
+setup-build:
+	@tools/setup build
+
+clean: ## forget what was built and downloaded
+	rm -rf "$$HOME/.cache/scx_magpie"

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# vm: --cpus 8 --llcs 2 --nodes 2
+# Tasks whose affinity changes all the time while they run, wait and sleep: none is lost, none runs elsewhere.
+. /root/lib.sh
+
+start_magpie --timeout-ms 5000
+i=0
+pids=
+while [ $i -lt 12 ]; do
+	hog
+	pids="$pids $HOG"
+	i=$((i + 1))
+done
+hackbench -g 2 -l 150 >/tmp/out 2>&1 &
+load=$!
+
+round=0
+while kill -0 $load 2>/dev/null; do
+	for pid in $pids; do
+		taskset -p $(printf %x $((1 << ((round + pid) % 8)))) "$pid" >/dev/null || fail "hog $pid is gone"
+	done
+	round=$((round + 1))
+done
+wait $load || fail "hackbench: $(tail -n 3 /tmp/out)"
+say "$round rounds of affinity changes"
+
+# All pinned to CPU 5: the others stay away from them, and they all go on.
+for pid in $pids; do
+	taskset -p 20 "$pid" >/dev/null
+	cpu_time_us "$pid" >/tmp/before.$pid
+done
+went_on() {
+	for pid in $pids; do
+		[ "$(awk '{ print $39 }' /proc/"$pid"/stat)" = 5 ] || return 1
+		[ "$(cpu_time_us "$pid")" -gt "$(cat /tmp/before."$pid")" ] || return 1
+	done
+}
+wait_for 30 "all hogs running on CPU 5" went_on
+say "12 hogs on CPU 5: all run"
+still_enabled
+no_error_events
+stop_magpie

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# What the tests share; sourced by each in the guest. A test says what it does on lines of its own, stops at the
+# first thing that is wrong (fail) and exits 0 otherwise. Nothing sleeps where it can wait for an event.
+
+set -u
+SCX=/sys/kernel/sched_ext
+LOG=/tmp/magpie.log
+
+say() {
+	echo "  $*"
+}
+
+fail() {
+	echo "  FAILED: $*"
+	if [ -s $LOG ]; then
+		echo "  --- the scheduler said:"
+		tail -n 40 $LOG
+	fi
+	exit 1
+}
+
+state() {
+	cat $SCX/state
+}
+
+# wait_for SECONDS DESCRIPTION COMMAND...
+wait_for() {
+	_left=$(($1 * 20))
+	_what=$2
+	shift 2
+	until "$@" >/dev/null 2>&1; do
+		[ $_left -gt 0 ] || fail "waited in vain for: $_what"
+		_left=$((_left - 1))
+		sleep 0.05
+	done
+}
+
+is_state() {
+	[ "$(state)" = "$1" ]
+}
+
+is_enabled_or_dead() {
+	is_state enabled || ! kill -0 $MAGPIE
+}
+
+# start_magpie FLAGS...: attaches, sets MAGPIE to its pid.
+start_magpie() {
+	scx_magpie "$@" >$LOG 2>&1 &
+	MAGPIE=$!
+	wait_for 60 "state enabled" is_enabled_or_dead
+	is_state enabled || fail "did not attach"
+	EVENTS=$(error_events)
+}
+
+# Ctrl-C: detaches, says why, exits 0.
+stop_magpie() {
+	kill -INT $MAGPIE
+	wait $MAGPIE || fail "exit status $? after Ctrl-C"
+	is_state disabled || fail "state is $(state) after Ctrl-C"
+	grep -q "unregistered from user space" $LOG || fail "no 'unregistered from user space'"
+}
+
+still_enabled() {
+	is_state enabled || fail "ejected: state is $(state)"
+}
+
+# The kernel's counters of things that should not happen, as one line. (The others count what is part of life.)
+error_events() {
+	grep -hE 'FALLBACK|OFFLINE|NOT_OWNED|REFILL_SLICE_DFL|KEEP_LAST|DENIED|ENQ_SKIP' $SCX/root/events | tr '\n' ' '
+}
+
+# None of them moved since start_magpie.
+no_error_events() {
+	[ "$(error_events)" = "$EVENTS" ] || fail "error events: $(error_events); at start: $EVENTS"
+}
+
+# CPU time of a process so far, in microseconds.
+cpu_time_us() {
+	awk '{ printf "%d\n", $1 / 1000 }' /proc/"$1"/schedstat
+}
+
+# hog [COMMAND PREFIX...]: a process that never sleeps; sets HOG to its pid. Ends with the test.
+hog() {
+	"$@" sh -c 'while :; do :; done' &
+	HOG=$!
+}
+
+# Statistics of a fresh interval of SECONDS, in $JSON.
+stats_json() {
+	scx_magpie --monitor "$1" --json >/tmp/stats.json 2>/dev/null &
+	_monitor=$!
+	wait_for $((10 * $1 + 30)) "two intervals of statistics" has_lines /tmp/stats.json 2
+	kill $_monitor
+	wait $_monitor 2>/dev/null
+	JSON=$(sed -n 2p /tmp/stats.json)
+}
+
+has_lines() {
+	[ "$(wc -l <"$1")" -ge "$2" ]
+}
+
+# json_total NAME: a number of $JSON's "total".
+json_total() {
+	_number "$(echo "$JSON" | sed -E 's/.*"total":\{([^}]*)\}.*/\1/')" "$1"
+}
+
+# json_llc N NAME: a number of LLC N.
+json_llc() {
+	_number "$(echo "$JSON" | sed -E "s/.*\"llcs\":.*\"$1\":\{([^}]*)\}.*/\1/")" "$2"
+}
+
+_number() {
+	_value=$(echo "$1" | tr ',' '\n' | sed -n "s/^\"$2\"://p")
+	[ -n "$_value" ] || fail "no $2 in: $1"
+	echo "$_value"
+}
+
+# within VALUE LOW HIGH
+within() {
+	awk -v v="$1" -v low="$2" -v high="$3" 'BEGIN { exit !(v != "" && v >= low && v <= high) }'
+}

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# vm: --cpus 2 --llcs 1 --nodes 1
+# Each reason not to run: one line, a code of its own, and the machine goes on as it was.
+. /root/lib.sh
+
+# refused CODE TEXT COMMAND...
+refused() {
+	_code=$1 _text=$2
+	shift 2
+	"$@" >/tmp/out 2>&1
+	_got=$?
+	[ $_got = "$_code" ] || fail "$*: exit status $_got, not $_code: $(cat /tmp/out)"
+	grep -q "$_text" /tmp/out || fail "$*: no '$_text' in: $(cat /tmp/out)"
+	say "exit $_code: $(grep "$_text" /tmp/out)"
+}
+
+refused 2 "100..=100000" scx_magpie --slice-us 50
+refused 2 "unexpected argument" scx_magpie --no-such-flag
+chmod 755 /root
+refused 3 "needs root" su nobody -s /bin/sh -c "$(command -v scx_magpie)"
+start_magpie
+refused 5 "another sched_ext scheduler is attached (magpie" scx_magpie
+still_enabled
+stop_magpie
+mount -t tmpfs none /sys/kernel
+refused 4 "has no sched_ext" scx_magpie
+umount /sys/kernel
+scx_magpie --version | grep -qE '^scx_magpie [0-9]+\.[0-9]+' || fail "--version"

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# vm: --cpus 1 --llcs 1 --nodes 1
+# vm: --cpus 4 --llcs 4 --nodes 4
+# vm: --cpus 4 --llcs 4 --nodes 1
+# vm: --cpus 8 --llcs 2 --nodes 1 --smt 2
+# vm: --cpus 64 --llcs 4 --nodes 2 --timeout 600
+# Machines of other shapes: attaches, uses all CPUs, carries load. Attaching takes about a second here; the limit is for
+# what would be a fault.
+. /root/lib.sh
+
+nr_cpus=$(grep -c ^processor /proc/cpuinfo)
+scx_magpie topology >/tmp/topology || fail "topology"
+say "$(head -n 1 /tmp/topology)"
+[ "$(grep -o 'CPU [0-9 ]*$' /tmp/topology | wc -w)" -gt "$nr_cpus" ] || fail "CPUs missing: $(cat /tmp/topology)"
+
+start=$(cut -d' ' -f1 /proc/uptime)
+start_magpie
+took=$(awk "BEGIN { print $(cut -d' ' -f1 /proc/uptime) - $start }")
+say "start to enabled: $took s"
+limit=8
+[ "$nr_cpus" -le 8 ] || limit=32
+within "$took" 0 $limit || fail "took $took s, not less than $limit"
+
+hackbench -g 1 -l 40 -p >/tmp/out 2>&1 || fail "hackbench: $(tail -n 3 /tmp/out)"
+say "hackbench: $(sed -n 's/Time: //p' /tmp/out) s"
+
+# As many hogs as CPUs: each finds a CPU of its own.
+i=0
+while [ $i -lt "$nr_cpus" ]; do
+	hog
+	i=$((i + 1))
+done
+busy() {
+	stats_json 1
+	within "$(json_total util)" 97 101
+}
+wait_for 60 "all CPUs busy" busy
+still_enabled
+no_error_events
+stop_magpie

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# vm: --cpus 8 --llcs 2 --nodes 2
+# Statistics add up, in text and JSON, from --stats and --monitor alike.
+. /root/lib.sh
+
+start_magpie --stats 1
+hackbench -g 2 -l 4000 -p >/dev/null 2>&1 &
+load=$!
+stats_json 2
+kill $load
+sum=0
+for name in target prev recent scan beyond none; do
+	sum=$((sum + $(json_total $name)))
+done
+wakeups=$(json_total wakeups)
+say "wakeups $wakeups, placed by kind $sum"
+[ "$wakeups" -gt 100 ] || fail "no wakeups counted: $JSON"
+# CPUs count on while they are read.
+within "$sum" $((wakeups * 99 / 100)) $((wakeups * 101 / 100)) || fail "kinds do not add up to wakeups"
+llcs=$(($(json_llc 0 wakeups) + $(json_llc 1 wakeups)))
+[ "$llcs" = "$wakeups" ] || fail "LLCs add up to $llcs, not $wakeups"
+wait_for 10 "a table by --stats" grep -q '^total' $LOG
+scx_magpie --help-stats | grep -q 'wakeups that found no idle CPU' || fail "--help-stats"
+stop_magpie

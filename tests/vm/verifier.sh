@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# vm: --cpus 2 --llcs 1 --nodes 1
+# Each BPF program costs the verifier less than 5 % of its limit, on a kernel that shows no configuration.
+. /root/lib.sh
+
+[ ! -e "/boot/config-$(uname -r)" ] || fail "the guest shows the kernel's configuration: no test"
+scx_magpie verifier-stats >/tmp/out 2>&1 || fail "$(cat /tmp/out)"
+cat /tmp/out
+awk 'NR > 1 { sub("%", "", $4); if ($4 + 0 >= 5) bad = 1; n++ } END { exit bad || n < 10 }' /tmp/out ||
+	fail "5 % or more of the verifier's limit"

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Makes the guest's root file system: initramfs archives in the kernel's "newc" cpio format.
+
+The base (busybox, the tools, their libraries) is built once and cached, uncompressed: under emulation unpacking costs more
+than it saves. What belongs to one run (init, command, scheduler, carried files) is a second archive after it: the kernel
+unpacks all that it is given, one over the other.
+"""
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+from kernels import CACHE, Error, locked, replacing, say
+
+TOOLS = ["hackbench", "stress-ng", "bpftool", "taskset", "chrt", "nice"]
+FOLDERS = ["dev", "proc", "sys", "tmp", "run", "root", "mnt", "boot", "etc", "vm", "usr/bin", "usr/sbin", "usr/lib", "usr/lib64",
+           "usr/local/bin", "usr/local/sbin", "usr/local/lib", "var/lib", "var/tmp", "var/log"]
+LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64", "var/run": "/run", "etc/mtab": "/proc/mounts"}
+TEXTS = {"etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+         "etc/group": "root:x:0:\nnogroup:x:65534:\n", "etc/hosts": "127.0.0.1 localhost magpie\n"}
+
+
+class Archive:
+    """Writes a newc archive; makes the folders of what is added."""
+
+    def __init__(self, file):
+        self.file = file
+        self.seen = set()
+
+    def _entry(self, path, mode, size=0):
+        name = path.encode() + b"\0"
+        fields = [len(self.seen), mode, 0, 0, 1, 0, size, 0, 0, 0, 0, len(name), 0]
+        self.file.write(b"070701" + b"".join(b"%08X" % field for field in fields) + name)
+        self._pad(6 + 13 * 8 + len(name))
+        self.seen.add(path)
+
+    def _pad(self, size):
+        self.file.write(b"\0" * (-size % 4))
+
+    def folder(self, path):
+        if path and path not in self.seen:
+            self.folder(os.path.dirname(path))
+            self._entry(path, stat.S_IFDIR | 0o755)
+
+    def content(self, path, data, mode=0o644):
+        self.folder(os.path.dirname(path))
+        self._entry(path, stat.S_IFREG | mode, len(data))
+        self.file.write(data)
+        self._pad(len(data))
+
+    def link(self, path, target):
+        self.folder(os.path.dirname(path))
+        self._entry(path, stat.S_IFLNK | 0o777, len(os.fsencode(target)))
+        self.file.write(os.fsencode(target))
+        self._pad(len(os.fsencode(target)))
+
+    def copy(self, path, source):
+        """A host's file or folder, and the libraries that its programs need."""
+        path = merged_usr(path)
+        if path in self.seen:
+            return
+        if source.is_dir():
+            self.folder(path)
+            for child in sorted(source.iterdir()):
+                if child.is_symlink():
+                    self.link(f"{path}/{child.name}", os.readlink(child))
+                else:
+                    self.copy(f"{path}/{child.name}", child)
+            return
+        self.content(path, source.read_bytes(), 0o755 if os.access(source, os.X_OK) else 0o644)
+        for library in libraries(source):
+            self.copy(library, Path(library))
+
+    def end(self):
+        self._entry("TRAILER!!!", 0)
+
+
+def merged_usr(path):
+    """/bin, /lib and the like are links in the guest, as in today's distributions."""
+    return re.sub(r"^(bin|sbin|lib|lib64)/", r"usr/\1/", os.path.normpath(path).lstrip("/"))
+
+
+def libraries(program):
+    """What ldd lists for a dynamic program; nothing for other files."""
+    with open(program, "rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return []
+    result = subprocess.run(["ldd", str(program)], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
+    missing = re.search(r"(\S+) => not found", result.stdout)
+    if missing:
+        raise Error(f"{program} needs {missing.group(1)}, which is not installed")
+    return re.findall(r"(?:=> |^\s+)(/\S+) \(0x", result.stdout, re.M)
+
+
+def program(name):
+    path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if not path:
+        raise Error(f"{name} is not installed: run tools/setup vm")
+    return Path(path)
+
+
+def base():
+    """The cached archive of what every guest has; rebuilt when one of its parts changes."""
+    busybox = program("busybox")
+    if libraries(busybox):
+        raise Error("busybox is not a static build: run tools/setup vm (package busybox-static)")
+    parts = {"usr/bin/busybox": busybox, **{f"usr/bin/{name}": program(name) for name in TOOLS}}
+    for path in [Path("/etc/ld.so.cache")] + [Path(library) for tool in list(parts.values()) for library in libraries(tool)]:
+        parts[merged_usr(str(path))] = path
+    key = hashlib.sha256(Path(__file__).read_bytes())
+    for path, source in sorted(parts.items()):
+        state = source.stat()
+        key.update(f"{path} {source} {state.st_size} {state.st_mtime_ns}\n".encode())
+    target = CACHE / "initramfs" / f"base-{key.hexdigest()[:16]}.cpio"
+    if target.exists():
+        return target
+    with locked("initramfs"):
+        if target.exists():
+            return target
+        for old in target.parent.glob("base-*.cpio"):
+            old.unlink()
+        say("packing the guest's tools ...")
+        applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
+        with replacing(target) as file:
+            archive = Archive(file)
+            for path in FOLDERS:
+                archive.folder(path)
+            for path, link in LINKS.items():
+                archive.link(path, link)
+            for path, text in TEXTS.items():
+                archive.content(path, text.encode())
+            for path, source in parts.items():
+                archive.copy(path, source)
+            for applet in applets:
+                if f"usr/bin/{applet}" not in archive.seen:
+                    archive.link(f"usr/bin/{applet}", "busybox")
+            archive.end()
+    return target
+
+
+def write(file, command, nonce, carried):
+    """The whole initramfs for one run. `carried` maps guest paths to host files."""
+    with open(base(), "rb") as common:
+        shutil.copyfileobj(common, file)
+    archive = Archive(file)
+    archive.content("init", Path(__file__).with_name("init").read_bytes(), 0o755)
+    archive.content("vm/job", f"{shlex.join(command)}\n".encode())
+    archive.content("vm/nonce", f"{nonce}\n".encode())
+    for path, source in carried.items():
+        archive.copy(path, source)
+    archive.end()
+    file.flush()

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs one guest: QEMU's command line, the choice of the accelerator, and the watch over a running guest."""
+import ctypes
+import json
+import os
+import re
+import secrets
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import initramfs
+from kernels import CACHE, Error, replacing, say
+
+QEMU = "qemu-system-x86_64"
+PANIC, WARNING, DIED, CANNOT, TIMEOUT, INTERRUPTED = 120, 121, 122, 123, 124, 130
+
+FATAL = re.compile(r"Kernel panic|\bOops\b|BUG: unable to handle|general protection fault")
+COMPLAINT = re.compile(
+    r"WARNING: (CPU: \d|\S+:\d+ at |(possible|inconsistent|suspicious|bad|held|lock|nested|SOFTIRQ)\b)"
+    r"|\bBUG: |rcu: INFO: \S+.* stall|INFO: task .* blocked for more than", re.I)
+PROBE_SECONDS = 10
+POWER_OFF_SECONDS = 30
+PANIC_SECONDS = 10
+
+
+class Machine:
+    """What the guest looks like."""
+
+    def __init__(self, cpus, llcs, nodes, smt, mem, icount=False, append=""):
+        for name, value in (("cpus", cpus), ("llcs", llcs), ("nodes", nodes), ("smt", smt)):
+            if value < 1:
+                raise Error(f"--{name} {value}: at least 1")
+        if llcs % nodes:
+            raise Error(f"--llcs {llcs} is not a multiple of --nodes {nodes}: each node has the same number of LLCs")
+        if cpus % (llcs * smt):
+            raise Error(f"--cpus {cpus} is not a multiple of --llcs {llcs} x --smt {smt}: all LLCs are alike, of whole cores")
+        size = re.fullmatch(r"(\d+)([MG])", mem, re.I)
+        if not size:
+            raise Error(f"--mem {mem}: a number followed by M or G")
+        self.cpus, self.llcs, self.nodes, self.smt, self.icount, self.append = cpus, llcs, nodes, smt, icount, append
+        self.dies = llcs // nodes
+        self.node_mem = int(size[1]) * (1024 if size[2] in "gG" else 1) // nodes
+
+    def kernel_arguments(self, accel):
+        """Linux reads dies only from Intel's CPUs, and then mitigates Intel's flaws: under emulation that is five times slower."""
+        ours = "console=ttyS0 loglevel=5 panic=-1 oops=panic cryptomgr.notests"
+        return f"{ours} {'mitigations=off ' if accel == 'tcg' and self.dies > 1 else ''}{self.append}".strip()
+
+    def arguments(self, accel):
+        """A socket is a node, a die has an L3: so dies are LLCs."""
+        smp = f"{self.cpus},sockets={self.nodes},dies={self.dies},cores={self.cpus // self.llcs // self.smt}"
+        arguments = ["-machine", "q35", "-m", f"{self.node_mem * self.nodes}M", "-smp", f"{smp},threads={self.smt}"]
+        share = self.cpus // self.nodes
+        for node in range(self.nodes):
+            arguments += ["-object", f"memory-backend-ram,id=m{node},size={self.node_mem}M",
+                          "-numa", f"node,nodeid={node},memdev=m{node},cpus={node * share}-{(node + 1) * share - 1}"]
+        if accel == "kvm":
+            return arguments + ["-accel", "kvm", "-cpu", "host,l3-cache=on"]
+        # With a thread for each vCPU guest kernels die at random, in text patching.
+        arguments += ["-accel", "tcg,thread=single", "-cpu", f"max,l3-cache=on{',vendor=GenuineIntel' if self.dies > 1 else ''}"]
+        return arguments + (["-icount", "shift=0,sleep=off"] if self.icount else [])
+
+
+class Stream:
+    """The job's stdout or stderr: passed on as it comes, up to the mark that init puts behind it."""
+
+    def __init__(self, mark, sink):
+        self.mark, self.sink, self.pending, self.end = mark, sink, b"", None
+
+    def feed(self, data):
+        if self.end is not None:
+            return
+        self.pending += data
+        at = self.pending.find(self.mark)
+        if at >= 0:
+            self._pass_on(at)
+            if b"\n" in self.pending:
+                self.end = self.pending[len(self.mark):].split(b"\n")[0]
+            return
+        # Part of a mark may be at the end; no more than that is held back.
+        at = self.pending.rfind(b"\0")
+        held = at if at >= 0 and self.mark.startswith(self.pending[at:]) else len(self.pending)
+        self._pass_on(held)
+
+    def _pass_on(self, size):
+        self.sink.write(self.pending[:size])
+        self.sink.flush()
+        self.pending = self.pending[size:]
+
+
+class Console:
+    """The guest kernel's console: kept, and searched for what a healthy kernel does not say."""
+
+    def __init__(self, verbose):
+        self.verbose, self.rest, self.lines = verbose, b"", []
+        self.fatal = self.complaint = None
+
+    def feed(self, data):
+        if self.verbose:
+            sys.stderr.buffer.write(data)
+            sys.stderr.flush()
+        *complete, self.rest = (self.rest + data).split(b"\n")
+        for raw in complete:
+            line = raw.decode(errors="replace").rstrip("\r")
+            if self.fatal is None and FATAL.search(line):
+                self.fatal = len(self.lines)
+            if self.complaint is None and COMPLAINT.search(line):
+                self.complaint = len(self.lines)
+            self.lines.append(line)
+
+    def show(self, first, count):
+        for line in self.lines[max(first, 0):][:count]:
+            print(f"  | {line}", file=sys.stderr)
+        sys.stderr.flush()
+
+
+def die_with_us():
+    """QEMU must not outlive us, however we end."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+class Guest:
+    """One run of the command: boot() to its end, then report()."""
+
+    def __init__(self, kernel, machine, accel, command, carried, timeout, verbose=False):
+        self.kernel, self.machine, self.accel, self.command, self.carried = kernel, machine, accel, command, carried
+        self.timeout, self.console, self.late, self.qemu_says = timeout, Console(verbose), None, ""
+
+    def boot(self, out, err):
+        nonce = secrets.token_hex(16)
+        self.streams = [Stream(b"\0" + nonce.encode(), sink) for sink in (out, err)]
+        ours, theirs = zip(*(socket.socketpair() for _ in range(3)))
+        with os.fdopen(os.memfd_create("initramfs"), "wb") as image, tempfile.TemporaryFile() as stderr:
+            initramfs.write(image, self.command, nonce, self.carried)
+            # In a session of its own a Ctrl-C reaches only us; die_with_us covers the rest.
+            process = subprocess.Popen(self.arguments(image, theirs), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                       stderr=stderr, pass_fds=[end.fileno() for end in (image, *theirs)],
+                                       preexec_fn=die_with_us, start_new_session=True)
+            try:
+                for end in theirs:
+                    end.close()
+                self.late = self.watch(ours)
+            finally:
+                if self.late or sys.exc_info()[0]:
+                    process.kill()
+                process.wait()
+                stderr.seek(0)
+                self.qemu_says = stderr.read().decode(errors="replace").strip()
+
+    def arguments(self, image, ends):
+        console, out, err = (end.fileno() for end in ends)
+        return [QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-kernel", str(self.kernel),
+                "-initrd", f"/proc/self/fd/{image.fileno()}",
+                "-append", self.machine.kernel_arguments(self.accel),
+                "-chardev", f"socket,id=console,fd={console}", "-serial", "chardev:console",
+                "-device", "virtio-serial-pci,id=ports",
+                "-chardev", f"socket,id=out,fd={out}", "-device", "virtserialport,bus=ports.0,nr=1,chardev=out",
+                "-chardev", f"socket,id=err,fd={err}", "-device", "virtserialport,bus=ports.0,nr=2,chardev=err",
+                ] + self.machine.arguments(self.accel)
+
+    def watch(self, ends):
+        """Passes on what comes until QEMU closes its ends, or time is up: then it says what has not happened in time."""
+        deadline = time.monotonic() + self.timeout
+        waiting_for = f"{self.timeout:g} s are over and the command has not ended"
+        with selectors.DefaultSelector() as selector:
+            for end, sink in zip(ends, (self.console, *self.streams)):
+                selector.register(end, selectors.EVENT_READ, sink)
+            answered = doomed = False
+            while selector.get_map():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return waiting_for
+                for key, _ in selector.select(left):
+                    try:
+                        data = key.fileobj.recv(1 << 16)
+                    except ConnectionResetError:
+                        data = b""
+                    if data:
+                        key.data.feed(data)
+                    else:
+                        selector.unregister(key.fileobj)
+                if not answered and all(stream.end is not None for stream in self.streams):
+                    answered = True
+                    ends[1].send(b"\n")
+                    deadline = time.monotonic() + POWER_OFF_SECONDS
+                    waiting_for = f"the guest has not powered off within {POWER_OFF_SECONDS} s"
+                if self.console.fatal is not None and not doomed:
+                    # A panic ends QEMU; should it not, what matters has been said.
+                    doomed = True
+                    deadline = min(deadline, time.monotonic() + PANIC_SECONDS)
+        return None
+
+    def status(self):
+        """The command's exit status; None if it has not ended."""
+        end = self.streams[0].end
+        return None if end is None else int(end)
+
+    def report(self):
+        """Says what went wrong, if anything. Returns the exit status for vm/run."""
+        console, status = self.console, self.status()
+        so = "the command had not ended" if status is None else f"the command had ended with {status}"
+        if console.fatal is not None:
+            say(f"guest kernel panic or oops ({so}):")
+            console.show(console.fatal - 8, 80)
+            return PANIC
+        if console.complaint is not None:
+            say(f"guest kernel warning ({so}):")
+            console.show(console.complaint - 3, 60)
+            return WARNING
+        if self.late:
+            say(f"time-out: {self.late}; the end of the console:")
+            console.show(len(console.lines) - 30, 30)
+            return TIMEOUT
+        if status is None:
+            why = f": {self.qemu_says}" if self.qemu_says else ""
+            say(f"QEMU ended before the command did{why}{'; the end of the console:' if console.lines else ''}")
+            console.show(len(console.lines) - 30, 30)
+            return DIED
+        return status
+
+
+def choose_accel(wish, kernel, icount):
+    """KVM if a stock kernel boots with it, else TCG. That /dev/kvm opens proves nothing, so one boot is tried and remembered."""
+    if not shutil.which(QEMU):
+        raise Error(f"{QEMU} is not installed: run tools/setup vm")
+    if icount and wish == "kvm":
+        raise Error("--icount counts instructions under emulation: it cannot go with --accel kvm")
+    if icount or wish == "tcg" or (wish == "auto" and not os.access("/dev/kvm", os.R_OK | os.W_OK)):
+        return "tcg"
+    version = subprocess.run([QEMU, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
+    key = f"{version}, {os.uname().release}, boot {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
+    memory = CACHE / "accel.json"
+    try:
+        known = json.loads(memory.read_text()).get(key)
+    except (FileNotFoundError, ValueError):
+        known = None
+    if known is None:
+        say(f"trying KVM, up to {PROBE_SECONDS} s ...")
+        probe = Guest(kernel, Machine(1, 1, 1, 1, "1G"), "kvm", ["true"], {}, PROBE_SECONDS)
+        with open(os.devnull, "wb") as nowhere:
+            probe.boot(nowhere, nowhere)
+        known = probe.status() == 0
+        with replacing(memory) as file:
+            file.write(json.dumps({key: known}).encode())
+        say("KVM works" if known else "KVM does not work here: emulating (TCG)")
+    if wish == "kvm" and not known:
+        raise Error(f"--accel kvm: a stock kernel does not boot with KVM here (verdict kept in {memory})")
+    return "kvm" if known else "tcg"
