@@ -20,11 +20,13 @@ pub struct Opts {
     pub slice_us: u64,
 
     /// Most that a task is owed after a sleep, ahead of those that ran meanwhile. Microseconds, 0..1000000.
-    #[arg(short = 'l', long, default_value_t = 3000, value_name = "US", value_parser = value_parser!(u64).range(0..=1_000_000))]
+    #[arg(short = 'l', long, default_value_t = 6000, value_name = "US", value_parser = value_parser!(u64).range(0..=1_000_000))]
     pub slice_us_lag: u64,
 
     /// A woken task takes the CPU when it is owed this much more than the running one. Microseconds, 0..100000.
-    #[arg(long, default_value_t = 1000, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
+    ///
+    /// The running one is left alone for as long.
+    #[arg(long, default_value_t = 2000, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
     pub wakeup_gran_us: u64,
 
     /// Woken tasks wait for the running one's slice to end, whatever they are owed.

@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 
 fn run(opts: &Opts) -> Result<()> {
     if opts.version {
-        println!("{SCHEDULER_NAME} {}", build_id::full_version(env!("CARGO_PKG_VERSION")));
+        println!("{SCHEDULER_NAME} {}", version());
         return Ok(());
     }
     if opts.help_stats {
@@ -81,7 +81,7 @@ fn run(opts: &Opts) -> Result<()> {
 /// does after a CPU came or went.
 fn schedule(opts: &Opts, shutdown: Arc<AtomicBool>) -> Result<()> {
     preflight::check()?;
-    info!("{SCHEDULER_NAME} {}", build_id::full_version(env!("CARGO_PKG_VERSION")));
+    info!("{SCHEDULER_NAME} {}", version());
     if let Some(sec) = opts.stats {
         let (json, shutdown) = (opts.json, shutdown.clone());
         thread::spawn(move || {
@@ -99,6 +99,11 @@ fn schedule(opts: &Opts, shutdown: Arc<AtomicBool>) -> Result<()> {
         }
         info!("a CPU came or went: starting anew");
     }
+}
+
+/// Version, commit and target of this build.
+fn version() -> String {
+    build_id::full_version(concat!(env!("CARGO_PKG_VERSION"), env!("MAGPIE_COMMIT")))
 }
 
 /// A reader that has seen enough, such as `head`, is no failure.

@@ -8,12 +8,9 @@ use crate::bpf_intf::{
     pelt_consts_PELT_UNIT_SHIFT as UNIT_SHIFT,
 };
 
-/// `2^32 * y^n` for `n < HALFLIFE`, with `y^HALFLIFE = 1/2`.
+/// `(2^32 - 1) * y^n` for `n < HALFLIFE`, with `y^HALFLIFE = 1/2`: the kernel's `runnable_avg_yN_inv`.
 pub fn decay_factors() -> [u32; HALFLIFE as usize] {
-    std::array::from_fn(|n| {
-        let factor = 2f64.powi(32) * 0.5f64.powf(n as f64 / f64::from(HALFLIFE));
-        factor.min(f64::from(u32::MAX)) as u32
-    })
+    std::array::from_fn(|n| (f64::from(u32::MAX) * 0.5f64.powf(n as f64 / f64::from(HALFLIFE))) as u32)
 }
 
 /// State of a CPU's PELT signal, in the reader's time.
@@ -69,7 +66,7 @@ mod tests {
     fn factors_halve_in_32_periods() {
         let factors = decay_factors();
         assert_eq!(factors[0], u32::MAX);
-        assert_eq!(factors[1], 0xfa83b2da); // as in the kernel's sched-pelt.h
+        assert_eq!(factors[1], 0xfa83b2da); // the kernel's sched-pelt.h
         assert_eq!(factors[31], 0x82cd8698);
         assert!(factors.is_sorted_by(|a, b| a > b));
     }

@@ -170,43 +170,47 @@ impl Snapshot {
 }
 
 impl Group {
-    fn row<W: Write>(&self, w: &mut W, name: &str) -> Result<()> {
-        let placed = self.target + self.prev + self.recent;
-        writeln!(
-            w,
-            "{name:<6} {:>4} {:>5.1} {:>8} {:>8} {:>7} {:>7} {:>7} {:>7} {:>7} {:>8} {:>7} {:>6} {:>6} {:>6} {:>5}",
-            self.nr_cpus,
-            self.util,
-            self.wakeups,
-            placed,
-            self.scan,
-            self.beyond,
-            self.none,
-            self.preempt,
-            self.queued,
-            self.own,
-            self.steal_llc,
-            self.steal_node,
-            self.steal_far,
-            self.nr_queued,
-            self.max_queued,
-        )?;
-        Ok(())
+    /// The table's columns: those figures that tell how it goes. JSON has them all.
+    fn columns(&self) -> [(&'static str, String); 14] {
+        [
+            ("cpus", self.nr_cpus.to_string()),
+            ("util%", format!("{:.1}", self.util)),
+            ("wakeups", self.wakeups.to_string()),
+            ("fast", (self.target + self.prev + self.recent).to_string()),
+            ("scan", self.scan.to_string()),
+            ("beyond", self.beyond.to_string()),
+            ("none", self.none.to_string()),
+            ("preempt", self.preempt.to_string()),
+            ("queued", self.queued.to_string()),
+            ("own", self.own.to_string()),
+            ("st_llc", self.steal_llc.to_string()),
+            ("st_node", self.steal_node.to_string()),
+            ("st_far", self.steal_far.to_string()),
+            ("in_line", self.nr_queued.to_string()),
+        ]
     }
+}
+
+/// Room for a million events an interval.
+const COLUMN_WIDTH: usize = 7;
+
+fn line<W: Write>(w: &mut W, name: &str, cells: impl Iterator<Item = impl AsRef<str>>) -> Result<()> {
+    write!(w, "{name:<7}")?;
+    for cell in cells {
+        write!(w, " {:>COLUMN_WIDTH$}", cell.as_ref())?;
+    }
+    Ok(writeln!(w)?)
 }
 
 impl Metrics {
     /// A row for each LLC and one for all; the head comes with every interval, for intervals scroll by.
     fn format<W: Write>(&self, w: &mut W) -> Result<()> {
-        writeln!(
-            w,
-            "\n       cpus util%  wakeups     fast    scan  beyond    none preempt  queued      own  st_llc st_node st_far \
-             in_line  max"
-        )?;
+        writeln!(w)?;
+        line(w, "", self.total.columns().iter().map(|(head, _)| head))?;
         for (id, llc) in &self.llcs {
-            llc.row(w, &format!("LLC {id}"))?;
+            line(w, &format!("LLC {id}"), llc.columns().iter().map(|(_, value)| value))?;
         }
-        self.total.row(w, "total")
+        line(w, "total", self.total.columns().iter().map(|(_, value)| value))
     }
 }
 

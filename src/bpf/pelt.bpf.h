@@ -15,7 +15,7 @@
 
 #define NSEC_PER_SEC 1000000000ULL
 
-/* 2^32 * y^n, from src/pelt.rs. */
+/* (2^32 - 1) * y^n, from src/pelt.rs. */
 const volatile u32 pelt_decay[PELT_HALFLIFE];
 
 /* @val * y^n */
