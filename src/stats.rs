@@ -78,7 +78,7 @@ pub struct Group {
     pub preempt: u64,
     #[stat(desc = "tasks put in line")]
     pub queued: u64,
-    #[stat(desc = "idle CPUs woken to take a task put in line")]
+    #[stat(desc = "idle CPUs woken to take a task that waits in line")]
     pub kick: u64,
     #[stat(desc = "tasks taken from the CPU's own queue")]
     pub own: u64,

@@ -49,9 +49,15 @@ class Machine:
         self.node_mem = int(size[1]) * (1024 if size[2] in "gG" else 1) // nodes
 
     def kernel_arguments(self, accel):
-        """Linux reads dies only from Intel's CPUs, and then mitigates Intel's flaws: under emulation that is five times slower."""
         ours = "console=ttyS0 loglevel=5 panic=-1 oops=panic cryptomgr.notests"
-        return f"{ours} {'mitigations=off ' if accel == 'tcg' and self.dies > 1 else ''}{self.append}".strip()
+        if accel == "tcg":
+            # Emulated CPUs share the host's counter, but Linux does not trust those of several sockets to agree, and
+            # takes the HPET, which costs microseconds to read and makes CPUs wait for each other.
+            ours += " tsc=reliable"
+            if self.dies > 1:
+                # Linux reads dies only from Intel's CPUs, and then mitigates Intel's flaws: five times slower here.
+                ours += " mitigations=off"
+        return f"{ours} {self.append}".strip()
 
     def arguments(self, accel):
         """A socket is a node, a die has an L3: so dies are LLCs."""

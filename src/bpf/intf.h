@@ -94,7 +94,7 @@ enum magpie_stat {
 	STAT_KTHREAD,	 /* per-CPU kernel threads and the loader, run at once */
 	STAT_PREEMPT,	 /* woken tasks that were owed time and took the CPU */
 	STAT_QUEUED,	 /* put in line on a CPU's queue */
-	STAT_KICK,	 /* idle CPUs woken to take a task that was put in line */
+	STAT_KICK,	 /* idle CPUs woken to take a task that waits in line */
 	STAT_OWN,	 /* tasks a CPU took from its own queue */
 	STAT_KEEP,	 /* slices prolonged: the running task was still ahead, or alone */
 	STAT_STEAL_LLC,	 /* tasks taken from a CPU of the same LLC */
@@ -128,6 +128,7 @@ struct cpu_ctx {
 	u8 idle;	     /* in the idle loop */
 	u8 waiting;	     /* tasks may be waiting in the queue */
 	u8 overloaded;	     /* some of them may move: the bit in overload_map is set */
+	u8 making_way;	     /* the running task makes way for an urgent one, and will soon go on */
 	s32 nr_queued;	     /* sampled by sample_queues() */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));

@@ -87,6 +87,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	if (enq_flags & SCX_ENQ_WAKEUP) {
 		if (is_urgent(p)) {
 			stat_inc(STAT_KTHREAD);
+			cctx->making_way = true;
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 			return;
 		}
@@ -100,7 +101,10 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	stat_inc(STAT_QUEUED);
 	scx_bpf_dsq_insert_vtime(p, cpu, tun.slice_ns, deadline(p, tctx), enq_flags);
 	mark_waiting(p, cpu, cctx);
-	kick_thief(p, cpu);
+	if (cctx->making_way && !(enq_flags & SCX_ENQ_WAKEUP))
+		cctx->making_way = false;
+	else
+		kick_thief(p, cpu);
 }
 
 /*
@@ -199,8 +203,15 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
+	struct task_struct *next;
 
 	pelt_update(cpu, cctx, true);
+	/* Who waits for a tick, be it behind an urgent task that is not as brief as it should be, gets help. */
+	if (cctx->overloaded) {
+		next = __COMPAT_scx_bpf_dsq_peek(cpu);
+		if (next)
+			kick_thief(next, cpu);
+	}
 }
 
 /* @cpu enters or leaves the idle loop. On that CPU, its rq lock held. */

@@ -79,10 +79,16 @@ cpu_time_us() {
 	awk '{ printf "%d\n", $1 / 1000 }' /proc/"$1"/schedstat
 }
 
-# hog [COMMAND PREFIX...]: a process that never sleeps; sets HOG to its pid. Ends with the test.
+# hog [COMMAND PREFIX...]: a process that never sleeps; sets HOG to its pid.
 hog() {
-	"$@" sh -c 'while :; do :; done' &
+	"$@" sh -c 'while :; do :; done' hog >/dev/null 2>&1 &
 	HOG=$!
+	echo $HOG >>/tmp/hogs
+}
+
+end_hogs() {
+	kill -9 $(cat /tmp/hogs) || fail "a hog was gone"
+	rm /tmp/hogs
 }
 
 # Statistics of a fresh interval of SECONDS, in $JSON.
