@@ -90,6 +90,8 @@ pub struct Group {
     pub steal_node: u64,
     #[stat(desc = "tasks stolen from another node")]
     pub steal_far: u64,
+    #[stat(desc = "tasks that a busy CPU took from one where they waited longer")]
+    pub balance: u64,
     #[stat(desc = "victims with no task to steal")]
     pub steal_miss: u64,
     #[stat(desc = "times a CPU found nothing to run")]
@@ -139,6 +141,7 @@ impl LlcSnapshot {
             steal_llc: of(magpie_stat_STAT_STEAL_LLC),
             steal_node: of(magpie_stat_STAT_STEAL_NODE),
             steal_far: of(magpie_stat_STAT_STEAL_FAR),
+            balance: of(magpie_stat_STAT_BALANCE),
             steal_miss: of(magpie_stat_STAT_STEAL_MISS),
             empty: of(magpie_stat_STAT_EMPTY),
             reenqueue: of(magpie_stat_STAT_REENQUEUE),
@@ -171,7 +174,7 @@ impl Snapshot {
 
 impl Group {
     /// The table's columns: those figures that tell how it goes. JSON has them all.
-    fn columns(&self) -> [(&'static str, String); 14] {
+    fn columns(&self) -> [(&'static str, String); 15] {
         [
             ("cpus", self.nr_cpus.to_string()),
             ("util%", format!("{:.1}", self.util)),
@@ -186,6 +189,7 @@ impl Group {
             ("st_llc", self.steal_llc.to_string()),
             ("st_node", self.steal_node.to_string()),
             ("st_far", self.steal_far.to_string()),
+            ("balance", self.balance.to_string()),
             ("in_line", self.nr_queued.to_string()),
         ]
     }

@@ -47,7 +47,7 @@ printf '   %-34s %s\n' \
 	"  placed on an idle CPU" "$(($(total wakeups) - $(total none)))" \
 	"  preempted, being owed time" "$(total preempt)" \
 	"tasks stolen: LLC, node, beyond" "$(total steal_llc), $(total steal_node), $(total steal_far)" \
-	"utilization" "$(total util) %" \
+	"utilization" "$(total util | cut -c1-5) %" \
 	"sched_ext while it ran" "$was, $events error events" \
 	"sched_ext now" "$(cat $STATE): $(grep -a EXIT /tmp/log | head -n 1)"
 exit $status

@@ -100,6 +100,7 @@ enum magpie_stat {
 	STAT_STEAL_LLC,	 /* tasks taken from a CPU of the same LLC */
 	STAT_STEAL_NODE, /* ... of another LLC of the node */
 	STAT_STEAL_FAR,	 /* ... of another node */
+	STAT_BALANCE,	 /* tasks that a busy CPU took from one where they waited longer */
 	STAT_STEAL_MISS, /* victims whose waiting tasks were gone or could not come */
 	STAT_EMPTY,	 /* dispatches that found nothing to run */
 	STAT_REENQUEUE,	 /* tasks that fled a CPU taken by a higher scheduling class */
@@ -129,6 +130,8 @@ struct cpu_ctx {
 	u8 waiting;	     /* tasks may be waiting in the queue */
 	u8 overloaded;	     /* some of them may move: the bit in overload_map is set */
 	u8 making_way;	     /* the running task makes way for an urgent one, and will soon go on */
+	u64 balanced_at;     /* scx_bpf_now() of the last balance() */
+	u32 balance_slot;    /* of the CPU it looked at */
 	s32 nr_queued;	     /* sampled by sample_queues() */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));

@@ -10,7 +10,8 @@
  *	                     else in line            vtime.bpf.h     by virtual deadline
  *	                     who could take it?      overload.bpf.h  bit set, an idle CPU kicked
  *	runs     dispatch    own queue, keep running vtime.bpf.h
- *	                     another CPU's queue     steal.bpf.h
+ *	                     another CPU's queue     steal.bpf.h     nothing of its own
+ *	                                             balance.bpf.h   there they wait longer
  *	         running, stopping                   vtime.bpf.h     charged by weight
  *
  * A runnable task is in one place: the local DSQ of a CPU that is idle or that it preempts, or the queue (DSQ)
@@ -35,6 +36,7 @@
 #include "affine.bpf.h"
 #include "overload.bpf.h"
 #include "steal.bpf.h"
+#include "balance.bpf.h"
 #include "dump.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -119,6 +121,9 @@ void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED)
 		tctx = task_ctx(prev);
+
+	if ((tctx || cctx->waiting) && balance(cpu, cctx))
+		return;
 
 	if (cctx->waiting) {
 		if (tctx) {

@@ -11,18 +11,21 @@ while [ $i -lt 12 ]; do
 	pids="$pids $HOG"
 	i=$((i + 1))
 done
-hackbench -g 2 -l 150 >/tmp/out 2>&1 &
+(
+	while [ ! -e /tmp/stop ]; do
+		hackbench -g 2 -l 30 >/tmp/out 2>&1 || exit 1
+	done
+) &
 load=$!
 
-round=0
-while kill -0 $load 2>/dev/null; do
+for round in 1 2 3 4 5 6 7 8 9 10; do
 	for pid in $pids; do
 		taskset -p $(printf %x $((1 << ((round + pid) % 8)))) "$pid" >/dev/null || fail "hog $pid is gone"
 	done
-	round=$((round + 1))
 done
+touch /tmp/stop
 wait $load || fail "hackbench: $(tail -n 3 /tmp/out)"
-say "$round rounds of affinity changes"
+say "10 rounds of affinity changes, hackbench beside them"
 
 # All pinned to CPU 5: the others stay away from them, and they all go on.
 for pid in $pids; do

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Balance among busy CPUs: one that never runs out of work would never steal, and tasks that wait for a CPU
+ * which is worse off, or which a real-time task has taken, would wait on. So now and then a busy CPU looks
+ * at one overloaded CPU, another each time, and takes a task that has waited clearly longer than its own.
+ *
+ *	dispatch, BALANCE_NS after the last look -> the next overloaded CPU of the LLC, or of the others
+ *	    its first task's wait - own first task's wait (both by weight) >= BALANCE_JIFFIES? take it
+ *
+ * Wait counts by weight: that a SCHED_IDLE task waits long is as it should be. Bounded by one victim and
+ * nr_llcs maps a look.
+ */
+#pragma once
+
+enum {
+	BALANCE_NS = 4000000,
+	BALANCE_JIFFIES = 5,
+};
+
+/* Weighted jiffies for which the first task in @cpu's queue has been waiting; 0: none waits. */
+static u64 first_wait(s32 cpu)
+{
+	struct task_struct *p = __COMPAT_scx_bpf_dsq_peek(cpu);
+	s64 wait;
+
+	if (!p)
+		return 0;
+	wait = bpf_jiffies64() - p->scx.runnable_at;
+	return wait > 0 ? wait * p->scx.weight / WEIGHT_DFL : 0;
+}
+
+/* The next overloaded CPU of @llc after @slot, not @cpu; -1: none. */
+static s32 next_overloaded(s32 cpu, u32 llc, u32 slot)
+{
+	struct map_walk walk = map_walk_from(llc, slot);
+	s32 found;
+
+	while (map_walk_line(overload_map, &walk) && can_loop)
+		while ((found = map_walk_next(&walk)) >= 0 && can_loop)
+			if (slot_cpu(found) != cpu)
+				return slot_cpu(found);
+	return -1;
+}
+
+/* In dispatch of @cpu, which has work of its own. True if a task was taken. */
+static bool balance(s32 cpu, struct cpu_ctx *cctx)
+{
+	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
+	u64 now = scx_bpf_now();
+	s32 victim;
+	u32 i;
+
+	if (now - cctx->balanced_at < BALANCE_NS)
+		return false;
+	cctx->balanced_at = now;
+
+	victim = next_overloaded(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
+	for (i = zero; victim < 0 && i + 1 < tun.nr_llcs && can_loop; i++)
+		if (map_any(overload_map, other_llc(l, i)))
+			victim = next_overloaded(cpu, other_llc(l, i), cctx->balance_slot);
+	if (victim < 0)
+		return false;
+	cctx->balance_slot = cpu_layout(victim)->slot;
+
+	if (first_wait(victim) < first_wait(cpu) + BALANCE_JIFFIES)
+		return false;
+	if (!scx_bpf_dsq_move_to_local(victim, 0))
+		return false;
+	stat_inc(STAT_BALANCE);
+	return true;
+}
