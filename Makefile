@@ -2,11 +2,12 @@
 # `make help` lists what there is. Everything downloaded or built is under ~/.cache/scx_magpie.
 
 SHELL := /bin/bash
-export CARGO_TARGET_DIR ?= $(HOME)/.cache/scx_magpie/target
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/scx_magpie
+export CARGO_TARGET_DIR ?= $(CACHE)/target
 
-BPF_SOURCES = $(shell git ls-files 'src/bpf/*.[ch]')
+BPF_SOURCES := $(wildcard src/bpf/*.[ch])
 # The environment for a build: which clang.
-ENV = set -e -o pipefail; eval "$$(tools/setup --env)";
+ENV = set -e; env="$$(tools/setup --env)"; eval "$$env";
 
 .PHONY: help demo test run build check unit vm-test test-matrix verifier-stats fmt setup clean
 
@@ -35,8 +36,8 @@ unit: setup-build ## native unit tests
 vm-test: setup build ## the tests on a real kernel, the default one
 	@tests/vm/run
 
-test-matrix: setup build ## the tests on each kernel of the matrix
-	@tests/vm/run --matrix
+test-matrix: setup build ## the VM tests on each kernel of the matrix, with five long runs of the load test; half an hour
+	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
 
 verifier-stats: setup build ## what each BPF program costs the verifier, on each kernel of the matrix
 	@set -e; for series in $$(vm/run --matrix); do \
@@ -54,4 +55,4 @@ setup-build:
 	@tools/setup build
 
 clean: ## forget what was built and downloaded
-	rm -rf "$$HOME/.cache/scx_magpie"
+	rm -rf "$(CACHE)"

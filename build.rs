@@ -18,5 +18,7 @@ fn main() {
         .filter(|out| out.status.success())
         .map_or(String::new(), |out| format!("-g{}", String::from_utf8_lossy(&out.stdout).trim()));
     println!("cargo:rustc-env=MAGPIE_COMMIT={commit}");
-    println!("cargo:rerun-if-changed=.git/logs/HEAD");
+    if std::path::Path::new(".git/logs/HEAD").exists() {
+        println!("cargo:rerun-if-changed=.git/logs/HEAD");
+    }
 }

@@ -38,23 +38,23 @@ pub struct Opts {
     pub util_interval: u64,
 
     /// The kernel ejects the scheduler when a runnable task waited this long. Milliseconds, 1000..30000.
-    #[arg(long, default_value_t = 30_000, value_name = "MS", value_parser = value_parser!(u32).range(1000..=30_000))]
+    #[arg(long, env = "SCX_TIMEOUT_MS", default_value_t = 30_000, value_name = "MS", value_parser = value_parser!(u32).range(1000..=30_000))]
     pub timeout_ms: u32,
 
-    /// Length of the exit dump. Bytes, 0 = the kernel's default.
-    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    /// Length of the exit dump, 0 = the kernel's default. Bytes, 0..16777216.
+    #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = value_parser!(u32).range(0..=16 << 20))]
     pub exit_dump_len: u32,
 
     /// Attach and print statistics at this interval. Seconds, more than 0.
-    #[arg(long, value_name = "SEC", value_parser = interval)]
+    #[arg(long, group = "interval", value_name = "SEC", value_parser = interval)]
     pub stats: Option<f64>,
 
     /// Print statistics of the scheduler that runs already, at this interval. Seconds, more than 0.
-    #[arg(long, value_name = "SEC", value_parser = interval, conflicts_with = "stats")]
+    #[arg(long, group = "interval", value_name = "SEC", value_parser = interval)]
     pub monitor: Option<f64>,
 
-    /// Statistics as JSON, a line an interval.
-    #[arg(long)]
+    /// Statistics as JSON, a line an interval: with --stats or --monitor.
+    #[arg(long, requires = "interval")]
     pub json: bool,
 
     /// Say what each statistic means.

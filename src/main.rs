@@ -67,8 +67,6 @@ fn run(opts: &Opts) -> Result<()> {
         }
         None => {
             let shutdown = Arc::new(AtomicBool::new(false));
-            let flag = shutdown.clone();
-            ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed)).context("cannot handle signals")?;
             if let Some(sec) = opts.monitor {
                 return stats::monitor(Duration::from_secs_f64(sec), opts.json, shutdown);
             }
@@ -81,6 +79,8 @@ fn run(opts: &Opts) -> Result<()> {
 /// does after a CPU came or went.
 fn schedule(opts: &Opts, shutdown: Arc<AtomicBool>) -> Result<()> {
     preflight::check()?;
+    let flag = shutdown.clone();
+    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed)).context("cannot handle signals")?;
     info!("{SCHEDULER_NAME} {}", version());
     if let Some(sec) = opts.stats {
         let (json, shutdown) = (opts.json, shutdown.clone());
@@ -125,7 +125,10 @@ fn start_logging(verbose: bool) {
         log.with_max_level(LevelFilter::DEBUG).with_timer(time::uptime()).init();
         scx_utils::init_libbpf_logging(Some(PrintLevel::Debug));
     } else {
-        let ours = Targets::new().with_default(LevelFilter::WARN).with_target(SCHEDULER_NAME, LevelFilter::INFO);
+        // scx_utils::misc says that it waits for a scheduler to monitor.
+        let ours = Targets::new()
+            .with_default(LevelFilter::WARN)
+            .with_targets([(SCHEDULER_NAME, LevelFilter::INFO), ("scx_utils::misc", LevelFilter::INFO)]);
         log.without_time().finish().with(ours).init();
         libbpf_rs::set_print(None);
     }

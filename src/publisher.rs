@@ -35,6 +35,7 @@ impl Publisher {
                 updated_at: pelt.updated_at.wrapping_add(pelt.mono_offset),
                 util_sum: pelt.util_sum,
                 period_contrib: pelt.period_contrib,
+                // The frequency since updated_at is not known here: counts as full.
                 scale: if pelt.running != 0 { cpu.capacity as u32 } else { 0 },
             };
             sums[cpu.llc] += pelt.util_at(now.as_nanos() as u64, &self.factors);

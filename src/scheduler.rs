@@ -18,7 +18,8 @@ use libbpf_rs::{Link, OpenObject, ProgramInput, ProgramMut};
 use log::info;
 use scx_stats::prelude::*;
 use scx_utils::{
-    Topology, UserExitInfo, scx_ops_attach, scx_ops_open, try_set_rlimit_infinity, uei_exited, uei_report, uei_set_size,
+    NR_CPUS_POSSIBLE, Topology, UserExitInfo, scx_ops_attach, scx_ops_open, try_set_rlimit_infinity, uei_exited,
+    uei_report, uei_set_size,
 };
 
 use crate::bpf_skel::*;
@@ -30,6 +31,7 @@ use crate::stats::{self, Counters, LlcSnapshot, Snapshot};
 use crate::topology::Layout;
 
 const NSEC_PER_USEC: u64 = 1000;
+const NSEC_PER_MSEC: u64 = 1_000_000;
 
 /// A loaded scheduler, attached while `link` is held.
 pub struct Scheduler<'a> {
@@ -44,18 +46,16 @@ impl<'a> Scheduler<'a> {
     /// Loads the programs, without attaching.
     pub fn load(opts: &Opts, object: &'a mut MaybeUninit<OpenObject>) -> Result<Self> {
         try_set_rlimit_infinity();
-        let layout = Layout::new(&Topology::new().context("cannot read the machine's topology")?)?;
-
         let builder = BpfSkelBuilder::default();
         let mut skel = scx_ops_open!(builder, object, magpie, opts.libbpf.clone().into_bpf_open_opts())?;
         // scx_utils links in an fentry program. Nothing here needs it, and kernels without function tracing lack it.
         skel.progs.scx_lib_init_probe.set_autoload(false);
+        // After the open, which notes hotplug_seq: so the kernel refuses a layout that a hotplug made stale.
+        let layout = Layout::new(&Topology::new().context("cannot read the machine's topology")?)?;
 
         let ops = skel.struct_ops.magpie_mut();
         ops.exit_dump_len = opts.exit_dump_len;
-        if std::env::var_os("SCX_TIMEOUT_MS").is_none() {
-            ops.timeout_ms = opts.timeout_ms;
-        }
+        ops.timeout_ms = opts.timeout_ms;
         let rodata = skel.maps.rodata_data.as_mut().context("no .rodata in the BPF object")?;
         describe_machine(rodata, &layout);
         set_tunables(rodata, opts);
@@ -87,22 +87,29 @@ impl<'a> Scheduler<'a> {
 
     /// Serves until `shutdown` or until the kernel ejects the scheduler, then detaches and reports.
     pub fn run(&mut self, shutdown: &AtomicBool) -> Result<UserExitInfo> {
+        let served = self.serve(shutdown);
+        self.link.take();
+        let report = uei_report!(&self.skel, uei)?;
+        served.map(|()| report)
+    }
+
+    fn serve(&mut self, shutdown: &AtomicBool) -> Result<()> {
         let server = StatsServer::new(stats::server_data()).launch().context("cannot serve statistics")?;
         let (res, req) = server.channels();
         let mut publish_at = Instant::now();
 
         while !shutdown.load(Ordering::Relaxed) && !uei_exited!(&self.skel, uei) {
+            if Instant::now() >= publish_at {
+                self.publisher.publish(self.skel.maps.bss_data.as_mut().context("no .bss")?);
+                publish_at = Instant::now() + self.util_interval;
+            }
             match req.recv_deadline(publish_at) {
                 Ok(()) => res.send(self.snapshot()?)?,
-                Err(RecvTimeoutError::Timeout) => {
-                    self.publisher.publish(self.skel.maps.bss_data.as_mut().context("no .bss")?);
-                    publish_at = Instant::now() + self.util_interval;
-                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(err) => Err(err)?,
             }
         }
-        self.link.take();
-        uei_report!(&self.skel, uei)
+        Ok(())
     }
 
     fn snapshot(&mut self) -> Result<Snapshot> {
@@ -136,6 +143,7 @@ impl<'a> Scheduler<'a> {
 
 fn describe_machine(rodata: &mut types::rodata, layout: &Layout) {
     rodata.tun.nr_cpu_ids = layout.nr_cpu_ids() as u32;
+    rodata.tun.nr_cpus_possible = *NR_CPUS_POSSIBLE as u32;
     rodata.tun.nr_llcs = layout.llcs.len() as u32;
     rodata.tun.smt_width = layout.smt_width as u32;
     rodata.pelt_decay = pelt::decay_factors();
@@ -151,8 +159,6 @@ fn describe_machine(rodata: &mut types::rodata, layout: &Layout) {
     for (entry, llc) in rodata.llc_layouts.iter_mut().zip(&layout.llcs) {
         entry.first_line = llc.first_line as u32;
         entry.nr_lines = llc.nr_lines as u32;
-        entry.nr_cpus = llc.nr_cpus as u32;
-        entry.node = llc.node as u32;
         entry.nr_near = llc.nr_near as u32;
         for (slot, &other) in entry.others.iter_mut().zip(&llc.others) {
             *slot = other as u16;
@@ -170,6 +176,7 @@ fn set_tunables(rodata: &mut types::rodata, opts: &Opts) {
     rodata.tun.slice_ns = opts.slice_us * NSEC_PER_USEC;
     rodata.tun.slice_lag_ns = opts.slice_us_lag * NSEC_PER_USEC;
     rodata.tun.wakeup_gran_ns = opts.wakeup_gran_us * NSEC_PER_USEC;
+    rodata.tun.starve_ns = u64::from(opts.timeout_ms) * NSEC_PER_MSEC / 4;
     rodata.tun.wakeup_preempt = u8::from(!opts.no_wakeup_preempt);
 }
 

@@ -92,6 +92,8 @@ pub struct Group {
     pub steal_far: u64,
     #[stat(desc = "tasks that a busy CPU took from one where they waited longer")]
     pub balance: u64,
+    #[stat(desc = "tasks run out of turn because they waited far too long")]
+    pub starved: u64,
     #[stat(desc = "victims with no task to steal")]
     pub steal_miss: u64,
     #[stat(desc = "times a CPU found nothing to run")]
@@ -142,6 +144,7 @@ impl LlcSnapshot {
             steal_node: of(magpie_stat_STAT_STEAL_NODE),
             steal_far: of(magpie_stat_STAT_STEAL_FAR),
             balance: of(magpie_stat_STAT_BALANCE),
+            starved: of(magpie_stat_STAT_STARVED),
             steal_miss: of(magpie_stat_STAT_STEAL_MISS),
             empty: of(magpie_stat_STAT_EMPTY),
             reenqueue: of(magpie_stat_STAT_REENQUEUE),

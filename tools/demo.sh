@@ -50,4 +50,5 @@ printf '   %-34s %s\n' \
 	"utilization" "$(total util | cut -c1-5) %" \
 	"sched_ext while it ran" "$was, $events error events" \
 	"sched_ext now" "$(cat $STATE): $(grep -a EXIT /tmp/log | head -n 1)"
+[ "$was" = enabled ] && [ "$events" = 0 ] || exit 1
 exit $status

@@ -5,7 +5,7 @@
  * at one overloaded CPU, another each time, and takes a task that has waited clearly longer than its own.
  *
  *	dispatch, BALANCE_NS after the last look -> the next overloaded CPU of the LLC, or of the others
- *	    its first task's wait - own first task's wait (both by weight) >= BALANCE_JIFFIES? take it
+ *	    its first task's wait - own first task's wait (both by weight) >= BALANCE_WAIT_NS? take it
  *
  * Wait counts by weight: that a SCHED_IDLE task waits long is as it should be. Bounded by one victim and
  * nr_llcs maps a look.
@@ -14,19 +14,24 @@
 
 enum {
 	BALANCE_NS = 4000000,
-	BALANCE_JIFFIES = 5,
+	BALANCE_WAIT_NS = 20000000,
 };
 
-/* Weighted jiffies for which the first task in @cpu's queue has been waiting; 0: none waits. */
+/* Time for which @p has been in line. */
+static u64 waited(struct task_struct *p)
+{
+	struct task_ctx *tctx = task_ctx(p);
+	s64 wait = tctx ? scx_bpf_now() - tctx->queued_at : 0;
+
+	return wait > 0 ? wait : 0;
+}
+
+/* The same of the first task in @cpu's queue, by weight; 0: none waits. */
 static u64 first_wait(s32 cpu)
 {
 	struct task_struct *p = __COMPAT_scx_bpf_dsq_peek(cpu);
-	s64 wait;
 
-	if (!p)
-		return 0;
-	wait = bpf_jiffies64() - p->scx.runnable_at;
-	return wait > 0 ? wait * p->scx.weight / WEIGHT_DFL : 0;
+	return p ? waited(p) * p->scx.weight / WEIGHT_DFL : 0;
 }
 
 /* The next overloaded CPU of @llc after @slot, not @cpu; -1: none. */
@@ -62,7 +67,7 @@ static bool balance(s32 cpu, struct cpu_ctx *cctx)
 		return false;
 	cctx->balance_slot = cpu_layout(victim)->slot;
 
-	if (first_wait(victim) < first_wait(cpu) + BALANCE_JIFFIES)
+	if (first_wait(victim) < first_wait(cpu) + BALANCE_WAIT_NS)
 		return false;
 	if (!scx_bpf_dsq_move_to_local(victim, 0))
 		return false;

@@ -5,7 +5,7 @@
  *	          update_idle(true)                    claim_idle()
  *	running -------------------> idle, bit set ------------------> idle, bit clear
  *	   ^                              |                               |      |
- *	   |                              | update_idle(false), running() |      | dispatch() found nothing
+ *	   |                              | update_idle(false), running() |      | dispatch() finds nothing yet
  *	   +------------------------------+-------------------------------+      +--> idle, bit set again
  *
  * Whoever claims a CPU owes it a task or a kick.
@@ -32,7 +32,7 @@ static void mark_busy(s32 cpu, struct cpu_ctx *cctx)
 /* Take the CPU, if it is idle and nobody else took it. */
 static bool claim_idle(s32 cpu)
 {
-	u32 slot = cpu_layout(cpu)->slot;
+	const volatile struct cpu_layout *l = cpu_layout(cpu);
 
-	return map_test(idle_map, slot) && map_test_and_clear(idle_map, slot);
+	return l->present && map_test(idle_map, l->slot) && map_test_and_clear(idle_map, l->slot);
 }

@@ -51,8 +51,10 @@ struct tunables {
 	u64 slice_ns;	    /* time a task runs before the queue is looked at */
 	u64 slice_lag_ns;   /* most that a sleeper can be owed when it wakes */
 	u64 wakeup_gran_ns; /* a waking task preempts when it is owed this much more than the running one */
-	u32 smt_width;	    /* CPUs a core at most: 1, 2, 4 or 8 */
+	u64 starve_ns;	    /* a task in line for longer runs next, whatever its weight */
+	u32 smt_width;	    /* CPUs a core at most, a power of two up to SLOTS_PER_LINE */
 	u32 nr_cpu_ids;	    /* CPU ids are below this */
+	u32 nr_cpus_possible;
 	u32 nr_llcs;
 	u8 wakeup_preempt;
 };
@@ -70,8 +72,6 @@ struct cpu_layout {
 struct llc_layout {
 	u32 first_line;
 	u32 nr_lines;
-	u32 nr_cpus;
-	u32 node;
 	u32 nr_near; /* the first nr_near of others[] are on the same node */
 	u16 others[MAX_LLCS];
 };
@@ -101,6 +101,7 @@ enum magpie_stat {
 	STAT_STEAL_NODE, /* ... of another LLC of the node */
 	STAT_STEAL_FAR,	 /* ... of another node */
 	STAT_BALANCE,	 /* tasks that a busy CPU took from one where they waited longer */
+	STAT_STARVED,	 /* tasks run out of turn because they waited far too long */
 	STAT_STEAL_MISS, /* victims whose waiting tasks were gone or could not come */
 	STAT_EMPTY,	 /* dispatches that found nothing to run */
 	STAT_REENQUEUE,	 /* tasks that fled a CPU taken by a higher scheduling class */
@@ -130,6 +131,7 @@ struct cpu_ctx {
 	u8 waiting;	     /* tasks may be waiting in the queue */
 	u8 overloaded;	     /* some of them may move: the bit in overload_map is set */
 	u8 making_way;	     /* the running task makes way for an urgent one, and will soon go on */
+	u64 starved_at;	     /* scx_bpf_now() of the last run_starved() */
 	u64 balanced_at;     /* scx_bpf_now() of the last balance() */
 	u32 balance_slot;    /* of the CPU it looked at */
 	s32 nr_queued;	     /* sampled by sample_queues() */

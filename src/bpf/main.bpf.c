@@ -12,6 +12,7 @@
  *	runs     dispatch    own queue, keep running vtime.bpf.h
  *	                     another CPU's queue     steal.bpf.h     nothing of its own
  *	                                             balance.bpf.h   there they wait longer
+ *	                                             starve.bpf.h    here one waits far too long
  *	         running, stopping                   vtime.bpf.h     charged by weight
  *
  * A runnable task is in one place: the local DSQ of a CPU that is idle or that it preempts, or the queue (DSQ)
@@ -37,6 +38,7 @@
 #include "overload.bpf.h"
 #include "steal.bpf.h"
 #include "balance.bpf.h"
+#include "starve.bpf.h"
 #include "dump.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -51,7 +53,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 
 	stat_inc(STAT_WAKEUPS);
 	if (!may_use(p, prev))
-		prev = bpf_cpumask_any_distribute(p->cpus_ptr);
+		prev = any_allowed(p);
 	if (!tctx)
 		return prev;
 
@@ -80,8 +82,8 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		stat_inc(STAT_REENQUEUE);
 	place(p, tctx, cpu);
 
-	if (cctx->idle) {
-		claim_idle(cpu);
+	/* Already claimed for another task: then this one waits in line, where it can be stolen. */
+	if (cctx->idle && claim_idle(cpu)) {
 		stat_inc(STAT_LOCAL);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags);
 		return;
@@ -89,7 +91,8 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	if (enq_flags & SCX_ENQ_WAKEUP) {
 		if (is_urgent(p)) {
 			stat_inc(STAT_KTHREAD);
-			cctx->making_way = true;
+			cctx->making_way = cctx->curr_weight != 0;
+			cctx->curr_weight = 0;
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 			return;
 		}
@@ -101,6 +104,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		}
 	}
 	stat_inc(STAT_QUEUED);
+	tctx->queued_at = scx_bpf_now();
 	scx_bpf_dsq_insert_vtime(p, cpu, tun.slice_ns, deadline(p, tctx), enq_flags);
 	mark_waiting(p, cpu, cctx);
 	if (cctx->making_way && !(enq_flags & SCX_ENQ_WAKEUP))
@@ -122,7 +126,7 @@ void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED)
 		tctx = task_ctx(prev);
 
-	if ((tctx || cctx->waiting) && balance(cpu, cctx))
+	if ((tctx || cctx->waiting) && (run_starved(cpu, cctx) || balance(cpu, cctx)))
 		return;
 
 	if (cctx->waiting) {
@@ -142,6 +146,9 @@ void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	if (tctx)
 		goto keep;
+	/* Woken in vain so far, and maybe claimed: to be seen again before the last look, see kick_thief(). */
+	if (cctx->idle)
+		mark_idle(cpu, cctx);
 	if (steal(cpu))
 		return;
 	/* While stealing let go of the rq lock, somebody may have queued a task here. */
@@ -151,13 +158,11 @@ void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 	}
 
 	stat_inc(STAT_EMPTY);
-	if (cctx->idle)
-		mark_idle(cpu, cctx);
 	return;
 keep:
 	stat_inc(STAT_KEEP);
 	charge(prev, tctx);
-	advance_vclock(cctx, tctx->vruntime);
+	note_running(prev, tctx, cctx);
 	scx_bpf_task_set_slice(prev, tun.slice_ns);
 }
 
@@ -175,31 +180,31 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 
 	rebase(tctx, cpu);
 	tctx->charged = p->se.sum_exec_runtime;
-	advance_vclock(cctx, tctx->vruntime);
-
-	cctx->curr_vruntime = tctx->vruntime;
-	cctx->curr_started = scx_bpf_now();
-	cctx->curr_idle_policy = p->policy == SCHED_IDLE;
-	cctx->curr_weight = p->scx.weight;
+	note_running(p, tctx, cctx);
 }
 
 /* @p stops, to wait again if @runnable. As running(). */
 void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 {
+	struct cpu_ctx *cctx = cpu_ctx(scx_bpf_task_cpu(p));
 	struct task_ctx *tctx = task_ctx(p);
 
-	cpu_ctx(scx_bpf_task_cpu(p))->curr_weight = 0;
+	cctx->curr_weight = 0;
+	if (!runnable)
+		cctx->making_way = false;
 	if (tctx)
 		charge(p, tctx);
 }
 
-/* sched_yield(): a task that is owed time forfeits it and a slice. The rq lock of @p's CPU is held. */
+/* sched_yield(): the slice ends, and those that wait come first. The rq lock of @p's CPU is held. */
 bool BPF_STRUCT_OPS(magpie_yield, struct task_struct *p, struct task_struct *to)
 {
+	struct cpu_ctx *cctx = cpu_ctx(scx_bpf_task_cpu(p));
 	struct task_ctx *tctx = task_ctx(p);
 
-	if (tctx && !vtime_before(cpu_ctx(scx_bpf_task_cpu(p))->vclock, tctx->vruntime))
-		tctx->vruntime = deadline(p, tctx);
+	if (tctx && cctx->waiting)
+		fall_behind(p, tctx, cctx);
+	scx_bpf_task_set_slice(p, 0);
 	return false;
 }
 
@@ -253,9 +258,10 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p, struct scx
 	return 0;
 }
 
-/* Sleepable. Creates the queues. All CPUs count as idle until they show otherwise. */
+/* Sleepable. Creates the queues and takes note of who is idle. */
 s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 {
+	struct task_struct *curr;
 	s32 cpu, err;
 
 	bpf_for(cpu, 0, tun.nr_cpu_ids) {
@@ -267,7 +273,11 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 			return err;
 		}
 		cpu_ctx(cpu)->pelt.updated_at = scx_bpf_now();
-		mark_idle(cpu, cpu_ctx(cpu));
+		bpf_rcu_read_lock();
+		curr = __COMPAT_scx_bpf_cpu_curr(cpu);
+		if (curr && curr->flags & PF_IDLE)
+			mark_idle(cpu, cpu_ctx(cpu));
+		bpf_rcu_read_unlock();
 	}
 	return 0;
 }

@@ -7,8 +7,8 @@
  *	dispatch()  queue found empty?                          -> bit cleared
  *
  * Both happen under the rq lock of the queue's CPU, so a cleared bit never hides a waiting task. A thief
- * takes tasks and leaves the bit alone: a stale bit costs the next thief one look at an empty queue and
- * lasts until the CPU's next dispatch. Writes only when the state changes.
+ * takes tasks and leaves the bit alone: a stale bit costs the next thief one look, and
+ * lasts until the CPU finds its queue empty: with pinned tasks always in line, for as long. Writes only when the state changes.
  */
 #pragma once
 

@@ -11,13 +11,6 @@
  */
 #pragma once
 
-#ifndef SCHED_BATCH
-#define SCHED_BATCH 3
-#endif
-#ifndef SCHED_IDLE
-#define SCHED_IDLE 5
-#endif
-
 /* @cctx is the CPU of @p, whose rq lock is held. */
 static bool preempts(const struct task_struct *p, const struct task_ctx *tctx, struct cpu_ctx *cctx)
 {

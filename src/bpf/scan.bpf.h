@@ -19,7 +19,7 @@ enum {
 /* Slots without a CPU whose core has one: such a core is idle when its CPUs are. */
 const volatile u16 absent_slots[MAX_LINES];
 
-/* First slots of the cores of a line that are idle as a whole. At most 3 rounds: SMT 8. */
+/* First slots of the cores of a line that are idle as a whole. At most 4 rounds. */
 static u64 idle_cores(u64 idle, u32 line)
 {
 	u64 cores = idle | absent_slots[line & (MAX_LINES - 1)];

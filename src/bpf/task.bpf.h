@@ -5,10 +5,11 @@
 #pragma once
 
 struct task_ctx {
-	u64 vruntime; /* weighted ns of CPU time, on the clock of home */
-	u64 charged;  /* sum_exec_runtime when vruntime was brought up to date */
-	s32 home;     /* CPU whose clock vruntime is on: where it ran or waits; -1: none yet */
-	s32 recent;   /* CPU that was home before */
+	u64 vruntime;  /* weighted ns of CPU time, on the clock of home */
+	u64 charged;   /* sum_exec_runtime when vruntime was brought up to date */
+	u64 queued_at; /* scx_bpf_now() when it was put in line last */
+	s32 home;      /* CPU whose clock vruntime is on: where it ran or waits; -1: none yet */
+	s32 recent;    /* CPU that was home before */
 };
 
 struct {
@@ -44,5 +45,15 @@ static bool is_urgent(const struct task_struct *p)
 
 static bool may_use(const struct task_struct *p, s32 cpu)
 {
-	return p->nr_cpus_allowed >= tun.nr_cpu_ids || bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+	return p->nr_cpus_allowed >= tun.nr_cpus_possible || bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
+/* Any online CPU that the task may use. */
+static s32 any_allowed(const struct task_struct *p)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	s32 cpu = bpf_cpumask_any_and_distribute(p->cpus_ptr, online);
+
+	scx_bpf_put_cpumask(online);
+	return cpu;
 }

@@ -16,6 +16,13 @@
  */
 #pragma once
 
+#ifndef SCHED_BATCH
+#define SCHED_BATCH 3
+#endif
+#ifndef SCHED_IDLE
+#define SCHED_IDLE 5
+#endif
+
 enum {
 	WEIGHT_DFL = 100,      /* CGROUP_WEIGHT_DFL: nice 0 */
 	OVERRUN_NS = 20000000, /* that a slice may be overrun and is charged for: two ticks at HZ=100 */
@@ -37,12 +44,6 @@ static u64 deadline(const struct task_struct *p, const struct task_ctx *tctx)
 	return tctx->vruntime + to_vtime(tun.slice_ns, p->scx.weight);
 }
 
-static void advance_vclock(struct cpu_ctx *cctx, u64 vruntime)
-{
-	if (vtime_before(cctx->vclock, vruntime))
-		cctx->vclock = vruntime;
-}
-
 /* Bring the vruntime of a task that ran up to date. The kernel has updated sum_exec_runtime. */
 static void charge(struct task_struct *p, struct task_ctx *tctx)
 {
@@ -50,6 +51,26 @@ static void charge(struct task_struct *p, struct task_ctx *tctx)
 
 	tctx->vruntime += to_vtime(sum_exec - tctx->charged, p->scx.weight);
 	tctx->charged = sum_exec;
+}
+
+/* The task runs from here on: what the CPU's clock and those who would preempt it go by. */
+static void note_running(const struct task_struct *p, const struct task_ctx *tctx, struct cpu_ctx *cctx)
+{
+	if (vtime_before(cctx->vclock, tctx->vruntime))
+		cctx->vclock = tctx->vruntime;
+	cctx->curr_vruntime = tctx->vruntime;
+	cctx->curr_started = scx_bpf_now();
+	cctx->curr_idle_policy = p->policy == SCHED_IDLE;
+	cctx->curr_weight = p->scx.weight;
+}
+
+/* Let go of what the task is owed, and of a slice. */
+static void fall_behind(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx)
+{
+	u64 behind = cctx->vclock + to_vtime(tun.slice_ns, p->scx.weight);
+
+	if (vtime_before(tctx->vruntime, behind))
+		tctx->vruntime = behind;
 }
 
 /* Put the task on @cpu's clock. A new task starts even with it. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 8 --llcs 2 --nodes 2
-# Tasks whose affinity changes all the time while they run, wait and sleep: none is lost, none runs elsewhere.
+# Tasks whose affinity changes all the time while they run, wait and sleep: none is lost; pinned in the end, none runs
+# elsewhere.
 . /root/lib.sh
 
 start_magpie --timeout-ms 5000
@@ -17,6 +18,7 @@ done
 	done
 ) &
 load=$!
+wait_for 30 "load" pidof hackbench
 
 for round in 1 2 3 4 5 6 7 8 9 10; do
 	for pid in $pids; do

@@ -24,8 +24,10 @@ wait_for 60 "restart after offline" restarts 1
 say "offline: attached again, $(scx_magpie topology | head -n 1)"
 echo 1 >$cpu
 wait_for 60 "restart after online" restarts 2
+EVENTS=$(error_events)
 say "online: attached again, $(scx_magpie topology | head -n 1)"
 touch /tmp/stop
 wait $load || fail "hackbench: $(tail -n 3 /tmp/out)"
 say "the load went on: $(cat /tmp/rounds) rounds of hackbench"
+no_error_events
 stop_magpie

@@ -3,6 +3,7 @@
 # first thing that is wrong (fail) and exits 0 otherwise. Nothing sleeps where it can wait for an event.
 
 set -u
+exec 3>&1
 SCX=/sys/kernel/sched_ext
 LOG=/tmp/magpie.log
 
@@ -10,12 +11,16 @@ say() {
 	echo "  $*"
 }
 
+# Ends the test, also from a subshell.
 fail() {
-	echo "  FAILED: $*"
-	if [ -s $LOG ]; then
-		echo "  --- the scheduler said:"
-		tail -n 40 $LOG
-	fi
+	{
+		echo "  FAILED: $*"
+		if [ -s $LOG ]; then
+			echo "  --- the scheduler said:"
+			tail -n 40 $LOG
+		fi
+	} >&3
+	kill -TERM $$
 	exit 1
 }
 
@@ -23,15 +28,22 @@ state() {
 	cat $SCX/state
 }
 
-# wait_for SECONDS DESCRIPTION COMMAND...
+# NOW is the time since boot in seconds. No process is started: on an emulated machine watching costs much.
+now() {
+	read -r NOW _ </proc/uptime
+	NOW=${NOW%.*}
+}
+
+# wait_for SECONDS DESCRIPTION COMMAND...: may be nested.
 wait_for() {
-	_left=$(($1 * 20))
-	_what=$2
+	local deadline what=$2
+	now
+	deadline=$((NOW + $1))
 	shift 2
 	until "$@" >/dev/null 2>&1; do
-		[ $_left -gt 0 ] || fail "waited in vain for: $_what"
-		_left=$((_left - 1))
-		sleep 0.05
+		now
+		[ "$NOW" -lt $deadline ] || fail "waited in vain for: $what"
+		sleep 0.1
 	done
 }
 
@@ -71,6 +83,7 @@ error_events() {
 
 # None of them moved since start_magpie.
 no_error_events() {
+	[ -n "$EVENTS" ] || fail "no event counters"
 	[ "$(error_events)" = "$EVENTS" ] || fail "error events: $(error_events); at start: $EVENTS"
 }
 
@@ -93,12 +106,8 @@ end_hogs() {
 
 # Statistics of a fresh interval of SECONDS, in $JSON.
 stats_json() {
-	scx_magpie --monitor "$1" --json >/tmp/stats.json 2>/dev/null &
-	_monitor=$!
-	wait_for $((10 * $1 + 30)) "two intervals of statistics" has_lines /tmp/stats.json 2
-	kill $_monitor
-	wait $_monitor 2>/dev/null
-	JSON=$(sed -n 2p /tmp/stats.json)
+	JSON=$(timeout $((10 * $1 + 60)) scx_magpie --monitor "$1" --json 2>/dev/null | sed -n '2{p;q;}')
+	[ -n "$JSON" ] || fail "no statistics"
 }
 
 has_lines() {

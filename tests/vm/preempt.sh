@@ -3,25 +3,26 @@
 # A task that sleeps most of the time preempts a hog on its CPU, unless told not to; a SCHED_IDLE hog always makes way.
 . /root/lib.sh
 
-# preempts FLAGS...: preemptions in 2 s beside the hog
+# preempts FLAGS...: COUNT is the preemptions in 2 s beside the hog.
 preempts() {
 	start_magpie "$@"
 	stats_json 2
-	json_total preempt
+	COUNT=$(json_total preempt)
+	no_error_events
 	stop_magpie
 }
 
 taskset 2 sh -c 'while :; do sleep 0.02; done' >/dev/null 2>&1 &
 hog taskset 2
-count=$(preempts)
-say "hog of nice 0: $count preemptions"
-[ "$count" -ge 10 ] || fail "few preemptions"
-count=$(preempts --no-wakeup-preempt)
-say "with --no-wakeup-preempt: $count"
-[ "$count" = 0 ] || fail "preemptions in spite of --no-wakeup-preempt"
+preempts
+say "hog of nice 0: $COUNT preemptions"
+[ "$COUNT" -ge 10 ] || fail "few preemptions"
+preempts --no-wakeup-preempt
+say "with --no-wakeup-preempt: $COUNT"
+[ "$COUNT" = 0 ] || fail "preemptions in spite of --no-wakeup-preempt"
 end_hogs
 
 hog taskset 2 chrt -i 0
-count=$(preempts --wakeup-gran-us 100000)
-say "hog of SCHED_IDLE, granularity of 100 ms: $count"
-[ "$count" -ge 10 ] || fail "SCHED_IDLE did not make way"
+preempts --wakeup-gran-us 100000
+say "hog of SCHED_IDLE, granularity of 100 ms: $COUNT"
+[ "$COUNT" -ge 10 ] || fail "SCHED_IDLE did not make way"

@@ -9,10 +9,8 @@ ran() {
 }
 
 round() {
-	pids=
 	for _ in 1 2 3 4 5; do
 		hog
-		pids="$pids $HOG"
 		wait_for 20 "the hog to run" ran "$HOG"
 		cat /sys/devices/system/cpu/cpu"$(awk '{ print $39 }' /proc/"$HOG"/stat)"/topology/core_id
 	done | sort -u | wc -l

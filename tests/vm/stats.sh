@@ -21,4 +21,5 @@ llcs=$(($(json_llc 0 wakeups) + $(json_llc 1 wakeups)))
 [ "$llcs" = "$wakeups" ] || fail "LLCs add up to $llcs, not $wakeups"
 wait_for 10 "a table by --stats" grep -q '^total' $LOG
 scx_magpie --help-stats | grep -q 'wakeups that found no idle CPU' || fail "--help-stats"
+no_error_events
 stop_magpie

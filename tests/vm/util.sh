@@ -17,4 +17,5 @@ say "one hog: LLC 1 at $UTIL %"
 kill $HOG
 wait_for 60 "LLC 1 idle" between 0 4
 say "hog gone: LLC 1 at $UTIL %"
+no_error_events
 stop_magpie
