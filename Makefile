@@ -4,6 +4,9 @@
 SHELL := /bin/bash
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/scx_magpie
 export CARGO_TARGET_DIR ?= $(CACHE)/target
+ifneq ($(words $(CARGO_TARGET_DIR)),1)
+$(error libbpf cannot be built below "$(CARGO_TARGET_DIR)", for the space in it: set CARGO_TARGET_DIR to another folder)
+endif
 
 BPF_SOURCES := $(wildcard src/bpf/*.[ch])
 # The environment for a build: which clang.
