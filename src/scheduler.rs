@@ -9,10 +9,10 @@
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use crossbeam::channel::RecvTimeoutError;
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, OpenObject, ProgramInput, ProgramMut};
 use log::info;
@@ -32,6 +32,9 @@ use crate::topology::Layout;
 
 const NSEC_PER_USEC: u64 = 1000;
 const NSEC_PER_MSEC: u64 = 1_000_000;
+
+/// How long Ctrl-C, an ejection or a request for statistics waits at most.
+const RESPONSE: Duration = Duration::from_millis(50);
 
 /// A loaded scheduler, attached while `link` is held.
 pub struct Scheduler<'a> {
@@ -99,15 +102,16 @@ impl<'a> Scheduler<'a> {
         let mut publish_at = Instant::now();
 
         while !shutdown.load(Ordering::Relaxed) && !uei_exited!(&self.skel, uei) {
-            if Instant::now() >= publish_at {
+            let now = Instant::now();
+            if now >= publish_at {
                 self.publisher.publish(self.skel.maps.bss_data.as_mut().context("no .bss")?);
-                publish_at = Instant::now() + self.util_interval;
+                publish_at = now + self.util_interval;
             }
-            match req.recv_deadline(publish_at) {
-                Ok(()) => res.send(self.snapshot()?)?,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(err) => Err(err)?,
+            while req.try_recv().is_ok() {
+                res.send(self.snapshot()?)?;
             }
+            // Waiting on the channel would spin first, which costs more than all the rest.
+            thread::sleep(publish_at.saturating_duration_since(now).min(RESPONSE));
         }
         Ok(())
     }
@@ -146,6 +150,7 @@ fn describe_machine(rodata: &mut types::rodata, layout: &Layout) {
     rodata.tun.nr_cpus_possible = *NR_CPUS_POSSIBLE as u32;
     rodata.tun.nr_llcs = layout.llcs.len() as u32;
     rodata.tun.smt_width = layout.smt_width as u32;
+    (rodata.tun.core_first, rodata.tun.core_last) = layout.core_ends();
     rodata.pelt_decay = pelt::decay_factors();
 
     for (&id, cpu) in &layout.cpus {

@@ -107,6 +107,12 @@ impl Layout {
         self.cpus.keys().max().map_or(0, |id| id + 1)
     }
 
+    /// In a line's bits, the first slot of each core and the last.
+    pub fn core_ends(&self) -> (u32, u32) {
+        let first = (0..SLOTS_PER_LINE).step_by(self.smt_width).fold(0, |bits, slot| bits | 1 << slot);
+        (first, first << (self.smt_width - 1))
+    }
+
     /// Per line, the slots without a CPU in cores that have one: for the search such a core is idle when its
     /// CPUs are.
     pub fn absent_slots(&self) -> Vec<u16> {
@@ -181,6 +187,7 @@ mod tests {
         let (topo, _) = make_test_topo(2, 1, 9, 2);
         let layout = Layout::new(&topo).unwrap();
         assert_eq!(layout.smt_width, 2);
+        assert_eq!(layout.core_ends(), (0x5555, 0xaaaa));
         assert_eq!(layout.llcs[0].nr_lines, 2); // 18 CPUs
         assert_eq!(layout.llcs[1].first_line, 2);
         assert_eq!(layout.cpus[&0].slot, 0);

@@ -11,7 +11,7 @@
 #pragma once
 
 /* In select_cpu. @prev is a CPU that @p may use. */
-static s32 affine_target(const struct task_struct *p, s32 prev, u64 wake_flags)
+static s32 affine_target(struct task_struct *p, s32 prev, u64 wake_flags)
 {
 	s32 waking = bpf_get_smp_processor_id();
 	struct cpu_ctx *cctx = cpu_ctx(waking);

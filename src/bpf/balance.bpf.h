@@ -35,15 +35,13 @@ static u64 first_wait(s32 cpu)
 }
 
 /* The next overloaded CPU of @llc after @slot, not @cpu; -1: none. */
-static s32 next_overloaded(s32 cpu, u32 llc, u32 slot)
+__noinline s32 next_overloaded(s32 cpu, u32 llc, u32 slot)
 {
 	struct map_walk walk = map_walk_from(llc, slot);
-	s32 found;
 
-	while (map_walk_line(overload_map, &walk) && can_loop)
-		while ((found = map_walk_next(&walk)) >= 0 && can_loop)
-			if (slot_cpu(found) != cpu)
-				return slot_cpu(found);
+	while (map_walk_more(&walk) && can_loop)
+		if (map_walk_next(overload_map, &walk) && slot_cpu(walk.slot) != cpu)
+			return slot_cpu(walk.slot);
 	return -1;
 }
 
@@ -60,7 +58,7 @@ static bool balance(s32 cpu, struct cpu_ctx *cctx)
 	cctx->balanced_at = now;
 
 	victim = next_overloaded(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
-	for (i = zero; victim < 0 && i + 1 < tun.nr_llcs && can_loop; i++)
+	for (i = bpf_arena_loop_zero; victim < 0 && i + 1 < tun.nr_llcs && can_loop; i++)
 		if (map_any(overload_map, other_llc(l, i)))
 			victim = next_overloaded(cpu, other_llc(l, i), cctx->balance_slot);
 	if (victim < 0)

@@ -14,8 +14,11 @@
 
 struct map_line idle_map[MAX_LINES];
 
+/* Nothing is sent to a CPU that came online after the loader looked: it has no slot. */
 static void mark_idle(s32 cpu, struct cpu_ctx *cctx)
 {
+	if (!cpu_layout(cpu)->present)
+		return;
 	cctx->idle = true;
 	map_set(idle_map, cpu_layout(cpu)->slot);
 }
@@ -24,6 +27,8 @@ static void mark_busy(s32 cpu, struct cpu_ctx *cctx)
 {
 	u32 slot = cpu_layout(cpu)->slot;
 
+	if (!cctx->idle)
+		return;
 	cctx->idle = false;
 	if (map_test(idle_map, slot))
 		map_test_and_clear(idle_map, slot);

@@ -53,6 +53,8 @@ struct tunables {
 	u64 wakeup_gran_ns; /* a waking task preempts when it is owed this much more than the running one */
 	u64 starve_ns;	    /* a task in line for longer runs next, whatever its weight */
 	u32 smt_width;	    /* CPUs a core at most, a power of two up to SLOTS_PER_LINE */
+	u32 core_first;	    /* bits of a line: the first slot of each core, */
+	u32 core_last;	    /* ... and the last */
 	u32 nr_cpu_ids;	    /* CPU ids are below this */
 	u32 nr_cpus_possible;
 	u32 nr_llcs;

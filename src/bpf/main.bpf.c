@@ -74,7 +74,8 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
 
-	if (!tctx) {
+	/* A CPU that has just come online has no queue: the kernel is about to have us start anew for it. */
+	if (!tctx || !cpu_layout(cpu)->present) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags);
 		return;
 	}
@@ -173,8 +174,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
 
-	if (cctx->idle)
-		mark_busy(cpu, cctx);
+	mark_busy(cpu, cctx);
 	if (!tctx)
 		return;
 

@@ -38,7 +38,7 @@ static void clear_waiting(s32 cpu, struct cpu_ctx *cctx)
  * that goes idle looks for bits after it marked itself idle, so one of the two sees the other. The kick is
  * delivered when interrupts come on again, which is after the kernel inserted the task.
  */
-static void kick_thief(const struct task_struct *p, s32 cpu)
+static void kick_thief(struct task_struct *p, s32 cpu)
 {
 	s32 thief;
 

@@ -16,43 +16,25 @@ enum {
 	MAX_BEYOND = 8, /* other LLCs looked at */
 };
 
-/* Slots without a CPU whose core has one: such a core is idle when its CPUs are. */
-const volatile u16 absent_slots[MAX_LINES];
-
-/* First slots of the cores of a line that are idle as a whole. At most 4 rounds. */
-static u64 idle_cores(u64 idle, u32 line)
-{
-	u64 cores = idle | absent_slots[line & (MAX_LINES - 1)];
-	u64 first = 1;
-	u32 shift;
-
-	for (shift = 1; shift < tun.smt_width && can_loop; shift <<= 1)
-		cores &= cores >> shift;
-	for (shift = tun.smt_width; shift < SLOTS_PER_LINE && can_loop; shift <<= 1)
-		first |= first << shift;
-	return cores & first & idle;
-}
-
 /* Claims an idle CPU of @llc that @p may use. Bounded by the LLC's slots. */
-static s32 scan_slots(const struct task_struct *p, u32 llc, u32 slot, bool whole_cores)
+__noinline s32 scan_slots(struct task_struct *p __arg_trusted, u32 llc, u32 slot, bool whole_cores)
 {
 	struct map_walk walk = map_walk_from(llc, slot);
-	s32 found;
 
-	while (map_walk_line(idle_map, &walk) && can_loop) {
-		if (whole_cores)
-			walk.bits = idle_cores(walk.word, walk.base / SLOTS_PER_LINE) & walk.window;
-		while ((found = map_walk_next(&walk)) >= 0 && can_loop) {
-			s32 cpu = slot_cpu(found);
+	walk.whole_cores = whole_cores;
+	while (map_walk_more(&walk) && can_loop) {
+		s32 cpu;
 
-			if (may_use(p, cpu) && claim_idle(cpu))
-				return cpu;
-		}
+		if (!map_walk_next(idle_map, &walk))
+			continue;
+		cpu = slot_cpu(walk.slot);
+		if (may_use(p, cpu) && map_test_and_clear(idle_map, walk.slot))
+			return cpu;
 	}
 	return -1;
 }
 
-static s32 scan_llc(const struct task_struct *p, u32 llc, u32 slot)
+static s32 scan_llc(struct task_struct *p, u32 llc, u32 slot)
 {
 	s32 cpu = -1;
 
@@ -66,13 +48,13 @@ static s32 scan_llc(const struct task_struct *p, u32 llc, u32 slot)
 }
 
 /* As scan_llc(), in other LLCs, nearest first. Bounded by MAX_BEYOND. */
-static s32 scan_beyond(const struct task_struct *p, u32 llc, u32 slot)
+static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot)
 {
 	const volatile struct llc_layout *l = llc_layout(llc);
 	s32 cpu;
 	u32 i;
 
-	for (i = zero; i < MAX_BEYOND && i + 1 < tun.nr_llcs && can_loop; i++) {
+	for (i = bpf_arena_loop_zero; i < MAX_BEYOND && i + 1 < tun.nr_llcs && can_loop; i++) {
 		cpu = scan_llc(p, other_llc(l, i), slot);
 		if (cpu >= 0)
 			return cpu;
@@ -80,7 +62,7 @@ static s32 scan_beyond(const struct task_struct *p, u32 llc, u32 slot)
 	return -1;
 }
 
-static s32 scan_any(const struct task_struct *p, s32 cpu)
+static s32 scan_any(struct task_struct *p, s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
 	s32 idle = scan_llc(p, l->llc, l->slot);
@@ -88,13 +70,13 @@ static s32 scan_any(const struct task_struct *p, s32 cpu)
 	return idle >= 0 ? idle : scan_beyond(p, l->llc, l->slot);
 }
 
-static bool claim_fast(const struct task_struct *p, s32 cpu, s32 target)
+static bool claim_fast(struct task_struct *p, s32 cpu, s32 target)
 {
 	return share_llc(cpu, target) && may_use(p, cpu) && claim_idle(cpu);
 }
 
 /* Claims an idle CPU for @p to wake on, counting where it was found; -1 if there is none. */
-static s32 find_idle(const struct task_struct *p, const struct task_ctx *tctx, s32 prev, s32 target)
+static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 prev, s32 target)
 {
 	const volatile struct cpu_layout *l = cpu_layout(target);
 	s32 cpu;

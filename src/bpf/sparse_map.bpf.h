@@ -10,26 +10,27 @@
  *	                 step 0           step 1           step 2          step 3 = nr_lines
  *
  *	struct map_walk walk = map_walk_from(llc, slot);
- *	while (map_walk_line(map, &walk) && can_loop)
- *		while ((slot = map_walk_next(&walk)) >= 0 && can_loop)
- *			...
+ *	while (map_walk_more(&walk) && can_loop)
+ *		if (map_walk_next(map, &walk))
+ *			... walk.slot ...
  *
- * Bounded by nr_lines + 1 steps and SLOTS_PER_LINE bits a step.
+ * Bounded by nr_lines + 1 steps and SLOTS_PER_LINE bits a step. One loop, not two, and steps counted with
+ * bpf_arena_loop_one: so the verifier sees soon that all rounds are alike.
  */
 #pragma once
 
-/* A zero that the verifier does not know: what starts from it is one state to it, not one for each value. */
-u32 zero;
+/* Slots without a CPU whose core has one: such a core is whole when its CPUs are. */
+const volatile u16 absent_slots[MAX_LINES];
 
 struct map_walk {
 	u32 first_line, nr_lines;
-	u32 line;   /* relative to first_line */
-	u32 left;   /* steps, nr_lines + 1 at first: counted down, for the verifier knows too well what counts up */
-	u64 low;    /* bits of the first line up to the starting slot: the last step's share */
-	u64 word;   /* the current line */
-	u64 window; /* its bits that belong to this step */
-	u64 bits;   /* those set and not yet visited */
-	u32 base;   /* slot of its bit 0 */
+	u32 start;	  /* line to begin with, relative to first_line */
+	u32 step;	  /* lines gone through: 0..nr_lines + 1, for the line of the start comes twice */
+	u64 low;	  /* bits of the first line up to the starting slot: the last step's share */
+	u64 bits;	  /* of the current line, set and not yet visited */
+	u32 base;	  /* slot of its bit 0 */
+	u32 slot;	  /* where the walk is */
+	bool whole_cores; /* only the first slots of cores all of whose CPUs are set */
 };
 
 static struct map_line *map_line(struct map_line *map, u32 slot)
@@ -59,52 +60,71 @@ static bool map_test_and_clear(struct map_line *map, u32 slot)
 	return __sync_fetch_and_and(&map_line(map, slot)->bits, ~map_bit(slot)) & map_bit(slot);
 }
 
+/*
+ * The first slots of those cores of a line all of whose CPUs are set. Added to a core's bits but the last, a one
+ * carries into the last if they are all set:
+ *
+ *	cores of four    0111 & 1111    last bit apart    111 + 001 = 1000    and last bit set? whole
+ */
+static u64 whole_cores(u64 bits, u32 line)
+{
+	u64 first = tun.core_first, last = tun.core_last;
+
+	bits |= absent_slots[line & (MAX_LINES - 1)];
+	bits &= (bits & ~last) + first;
+	return (bits & last) >> (tun.smt_width - 1);
+}
+
 static struct map_walk map_walk_from(u32 llc, u32 slot)
 {
 	const volatile struct llc_layout *l = llc_layout(llc);
 	struct map_walk walk = {
 		.first_line = l->first_line,
 		.nr_lines = l->nr_lines,
-		.left = l->nr_lines + 1,
+		.step = bpf_arena_loop_zero,
 	};
 	u32 line = slot / SLOTS_PER_LINE - walk.first_line;
 
 	/* A slot of another LLC: any start will do, and its offset spreads the callers. */
-	walk.line = line < walk.nr_lines ? line : zero;
+	walk.start = line < walk.nr_lines ? line : 0;
 	walk.low = map_bit(slot) | (map_bit(slot) - 1);
 	return walk;
 }
 
-/* Moves to the next line; false when the LLC has been gone through. */
-static bool map_walk_line(struct map_line *map, struct map_walk *walk)
+/* Moves to the next line. */
+static void map_walk_line(struct map_line *map, struct map_walk *walk)
 {
-	u32 line;
+	u32 line = walk->start + walk->step;
 
-	if (!walk->left)
-		return false;
-
-	line = walk->first_line + walk->line;
+	if (line >= walk->nr_lines)
+		line -= walk->nr_lines;
+	line += walk->first_line;
 	walk->base = line * SLOTS_PER_LINE;
-	walk->word = READ_ONCE(map[line & (MAX_LINES - 1)].bits);
-	walk->window = walk->left > walk->nr_lines ? ~walk->low : walk->left > 1 ? ~0ULL : walk->low;
-	walk->bits = walk->word & walk->window;
-
-	walk->left--;
-	if (++walk->line >= walk->nr_lines)
-		walk->line = zero;
-	return true;
+	walk->bits = READ_ONCE(map[line & (MAX_LINES - 1)].bits);
+	if (walk->whole_cores)
+		walk->bits = whole_cores(walk->bits, line);
+	if (!walk->step)
+		walk->bits &= ~walk->low;
+	if (walk->step == walk->nr_lines)
+		walk->bits &= walk->low;
+	walk->step += bpf_arena_loop_one;
 }
 
-/* The next set bit's slot in the current line, or -1. */
-static s32 map_walk_next(struct map_walk *walk)
+static bool map_walk_more(const struct map_walk *walk)
 {
-	s32 slot;
+	return walk->bits || walk->step <= walk->nr_lines;
+}
 
+/* Moves to the next set bit of the line, or of the next line; false if that has none. */
+static bool map_walk_next(struct map_line *map, struct map_walk *walk)
+{
 	if (!walk->bits)
-		return -1;
-	slot = walk->base + ctzll(walk->bits);
+		map_walk_line(map, walk);
+	if (!walk->bits)
+		return false;
+	walk->slot = walk->base + ctzll(walk->bits);
 	walk->bits &= walk->bits - 1;
-	return slot;
+	return true;
 }
 
 /* Is any bit of the LLC set? Reads nr_lines words. */

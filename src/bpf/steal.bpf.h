@@ -10,22 +10,23 @@
 #pragma once
 
 /* In dispatch of @cpu. Takes the first task of a victim in @llc that may run here. */
-static bool steal_from(s32 cpu, u32 llc, u32 *tries)
+__noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 {
 	struct map_walk walk = map_walk_from(llc, cpu_layout(cpu)->slot);
-	s32 slot, victim;
+	s32 victim;
 
-	while (map_walk_line(overload_map, &walk) && can_loop) {
-		while ((slot = map_walk_next(&walk)) >= 0 && can_loop) {
-			victim = slot_cpu(slot);
-			if (victim == cpu)
-				continue;
-			if (scx_bpf_dsq_move_to_local(victim, 0))
-				return true;
-			stat_inc(STAT_STEAL_MISS);
-			if (++*tries >= MAX_STEAL_TRIES)
-				return false;
-		}
+	while (map_walk_more(&walk) && can_loop) {
+		if (!map_walk_next(overload_map, &walk))
+			continue;
+		victim = slot_cpu(walk.slot);
+		if (victim == cpu)
+			continue;
+		if (scx_bpf_dsq_move_to_local(victim, 0))
+			return true;
+		stat_inc(STAT_STEAL_MISS);
+		*tries += bpf_arena_loop_one;
+		if (*tries >= MAX_STEAL_TRIES)
+			return false;
 	}
 	return false;
 }
@@ -33,13 +34,13 @@ static bool steal_from(s32 cpu, u32 llc, u32 *tries)
 static bool steal(s32 cpu)
 {
 	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
-	u32 i, tries = zero;
+	u32 i, tries = bpf_arena_loop_zero;
 
 	if (steal_from(cpu, cpu_layout(cpu)->llc, &tries)) {
 		stat_inc(STAT_STEAL_LLC);
 		return true;
 	}
-	for (i = zero; i + 1 < tun.nr_llcs && tries < MAX_STEAL_TRIES && can_loop; i++) {
+	for (i = bpf_arena_loop_zero; i + 1 < tun.nr_llcs && tries < MAX_STEAL_TRIES && can_loop; i++) {
 		u32 llc = other_llc(l, i);
 
 		if (map_any(overload_map, llc) && steal_from(cpu, llc, &tries)) {

@@ -43,9 +43,15 @@ static bool is_urgent(const struct task_struct *p)
 	return (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1) || p->tgid == loader_tgid;
 }
 
-static bool may_use(const struct task_struct *p, s32 cpu)
+/* A function of its own, for the verifier takes milliseconds to judge a load of cpus_ptr: once is enough. */
+__noinline bool in_cpus_ptr(struct task_struct *p __arg_trusted, s32 cpu)
 {
-	return p->nr_cpus_allowed >= tun.nr_cpus_possible || bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
+static bool may_use(struct task_struct *p, s32 cpu)
+{
+	return p->nr_cpus_allowed >= tun.nr_cpus_possible || in_cpus_ptr(p, cpu);
 }
 
 /* Any online CPU that the task may use. */

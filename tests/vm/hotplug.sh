@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 8 --llcs 2 --nodes 2
-# A CPU goes offline and comes back under load: the scheduler starts anew each time, the load finishes.
+# CPUs go offline and come back under load: the scheduler starts anew each time, no task is lost, the load finishes.
 . /root/lib.sh
 
 restarts() {
@@ -18,14 +18,16 @@ start_magpie
 ) &
 load=$!
 wait_for 30 "load" pidof hackbench
-cpu=/sys/devices/system/cpu/cpu3/online
-echo 0 >$cpu
-wait_for 60 "restart after offline" restarts 1
-say "offline: attached again, $(scx_magpie topology | head -n 1)"
-echo 1 >$cpu
-wait_for 60 "restart after online" restarts 2
+restarted=0
+for cpu in 3 6; do
+	for online in 0 1; do
+		echo $online >/sys/devices/system/cpu/cpu$cpu/online
+		restarted=$((restarted + 1))
+		wait_for 60 "restart $restarted" restarts $restarted
+		say "CPU $cpu online $online: attached again, $(scx_magpie topology | head -n 1)"
+	done
+done
 EVENTS=$(error_events)
-say "online: attached again, $(scx_magpie topology | head -n 1)"
 touch /tmp/stop
 wait $load || fail "hackbench: $(tail -n 3 /tmp/out)"
 say "the load went on: $(cat /tmp/rounds) rounds of hackbench"
