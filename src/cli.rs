@@ -73,6 +73,13 @@ pub struct Opts {
     pub libbpf: LibbpfOpts,
 }
 
+impl Opts {
+    /// Does this command line ask for a scheduler to be attached?
+    pub fn attaches(&self) -> bool {
+        !self.version && !self.help_stats && self.command.is_none() && self.monitor.is_none()
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Print the machine's nodes, LLCs, cores and capacities as the scheduler understands them.

@@ -12,7 +12,7 @@ mod stats;
 mod topology;
 mod verifier_stats;
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::mem::MaybeUninit;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -36,7 +36,17 @@ use scheduler::Scheduler;
 pub const SCHEDULER_NAME: &str = "scx_magpie";
 
 fn main() -> ExitCode {
-    let opts = Opts::parse();
+    let opts = match Opts::try_parse() {
+        Ok(opts) => opts,
+        Err(err) if err.use_stderr() => {
+            // The first line says it all; the others point to --help.
+            let text = err.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            eprintln!("{SCHEDULER_NAME}: {}", line.trim_start_matches("error: "));
+            return ExitCode::from(preflight::EXIT_USAGE);
+        }
+        Err(help) => help.exit(),
+    };
     match run(&opts) {
         Ok(()) => ExitCode::SUCCESS,
         Err(err) => {
@@ -47,6 +57,11 @@ fn main() -> ExitCode {
 }
 
 fn run(opts: &Opts) -> Result<()> {
+    if !opts.attaches() {
+        // A reader that has seen enough, such as `head`, ends us quietly.
+        // SAFETY: the default disposition needs no handler.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
     if opts.version {
         println!("{SCHEDULER_NAME} {}", version());
         return Ok(());
@@ -59,7 +74,8 @@ fn run(opts: &Opts) -> Result<()> {
     match opts.command {
         Some(Command::Topology) => {
             let layout = topology::Layout::new(&scx_utils::Topology::new()?)?;
-            ignore_broken_pipe(write!(std::io::stdout(), "{layout}"))
+            print!("{layout}");
+            Ok(())
         }
         Some(Command::VerifierStats) => {
             preflight::check()?;
@@ -93,7 +109,8 @@ fn schedule(opts: &Opts, shutdown: Arc<AtomicBool>) -> Result<()> {
     loop {
         let mut object = MaybeUninit::uninit();
         let mut scheduler = Scheduler::load(opts, &mut object)?;
-        scheduler.attach()?;
+        // Somebody may have been faster.
+        scheduler.attach().or_else(|err| preflight::check().map_err(Into::into).and(Err(err)))?;
         if !scheduler.run(&shutdown)?.should_restart() {
             return Ok(());
         }
@@ -104,14 +121,6 @@ fn schedule(opts: &Opts, shutdown: Arc<AtomicBool>) -> Result<()> {
 /// Version, commit and target of this build.
 fn version() -> String {
     build_id::full_version(concat!(env!("CARGO_PKG_VERSION"), env!("MAGPIE_COMMIT")))
-}
-
-/// A reader that has seen enough, such as `head`, is no failure.
-fn ignore_broken_pipe(written: std::io::Result<()>) -> Result<()> {
-    match written {
-        Err(err) if err.kind() != std::io::ErrorKind::BrokenPipe => Err(err.into()),
-        _ => Ok(()),
-    }
 }
 
 /// Our messages on stderr. With `-v` also those of libraries, libbpf's verifier logs among them, and the time since

@@ -13,6 +13,9 @@ pub const EXIT_CODES: &str = "\
 Exit codes: 0 detached on request; 1 ejected by the kernel, or another failure; 2 wrong flag or value; 3 not root;
 4 kernel without sched_ext; 5 another scheduler is attached; 6 malformed kfunc prototypes in the kernel's BTF.";
 
+/// Wrong flag or value.
+pub const EXIT_USAGE: u8 = 2;
+
 /// A reason for which the scheduler cannot run on this machine now.
 #[derive(Debug, PartialEq)]
 pub enum Refusal {
@@ -39,7 +42,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotRoot => write!(f, "loading a scheduler needs root: run it with sudo"),
+            Self::NotRoot => write!(f, "needs root: run it with sudo"),
             Self::NoSchedExt { release } => write!(
                 f,
                 "kernel {release} has no sched_ext: boot one of 6.16 or newer built with CONFIG_SCHED_CLASS_EXT=y"

@@ -124,6 +124,7 @@ impl<'a> Scheduler<'a> {
         let mut llcs: Vec<LlcSnapshot> = (self.layout.llcs.iter().zip(sum_util))
             .map(|(llc, sum_util)| LlcSnapshot {
                 nr_cpus: llc.nr_cpus,
+                capacity: llc.capacity,
                 sum_util,
                 nr_queued: 0,
                 max_queued: 0,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use scx_stats::prelude::*;
@@ -19,6 +19,7 @@ use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
 use crate::bpf_intf::*;
+use crate::preflight::Refusal;
 
 pub type Counters = [u64; magpie_stat_MAGPIE_NR_STATS as usize];
 
@@ -26,7 +27,9 @@ pub type Counters = [u64; magpie_stat_MAGPIE_NR_STATS as usize];
 #[derive(Clone, Debug)]
 pub struct LlcSnapshot {
     pub nr_cpus: usize,
-    /// Sum of `util_avg` of its CPUs, 0..nr_cpus * 1024.
+    /// Sum of its CPUs' capacities, each 0..1024.
+    pub capacity: usize,
+    /// Sum of `util_avg` of its CPUs, 0..capacity.
     pub sum_util: u32,
     /// Tasks waiting in the queues of its CPUs.
     pub nr_queued: u64,
@@ -50,7 +53,7 @@ pub struct Snapshot {
 pub struct Group {
     #[stat(desc = "CPUs")]
     pub nr_cpus: u64,
-    #[stat(desc = "utilization % (100% means all CPUs busy)")]
+    #[stat(desc = "utilization % of the capacity (100% means all CPUs busy at full speed)")]
     pub util: f64,
     #[stat(desc = "tasks waiting in line now")]
     pub nr_queued: u64,
@@ -107,6 +110,8 @@ pub struct Group {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[stat(top)]
 pub struct Metrics {
+    #[stat(desc = "milliseconds for which events were counted")]
+    pub interval_ms: u64,
     #[stat(desc = "the whole machine")]
     pub total: Group,
     #[stat(desc = "by LLC")]
@@ -120,10 +125,9 @@ impl LlcSnapshot {
             let now = self.counters[stat as usize];
             now.checked_sub(prev.map_or(0, |prev| prev.counters[stat as usize])).unwrap_or(now)
         };
-        let capacity = self.nr_cpus as f64 * f64::from(pelt_consts_CAPACITY_SCALE);
         Group {
             nr_cpus: self.nr_cpus as u64,
-            util: 100.0 * f64::from(self.sum_util) / capacity,
+            util: 100.0 * f64::from(self.sum_util) / self.capacity as f64,
             nr_queued: self.nr_queued,
             max_queued: self.max_queued,
             wakeups: of(magpie_stat_STAT_WAKEUPS),
@@ -157,6 +161,7 @@ impl Snapshot {
     fn whole(&self) -> Option<LlcSnapshot> {
         self.llcs.iter().cloned().reduce(|mut sum, llc| {
             sum.nr_cpus += llc.nr_cpus;
+            sum.capacity += llc.capacity;
             sum.sum_util += llc.sum_util;
             sum.nr_queued += llc.nr_queued;
             sum.max_queued = sum.max_queued.max(llc.max_queued);
@@ -167,8 +172,9 @@ impl Snapshot {
         })
     }
 
-    fn since(&self, prev: &Self) -> Metrics {
+    fn since(&self, prev: &Self, interval: Duration) -> Metrics {
         Metrics {
+            interval_ms: interval.as_millis() as u64,
             total: self.whole().map(|whole| whole.since(prev.whole().as_ref())).unwrap_or_default(),
             llcs: self.llcs.iter().enumerate().map(|(id, llc)| (id, llc.since(prev.llcs.get(id)))).collect(),
         }
@@ -225,12 +231,12 @@ impl Metrics {
 pub fn server_data() -> StatsServerData<(), Snapshot> {
     let open: Box<dyn StatsOpener<(), Snapshot>> = Box::new(|(req, res)| {
         req.send(())?;
-        let mut prev = res.recv()?;
+        let (mut prev, mut prev_at) = (res.recv()?, Instant::now());
         let read: Box<dyn StatsReader<(), Snapshot>> = Box::new(move |_args, (req, res)| {
             req.send(())?;
-            let now = res.recv()?;
-            let metrics = now.since(&prev);
-            prev = now;
+            let (now, now_at) = (res.recv()?, Instant::now());
+            let metrics = now.since(&prev, now_at - prev_at);
+            (prev, prev_at) = (now, now_at);
             metrics.to_json()
         });
         Ok(read)
@@ -257,15 +263,22 @@ pub fn monitor(interval: Duration, json: bool, shutdown: Arc<AtomicBool>) -> Res
             Ok(out.flush()?)
         },
     )
+    .map_err(|err| match err.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+        Some(std::io::ErrorKind::PermissionDenied) => Refusal::NotRoot.into(),
+        _ => err,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     fn snapshot(counts: [u64; 2]) -> Snapshot {
         let llc = |count| LlcSnapshot {
             nr_cpus: 4,
+            capacity: 4096,
             sum_util: 2048,
             nr_queued: 3,
             max_queued: count,
@@ -276,7 +289,7 @@ mod tests {
 
     #[test]
     fn intervals_add_up() {
-        let metrics = snapshot([5, 9]).since(&snapshot([1, 2]));
+        let metrics = snapshot([5, 9]).since(&snapshot([1, 2]), SECOND);
         assert_eq!(metrics.llcs[&0].wakeups, 4);
         assert_eq!(metrics.llcs[&1].target, 7 * 2);
         assert_eq!(metrics.total.wakeups, 4 + 7);
@@ -287,13 +300,13 @@ mod tests {
 
     #[test]
     fn a_restart_counts_from_zero() {
-        assert_eq!(snapshot([2, 2]).since(&snapshot([7, 7])).llcs[&0].wakeups, 2);
-        assert_eq!(snapshot([2, 2]).since(&Snapshot::default()).total.wakeups, 4);
+        assert_eq!(snapshot([2, 2]).since(&snapshot([7, 7]), SECOND).llcs[&0].wakeups, 2);
+        assert_eq!(snapshot([2, 2]).since(&Snapshot::default(), SECOND).total.wakeups, 4);
     }
 
     #[test]
     fn metrics_survive_the_socket_and_rows_line_up() {
-        let metrics = snapshot([5, 9]).since(&snapshot([1, 2]));
+        let metrics = snapshot([5, 9]).since(&snapshot([1, 2]), SECOND);
         let json = serde_json::to_string(&metrics).unwrap();
         assert_eq!(serde_json::from_str::<Metrics>(&json).unwrap(), metrics);
 

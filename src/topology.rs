@@ -33,6 +33,8 @@ pub struct CpuPlace {
 pub struct LlcPlace {
     pub node: usize,
     pub nr_cpus: usize,
+    /// Sum of its CPUs' capacities.
+    pub capacity: usize,
     pub first_line: usize,
     pub nr_lines: usize,
     /// Indices of all other LLCs, nearest first: those of the node, then by the distance of the nodes.
@@ -70,6 +72,7 @@ impl Layout {
         let mut nr_cores = 0;
         for (index, llc) in llcs.iter().enumerate() {
             let first_line = layout.slot_cpus.len() / SLOTS_PER_LINE as usize;
+            let mut capacity = 0;
             for core in llc.cores.values() {
                 for cpu in core.cpus.values() {
                     let place = CpuPlace {
@@ -79,6 +82,7 @@ impl Layout {
                         slot: layout.slot_cpus.len(),
                         capacity: cpu.kernel_cpu_capacity.unwrap_or(CAPACITY_SCALE as usize),
                     };
+                    capacity += place.capacity;
                     layout.cpus.insert(cpu.id, place);
                     layout.slot_cpus.push(Some(cpu.id));
                 }
@@ -91,6 +95,7 @@ impl Layout {
             layout.llcs.push(LlcPlace {
                 node: llc.node_id,
                 nr_cpus: llc.cores.values().map(|core| core.cpus.len()).sum(),
+                capacity,
                 first_line,
                 nr_lines: layout.slot_cpus.len() / SLOTS_PER_LINE as usize - first_line,
                 nr_near: others.iter().filter(|&&other| llcs[other].node_id == llc.node_id).count(),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Wake-affine: near which CPU a wakeup looks for an idle one, the previous or the waking (seed 004; the
+ * Wake-affine: near which CPU a wakeup looks for an idle one, the previous or the waking (the
  * kernel's wake_affine_idle).
  *
  *	not a plain wakeup (fork), or the waking CPU not allowed -- ---------> previous

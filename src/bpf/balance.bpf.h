@@ -4,7 +4,7 @@
  * which is worse off, or which a real-time task has taken, would wait on. So now and then a busy CPU looks
  * at one overloaded CPU, another each time, and takes a task that has waited clearly longer than its own.
  *
- *	dispatch, BALANCE_NS after the last look -> the next overloaded CPU of the LLC, or of the others
+ *	dispatch, BALANCE_NS after the last look -> the next overloaded CPU of the LLC, of others every second time
  *	    its first task's wait - own first task's wait (both by weight) >= BALANCE_WAIT_NS? take it
  *
  * Wait counts by weight: that a SCHED_IDLE task waits long is as it should be. Bounded by one victim and
@@ -50,17 +50,24 @@ static bool balance(s32 cpu, struct cpu_ctx *cctx)
 {
 	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
 	u64 now = scx_bpf_now();
-	s32 victim;
-	u32 i;
+	s32 victim = -1;
+	u32 i, turn;
 
 	if (now - cctx->balanced_at < BALANCE_NS)
 		return false;
 	cctx->balanced_at = now;
 
-	victim = next_overloaded(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
-	for (i = bpf_arena_loop_zero; victim < 0 && i + 1 < tun.nr_llcs && can_loop; i++)
-		if (map_any(overload_map, other_llc(l, i)))
-			victim = next_overloaded(cpu, other_llc(l, i), cctx->balance_slot);
+	turn = cctx->balance_turn++;
+	if (turn % 2 || tun.nr_llcs == 1)
+		victim = next_overloaded(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
+	for (i = bpf_arena_loop_zero; victim < 0 && i + 1 < tun.nr_llcs && can_loop; i++) {
+		u32 llc = other_llc(l, (turn / 2 + i) % (tun.nr_llcs - 1));
+
+		if (map_any(overload_map, llc))
+			victim = next_overloaded(cpu, llc, cctx->balance_slot);
+	}
+	if (victim < 0)
+		victim = next_overloaded(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
 	if (victim < 0)
 		return false;
 	cctx->balance_slot = cpu_layout(victim)->slot;

@@ -127,14 +127,16 @@ struct cpu_ctx {
 	u64 vclock;	     /* weighted ns */
 	u64 curr_vruntime;   /* when it started */
 	u64 curr_started;    /* scx_bpf_now() */
-	u32 curr_weight;     /* 1..10000; 0: no task of ours is running */
+	u32 curr_weight;     /* 1..10000; 0: nobody to preempt, it is not ours or was told to go */
 	u8 curr_idle_policy; /* SCHED_IDLE */
+	u8 curr_urgent;	     /* is_urgent() */
 	u8 idle;	     /* in the idle loop */
 	u8 waiting;	     /* tasks may be waiting in the queue */
 	u8 overloaded;	     /* some of them may move: the bit in overload_map is set */
 	u8 making_way;	     /* the running task makes way for an urgent one, and will soon go on */
 	u64 starved_at;	     /* scx_bpf_now() of the last run_starved() */
 	u64 balanced_at;     /* scx_bpf_now() of the last balance() */
+	u32 balance_turn;    /* counts them */
 	u32 balance_slot;    /* of the CPU it looked at */
 	s32 nr_queued;	     /* sampled by sample_queues() */
 

@@ -53,7 +53,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 
 	stat_inc(STAT_WAKEUPS);
 	if (!may_use(p, prev))
-		prev = any_allowed(p);
+		prev = any_allowed(p, prev);
 	if (!tctx)
 		return prev;
 
@@ -90,11 +90,12 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	if (enq_flags & SCX_ENQ_WAKEUP) {
-		if (is_urgent(p)) {
+		/* The loader may move: it need not wait for a higher class that has the CPU. */
+		if (is_urgent(p) && (cctx->curr_weight || !may_move(p))) {
 			stat_inc(STAT_KTHREAD);
-			cctx->making_way = cctx->curr_weight != 0;
-			cctx->curr_weight = 0;
-			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+			make_way(cctx);
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns,
+					   cctx->curr_urgent ? enq_flags : enq_flags | SCX_ENQ_PREEMPT);
 			return;
 		}
 		if (preempts(p, tctx, cctx)) {
@@ -130,39 +131,31 @@ void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 	if ((tctx || cctx->waiting) && (run_starved(cpu, cctx) || balance(cpu, cctx)))
 		return;
 
-	if (cctx->waiting) {
-		if (tctx) {
-			charge(prev, tctx);
-			next = __COMPAT_scx_bpf_dsq_peek(cpu);
-			if (next && vtime_before(deadline(prev, tctx), next->scx.dsq_vtime))
-				goto keep;
-		}
-		if (scx_bpf_dsq_move_to_local(cpu, 0)) {
-			stat_inc(STAT_OWN);
-			if (!scx_bpf_dsq_nr_queued(cpu))
-				clear_waiting(cpu, cctx);
-			return;
-		}
-		clear_waiting(cpu, cctx);
+	if (tctx) {
+		charge(prev, tctx);
+		next = cctx->waiting ? __COMPAT_scx_bpf_dsq_peek(cpu) : NULL;
+		if (!next || vtime_before(deadline(prev, tctx), next->scx.dsq_vtime))
+			goto keep;
 	}
+	if (take_own(cpu, cctx))
+		return;
 	if (tctx)
 		goto keep;
-	/* Woken in vain so far, and maybe claimed: to be seen again before the last look, see kick_thief(). */
-	if (cctx->idle)
-		mark_idle(cpu, cctx);
 	if (steal(cpu))
 		return;
-	/* While stealing let go of the rq lock, somebody may have queued a task here. */
-	if (cctx->waiting && scx_bpf_dsq_move_to_local(cpu, 0)) {
-		stat_inc(STAT_OWN);
-		return;
+	/* Woken in vain, maybe claimed: idle again, and then comes the other half of kick_thief(). */
+	if (is_idle_task(bpf_get_current_task_btf())) {
+		mark_idle(cpu, cctx);
+		if (map_any(overload_map, cpu_layout(cpu)->llc) && steal(cpu))
+			return;
 	}
-
+	/* While stealing let go of the rq lock, somebody may have queued a task here. */
+	if (take_own(cpu, cctx))
+		return;
 	stat_inc(STAT_EMPTY);
 	return;
 keep:
 	stat_inc(STAT_KEEP);
-	charge(prev, tctx);
 	note_running(prev, tctx, cctx);
 	scx_bpf_task_set_slice(prev, tun.slice_ns);
 }
@@ -190,6 +183,7 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	struct task_ctx *tctx = task_ctx(p);
 
 	cctx->curr_weight = 0;
+	cctx->curr_urgent = false;
 	if (!runnable)
 		cctx->making_way = false;
 	if (tctx)
@@ -213,15 +207,10 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
-	struct task_struct *next;
 
 	pelt_update(cpu, cctx, true);
 	/* Who waits for a tick, be it behind an urgent task that is not as brief as it should be, gets help. */
-	if (cctx->overloaded) {
-		next = __COMPAT_scx_bpf_dsq_peek(cpu);
-		if (next)
-			kick_thief(next, cpu);
-	}
+	offer_waiting(cpu, cctx);
 }
 
 /* @cpu enters or leaves the idle loop. On that CPU, its rq lock held. */
@@ -240,9 +229,13 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 		scx_bpf_kick_cpu(cpu, 0);
 }
 
-/* A higher class takes @cpu: what was sent there because it was idle must not wait. Rq lock held. */
+/* A higher class takes @cpu from a task of ours: nothing that can go elsewhere must wait. Rq lock held. */
 void BPF_STRUCT_OPS(magpie_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+
+	cctx->making_way = false;
+	offer_waiting(cpu, cctx);
 	scx_bpf_reenqueue_local();
 }
 
@@ -275,7 +268,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 		cpu_ctx(cpu)->pelt.updated_at = scx_bpf_now();
 		bpf_rcu_read_lock();
 		curr = __COMPAT_scx_bpf_cpu_curr(cpu);
-		if (curr && curr->flags & PF_IDLE)
+		if (curr && is_idle_task(curr))
 			mark_idle(cpu, cpu_ctx(cpu));
 		bpf_rcu_read_unlock();
 	}

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which CPUs have tasks waiting that another may take: overload_map (seed 003), and the per-CPU queues
+ * Which CPUs have tasks waiting that another may take: overload_map (Sistare's task stealing), and the per-CPU queues
  * whose state it tells. A CPU's queue is the DSQ with the CPU's id.
  *
  *	enqueue()   in line behind the running task, may move?  -> bit set
  *	dispatch()  queue found empty?                          -> bit cleared
+ *	tick()      only tasks in line that may not move?       -> bit cleared
  *
- * Both happen under the rq lock of the queue's CPU, so a cleared bit never hides a waiting task. A thief
- * takes tasks and leaves the bit alone: a stale bit costs the next thief one look, and
- * lasts until the CPU finds its queue empty: with pinned tasks always in line, for as long. Writes only when the state changes.
+ * All of it under the rq lock of the queue's CPU, so a cleared bit never hides a waiting task that may move. A
+ * thief takes tasks and leaves the bit alone: one that is stale costs a look, until the next tick. Writes only when
+ * the state changes.
  */
 #pragma once
+
+enum {
+	MAX_OFFER_LOOKS = 16, /* waiting tasks looked at for one that may move */
+};
 
 struct map_line overload_map[MAX_LINES];
 
@@ -24,13 +29,29 @@ static void mark_waiting(const struct task_struct *p, s32 cpu, struct cpu_ctx *c
 	}
 }
 
-static void clear_waiting(s32 cpu, struct cpu_ctx *cctx)
+static void clear_overloaded(s32 cpu, struct cpu_ctx *cctx)
 {
-	cctx->waiting = false;
 	if (cctx->overloaded) {
 		cctx->overloaded = false;
 		map_test_and_clear(overload_map, cpu_layout(cpu)->slot);
 	}
+}
+
+/* In dispatch of @cpu. Takes the first task of its own queue; false if there is none. */
+static bool take_own(s32 cpu, struct cpu_ctx *cctx)
+{
+	bool taken;
+
+	if (!cctx->waiting)
+		return false;
+	taken = scx_bpf_dsq_move_to_local(cpu, 0);
+	if (taken)
+		stat_inc(STAT_OWN);
+	if (!taken || !scx_bpf_dsq_nr_queued(cpu)) {
+		cctx->waiting = false;
+		clear_overloaded(cpu, cctx);
+	}
+	return taken;
 }
 
 /*
@@ -49,4 +70,28 @@ static void kick_thief(struct task_struct *p, s32 cpu)
 		return;
 	stat_inc(STAT_KICK);
 	scx_bpf_kick_cpu(thief, SCX_KICK_IDLE);
+}
+
+/*
+ * Offers @cpu's first waiting task that may move to an idle CPU. Its rq lock is held. Bounded by MAX_OFFER_LOOKS:
+ * only when all were seen and none may move, the CPU is not overloaded.
+ */
+static void offer_waiting(s32 cpu, struct cpu_ctx *cctx)
+{
+	struct task_struct *p;
+	u32 looks = bpf_arena_loop_zero;
+
+	if (!cctx->overloaded)
+		return;
+	bpf_for_each(scx_dsq, p, cpu, 0)
+	{
+		if (may_move(p)) {
+			kick_thief(p, cpu);
+			return;
+		}
+		looks += bpf_arena_loop_one;
+		if (looks >= MAX_OFFER_LOOKS)
+			return;
+	}
+	clear_overloaded(cpu, cctx);
 }

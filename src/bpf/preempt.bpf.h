@@ -2,7 +2,8 @@
 /*
  * Wakeup preemption: a woken task takes the CPU at once when it is owed clearly more than the running
  * one, which is left alone for its first moments: tasks that wake each other all the time would else preempt
- * each other all the time (hackbench over pipes took three times as long).
+ * each other all the time (hackbench over pipes took three times as long). Urgent tasks do not wait, but for
+ * each other.
  *
  *	woken: SCHED_BATCH, SCHED_IDLE? ------------------------------------------> wait
  *	running: SCHED_IDLE? -----------------------------------------------------> preempt
@@ -10,6 +11,13 @@
  *	running one's vruntime by now - woken one's > wakeup_gran (by weight)? ---> preempt, else wait
  */
 #pragma once
+
+/* An urgent task takes the CPU: the running one, if there is one, will soon go on. */
+static void make_way(struct cpu_ctx *cctx)
+{
+	cctx->making_way = cctx->curr_weight != 0;
+	cctx->curr_weight = 0;
+}
 
 /* @cctx is the CPU of @p, whose rq lock is held. */
 static bool preempts(const struct task_struct *p, const struct task_ctx *tctx, struct cpu_ctx *cctx)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The search for an idle CPU (seed 000: select_idle_sibling and its SIS_UTIL bound).
+ * The search for an idle CPU (select_idle_sibling; its bound, SIS_UTIL of 70fb5ccf2e, is to come).
  *
  *	fast: target, previous, recently used CPU, if they share the target's LLC ---> claimed
  *	scan: the target's LLC from the slot after the target on, wrapping;

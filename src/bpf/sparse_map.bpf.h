@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Sparse bitmaps: one bit a CPU, SLOTS_PER_LINE bits a cache line, each LLC on lines of its own, so
- * that CPUs which write seldom share a line with many others (seed 003: "a limited number of
- * significant bits per cacheline"). Two of them: idle_map and overload_map.
+ * that CPUs which write seldom share a line with many others ("a limited number of
+ * significant bits per cacheline", Sistare's task stealing). Two of them: idle_map and overload_map.
  *
  * A walk visits the set bits of one LLC once, from the slot after a given one on, wrapping:
  *

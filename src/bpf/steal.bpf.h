@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Stealing: a CPU about to go idle takes a waiting task from an overloaded CPU (seed 003).
+ * Stealing: a CPU about to go idle takes a waiting task from an overloaded CPU (Sistare's task stealing).
  *
  *	own LLC, from the slot after this CPU on, so that thieves spread
  *	  -> the other LLCs of the node, nearest first -> other nodes' LLCs, nearest first

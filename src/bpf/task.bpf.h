@@ -49,17 +49,22 @@ __noinline bool in_cpus_ptr(struct task_struct *p __arg_trusted, s32 cpu)
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
+static bool is_idle_task(const struct task_struct *p)
+{
+	return p->flags & PF_IDLE;
+}
+
 static bool may_use(struct task_struct *p, s32 cpu)
 {
 	return p->nr_cpus_allowed >= tun.nr_cpus_possible || in_cpus_ptr(p, cpu);
 }
 
-/* Any online CPU that the task may use. */
-static s32 any_allowed(const struct task_struct *p)
+/* Any online CPU that the task may use; @prev if there is none, and then the kernel finds one. */
+static s32 any_allowed(const struct task_struct *p, s32 prev)
 {
 	const struct cpumask *online = scx_bpf_get_online_cpumask();
-	s32 cpu = bpf_cpumask_any_and_distribute(p->cpus_ptr, online);
+	u32 cpu = bpf_cpumask_any_and_distribute(p->cpus_ptr, online);
 
 	scx_bpf_put_cpumask(online);
-	return cpu;
+	return cpu < tun.nr_cpu_ids ? cpu : prev;
 }

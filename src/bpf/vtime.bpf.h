@@ -61,6 +61,7 @@ static void note_running(const struct task_struct *p, const struct task_ctx *tct
 	cctx->curr_vruntime = tctx->vruntime;
 	cctx->curr_started = scx_bpf_now();
 	cctx->curr_idle_policy = p->policy == SCHED_IDLE;
+	cctx->curr_urgent = is_urgent(p);
 	cctx->curr_weight = p->scx.weight;
 }
 

@@ -21,13 +21,14 @@ wait_for 30 "load" pidof hackbench
 restarted=0
 for cpu in 3 6; do
 	for online in 0 1; do
+		no_error_events
 		echo $online >/sys/devices/system/cpu/cpu$cpu/online
 		restarted=$((restarted + 1))
 		wait_for 60 "restart $restarted" restarts $restarted
+		EVENTS=$(error_events)
 		say "CPU $cpu online $online: attached again, $(scx_magpie topology | head -n 1)"
 	done
 done
-EVENTS=$(error_events)
 touch /tmp/stop
 wait $load || fail "hackbench: $(tail -n 3 /tmp/out)"
 say "the load went on: $(cat /tmp/rounds) rounds of hackbench"

@@ -10,6 +10,11 @@ hog
 wait_for 30 "load" pidof hackbench
 kill -KILL $MAGPIE
 wait_for 30 "state disabled" is_state disabled
+before=$(cpu_time_us $HOG)
+goes_on() {
+	[ "$(cpu_time_us $HOG)" -gt "$before" ]
+}
+wait_for 30 "the hog running on" goes_on
 wait $load || fail "hackbench: $(tail -n 3 /tmp/out)"
 say "killed; the load went on: $(sed -n 's/Time: //p' /tmp/out) s"
 start_magpie

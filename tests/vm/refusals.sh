@@ -11,15 +11,18 @@ refused() {
 	_got=$?
 	[ $_got = "$_code" ] || fail "$*: exit status $_got, not $_code: $(cat /tmp/out)"
 	grep -q "$_text" /tmp/out || fail "$*: no '$_text' in: $(cat /tmp/out)"
+	[ "$(grep -cv ' INFO ' /tmp/out)" = 1 ] || fail "$*: not one line: $(cat /tmp/out)"
 	say "exit $_code: $(grep "$_text" /tmp/out)"
 }
 
 refused 2 "100..=100000" scx_magpie --slice-us 50
 refused 2 "unexpected argument" scx_magpie --no-such-flag
+refused 2 "cannot be used with" scx_magpie --stats 1 --monitor 1
 chmod 755 /root
 refused 3 "needs root" su nobody -s /bin/sh -c "$(command -v scx_magpie)"
 start_magpie
 refused 5 "another sched_ext scheduler is attached (magpie" scx_magpie
+refused 3 "needs root" su nobody -s /bin/sh -c "$(command -v scx_magpie) --monitor 1"
 still_enabled
 stop_magpie
 mount -t tmpfs none /sys/kernel

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 2 --llcs 1 --nodes 1
+# kernels: matrix
 # Each BPF program costs the verifier less than 5 % of its limit, on a kernel that shows no configuration.
 . /root/lib.sh
 
