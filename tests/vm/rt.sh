@@ -7,8 +7,9 @@
 start_magpie
 hog taskset 1
 hog taskset 2
-taskset -p 3 $HOG >/dev/null
 victim=$HOG
+wait_for 20 "the hog's affinity" grep -q "Cpus_allowed_list:.1$" /proc/$victim/status
+taskset -p 3 $victim >/dev/null
 hog taskset 2 chrt -f 50
 realtime=$HOG
 before=$(cpu_time_us $victim)
