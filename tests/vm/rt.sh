@@ -10,8 +10,13 @@ hog taskset 2
 victim=$HOG
 wait_for 20 "the hog's affinity" grep -q "Cpus_allowed_list:.1$" /proc/$victim/status
 taskset -p 3 $victim >/dev/null
-hog taskset 2 chrt -f 50
-realtime=$HOG
+# It sleeps first, to take the CPU from a task that runs.
+taskset 2 chrt -f 50 sh -c 'sleep 1; while :; do :; done' >/dev/null 2>&1 &
+realtime=$!
+has_begun() {
+	[ "$(cpu_time_us $realtime)" -ge 200000 ]
+}
+wait_for 20 "the real-time task" has_begun
 before=$(cpu_time_us $victim)
 goes_on() {
 	[ $(($(cpu_time_us $victim) - before)) -ge 2000000 ]
