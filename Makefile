@@ -36,7 +36,7 @@ check: setup-build ## formatting and lints
 unit: setup-build ## native unit tests
 	@$(ENV) cargo test --release --locked
 
-vm-test: setup build ## the tests on a real kernel, the default one
+vm-test: setup build ## the tests on real kernels: most on the default one, load and verifier on each of the matrix
 	@tests/vm/run
 
 test-matrix: setup build ## the VM tests on each kernel of the matrix, with five long runs of the load test; half an hour
