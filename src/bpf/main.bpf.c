@@ -52,7 +52,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	s32 target, cpu;
 
 	stat_inc(STAT_WAKEUPS);
-	if (!may_use(p, prev))
+	if (!cpu_layout(prev)->present || !may_use(p, prev))
 		prev = any_allowed(p, prev);
 	if (!tctx)
 		return prev;
