@@ -3,6 +3,11 @@
 # CPUs go offline and come back under load: the scheduler starts anew each time, no task is lost, the load finishes.
 . /root/lib.sh
 
+# As in lib.sh, but a task may be sent to a CPU that is just going: then the kernel picks another, and counts a fallback.
+error_events() {
+	grep -hE 'OFFLINE|NOT_OWNED|KEEP_LAST|DENIED|ENQ_SKIP' $SCX/root/events | tr '\n' ' '
+}
+
 restarts() {
 	[ "$(grep -c 'starting anew' $LOG)" -ge "$1" ] && is_state enabled
 }
