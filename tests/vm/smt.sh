@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 16 --llcs 1 --nodes 1 --smt 2
 # SMT: five hogs started one after the other on eight idle cores of two CPUs get a core each. By chance they would in 41 %
-# of rounds; what else wakes meanwhile may spoil one, so 9 of 12 are asked for. Then four of the cores have one CPU busy
+# of rounds; what else wakes may spoil some on a busy host: 7 of 12 are asked for. Then four of the cores have one CPU busy
 # with a pinned hog: three more hogs take three of the other four, of which this shell needs one.
 . /root/lib.sh
 
@@ -26,7 +26,7 @@ for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do
 	end_hogs
 done
 say "a core each in $spread of 12 rounds"
-[ $spread -ge 9 ] || fail "not spread over the cores"
+[ $spread -ge 7 ] || fail "not spread over the cores"
 
 for cpu in 1 3 5 7; do
 	hog taskset $(printf %x $((1 << cpu)))
