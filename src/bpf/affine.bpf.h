@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Wake-affine: near which CPU a wakeup looks for an idle one, the previous or the waking (the
- * kernel's wake_affine_idle).
+ * Wake-affine: near which CPU a wakeup looks for an idle one, the previous or the waking (the kernel's
+ * wake_affine_idle).
  *
  *	not a plain wakeup (fork), or the waking CPU not allowed -- ---------> previous
  *	waking CPU idle (an interrupt wakes), cache shared with the previous ---> previous if idle, else waking

@@ -58,7 +58,7 @@ static bool balance(s32 cpu, struct cpu_ctx *cctx)
 	cctx->balanced_at = now;
 
 	turn = cctx->balance_turn++;
-	if (turn % 2 || tun.nr_llcs == 1)
+	if (turn % 2)
 		victim = next_overloaded(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
 	for (i = bpf_arena_loop_zero; victim < 0 && i + 1 < tun.nr_llcs && can_loop; i++) {
 		u32 llc = other_llc(l, (turn / 2 + i) % (tun.nr_llcs - 1));
@@ -66,7 +66,7 @@ static bool balance(s32 cpu, struct cpu_ctx *cctx)
 		if (map_any(overload_map, llc))
 			victim = next_overloaded(cpu, llc, cctx->balance_slot);
 	}
-	if (victim < 0)
+	if (victim < 0 && !(turn % 2))
 		victim = next_overloaded(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
 	if (victim < 0)
 		return false;
