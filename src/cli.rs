@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line: flags with unit, range and default, and the subcommands.
 
-use clap::{Parser, Subcommand, value_parser};
+use clap::{Args, Parser, Subcommand, value_parser};
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 
 /// A sched_ext scheduler that looks around before it lands, and steals what lies idle.
@@ -13,33 +13,8 @@ pub struct Opts {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// Time a task runs before those that wait are considered. Microseconds, 100..100000.
-    ///
-    /// Looked at on the timer tick, so it is rounded up to the kernel's tick (4 ms at HZ=250).
-    #[arg(short = 's', long, default_value_t = 3000, value_name = "US", value_parser = value_parser!(u64).range(100..=100_000))]
-    pub slice_us: u64,
-
-    /// Most that a task is owed after a sleep, ahead of those that ran meanwhile. Microseconds, 0..1000000.
-    #[arg(short = 'l', long, default_value_t = 6000, value_name = "US", value_parser = value_parser!(u64).range(0..=1_000_000))]
-    pub slice_us_lag: u64,
-
-    /// A woken task takes the CPU when it is owed this much more than the running one. Microseconds, 0..100000.
-    ///
-    /// The running one is left alone for as long.
-    #[arg(long, default_value_t = 2000, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
-    pub wakeup_gran_us: u64,
-
-    /// Woken tasks wait for the running one's slice to end, whatever they are owed.
-    #[arg(long)]
-    pub no_wakeup_preempt: bool,
-
-    /// How often each LLC's sum_util is published to the BPF program. Milliseconds, 1..1000.
-    #[arg(long, default_value_t = 32, value_name = "MS", value_parser = value_parser!(u64).range(1..=1000))]
-    pub util_interval: u64,
-
-    /// The kernel ejects the scheduler when a runnable task waited this long. Milliseconds, 1000..30000.
-    #[arg(long, env = "SCX_TIMEOUT_MS", default_value_t = 30_000, value_name = "MS", value_parser = value_parser!(u32).range(1000..=30_000))]
-    pub timeout_ms: u32,
+    #[command(flatten)]
+    pub tunables: Tunables,
 
     /// Length of the exit dump, 0 = the kernel's default. Bytes, 0..16777216.
     #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = value_parser!(u32).range(0..=16 << 20))]
@@ -71,6 +46,38 @@ pub struct Opts {
 
     #[command(flatten, next_help_heading = "Libbpf options")]
     pub libbpf: LibbpfOpts,
+}
+
+/// What the scheduler can be tuned by: for the simulator too.
+#[derive(Clone, Debug, Args)]
+pub struct Tunables {
+    /// Time a task runs before those that wait are considered. Microseconds, 100..100000.
+    ///
+    /// Looked at on the timer tick, so it is rounded up to the kernel's tick (4 ms at HZ=250).
+    #[arg(short = 's', long, default_value_t = 3000, value_name = "US", value_parser = value_parser!(u64).range(100..=100_000))]
+    pub slice_us: u64,
+
+    /// Most that a task is owed after a sleep, ahead of those that ran meanwhile. Microseconds, 0..1000000.
+    #[arg(short = 'l', long, default_value_t = 6000, value_name = "US", value_parser = value_parser!(u64).range(0..=1_000_000))]
+    pub slice_us_lag: u64,
+
+    /// A woken task takes the CPU when it is owed this much more than the running one. Microseconds, 0..100000.
+    ///
+    /// The running one is left alone for as long.
+    #[arg(long, default_value_t = 2000, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
+    pub wakeup_gran_us: u64,
+
+    /// Woken tasks wait for the running one's slice to end, whatever they are owed.
+    #[arg(long)]
+    pub no_wakeup_preempt: bool,
+
+    /// How often each LLC's sum_util is published to the BPF program. Milliseconds, 1..1000.
+    #[arg(long, default_value_t = 32, value_name = "MS", value_parser = value_parser!(u64).range(1..=1000))]
+    pub util_interval: u64,
+
+    /// The kernel ejects the scheduler when a runnable task waited this long. Milliseconds, 1000..30000.
+    #[arg(long, env = "SCX_TIMEOUT_MS", default_value_t = 30_000, value_name = "MS", value_parser = value_parser!(u32).range(1000..=30_000))]
+    pub timeout_ms: u32,
 }
 
 impl Opts {

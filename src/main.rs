@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! scx_magpie: a sched_ext scheduler. `docs/design.md` says how it works, `--help` how it is used.
 
-mod bpf_intf;
-mod bpf_skel;
-mod cli;
-mod pelt;
-mod preflight;
-mod publisher;
-mod scheduler;
-mod stats;
-mod topology;
-mod verifier_stats;
-
 use std::io::IsTerminal;
 use std::mem::MaybeUninit;
 use std::process::ExitCode;
@@ -29,11 +18,10 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::time;
 use tracing_subscriber::prelude::*;
 
-use cli::{Command, Opts};
-use preflight::Refusal;
-use scheduler::Scheduler;
-
-pub const SCHEDULER_NAME: &str = "scx_magpie";
+use scx_magpie::cli::{Command, Opts};
+use scx_magpie::preflight::{self, Refusal};
+use scx_magpie::scheduler::Scheduler;
+use scx_magpie::{SCHEDULER_NAME, stats, topology, verifier_stats};
 
 fn main() -> ExitCode {
     let opts = match Opts::try_parse() {

@@ -5,12 +5,14 @@
 //! cpu_ctxs[].pelt --read in place--> util_avg now --sum by LLC--> llc_publisheds[]
 //! ```
 //!
-//! Both live in the program's memory, which is mapped here: no system call. Whoever reads what is published
-//! judges by the time stamp whether to believe it.
+//! Both live in the program's memory, which is mapped here: no system call. They come as cells, for the program
+//! writes the one and reads the other meanwhile. Whoever reads what is published judges by the time stamp whether
+//! to believe it.
 
+use std::cell::UnsafeCell;
 use std::time::Duration;
 
-use crate::bpf_skel::types;
+use crate::bpf_intf::{cpu_ctx, llc_published};
 use crate::pelt::{Pelt, decay_factors};
 use crate::topology::Layout;
 
@@ -26,11 +28,11 @@ impl Publisher {
     }
 
     /// Sum of `util_avg` of each LLC's CPUs at `now` (CLOCK_MONOTONIC), 0..nr_cpus * 1024.
-    pub fn sum_util(&self, bss: &types::bss, now: Duration) -> Vec<u32> {
+    pub fn sum_util(&self, cpu_ctxs: &[UnsafeCell<cpu_ctx>], now: Duration) -> Vec<u32> {
         let mut sums = vec![0; self.layout.llcs.len()];
         for (&id, cpu) in &self.layout.cpus {
-            // SAFETY: in bounds; the CPU may write while we read, and a torn sample decays like any other.
-            let pelt = unsafe { std::ptr::read_volatile(&bss.cpu_ctxs[id].pelt) };
+            // SAFETY: valid; the CPU may write while we read, and a torn sample decays like any other.
+            let pelt = unsafe { std::ptr::read_volatile(&raw const (*cpu_ctxs[id].get()).pelt) };
             let pelt = Pelt {
                 updated_at: pelt.updated_at.wrapping_add(pelt.mono_offset),
                 util_sum: pelt.util_sum,
@@ -43,15 +45,19 @@ impl Publisher {
         sums
     }
 
-    /// Writes the sums where the BPF program reads them.
-    pub fn publish(&self, bss: &mut types::bss) {
-        let now = monotonic();
-        for (llc, sum_util) in self.sum_util(bss, now).into_iter().enumerate() {
-            let published = &mut bss.llc_publisheds[llc];
-            // SAFETY: plain words in mapped memory; the time comes last, so that it is never too new.
+    /// Writes the sums at `now` (CLOCK_MONOTONIC) where the BPF program reads them.
+    pub fn publish(
+        &self,
+        cpu_ctxs: &[UnsafeCell<cpu_ctx>],
+        llc_publisheds: &[UnsafeCell<llc_published>],
+        now: Duration,
+    ) {
+        for (llc, sum_util) in self.sum_util(cpu_ctxs, now).into_iter().enumerate() {
+            let published = llc_publisheds[llc].get();
+            // SAFETY: plain words in valid memory; the time comes last, so that it is never too new.
             unsafe {
-                std::ptr::write_volatile(&mut published.sum_util, sum_util);
-                std::ptr::write_volatile(&mut published.at, now.as_nanos() as u64);
+                std::ptr::write_volatile(&raw mut (*published).sum_util, sum_util);
+                std::ptr::write_volatile(&raw mut (*published).at, now.as_nanos() as u64);
             }
         }
     }
@@ -63,4 +69,32 @@ pub fn monotonic() -> Duration {
     // SAFETY: ts is valid, and CLOCK_MONOTONIC always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut ts) };
     Duration::new(ts.tv_sec as u64, ts.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scx_utils::testutils::make_test_topo;
+
+    #[test]
+    fn what_is_published_is_the_sum_by_llc() {
+        let (topo, nr_cpus) = make_test_topo(1, 2, 2, 1);
+        let layout = Layout::new(&topo).unwrap();
+        // SAFETY: plain integers.
+        let zeroed: (cpu_ctx, llc_published) = unsafe { std::mem::zeroed() };
+        let mut cpu_ctxs: Vec<_> = (0..nr_cpus).map(|_| UnsafeCell::new(zeroed.0)).collect();
+        let mut llc_publisheds: Vec<_> = layout.llcs.iter().map(|_| UnsafeCell::new(zeroed.1)).collect();
+        for (id, cpu) in &layout.cpus {
+            cpu_ctxs[*id].get_mut().pelt.running = u8::from(cpu.llc == 1);
+        }
+
+        let publisher = Publisher::new(layout);
+        let now = Duration::from_secs(1); // since when the CPUs of LLC 1 are busy
+        publisher.publish(&cpu_ctxs, &llc_publisheds, now);
+        let sums: Vec<u32> = llc_publisheds.iter_mut().map(|llc| llc.get_mut().sum_util).collect();
+        assert_eq!(sums, publisher.sum_util(&cpu_ctxs, now));
+        assert_eq!(sums[0], 0);
+        assert!(sums[1].abs_diff(2 * 1024) <= 6, "{sums:?}");
+        assert!(llc_publisheds.iter_mut().all(|llc| llc.get_mut().at == 1_000_000_000));
+    }
 }

@@ -2,12 +2,14 @@
 //! The BPF program's life: load, attach, serve it while it runs, detach and report.
 //!
 //! ```text
-//! open -> tell it machine and tunables -> load -> register_loader -> attach
+//! open -> tell it machine and tunables (Rodata) -> load -> register_loader -> attach
 //!   run: publish sum_util each interval, answer statistics, watch for its exit
 //! detach -> the kernel's exit reason and dump
 //! ```
 
+use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
+use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,16 +24,14 @@ use scx_utils::{
     uei_report, uei_set_size,
 };
 
+use crate::bpf_intf::{cpu_ctx, llc_published};
 use crate::bpf_skel::*;
 use crate::cli::Opts;
-use crate::pelt;
 use crate::preflight;
 use crate::publisher::{Publisher, monotonic};
-use crate::stats::{self, Counters, LlcSnapshot, Snapshot};
+use crate::rodata::Rodata;
+use crate::stats::{self, Snapshot};
 use crate::topology::Layout;
-
-const NSEC_PER_USEC: u64 = 1000;
-const NSEC_PER_MSEC: u64 = 1_000_000;
 
 /// How long Ctrl-C, an ejection or a request for statistics waits at most.
 const RESPONSE: Duration = Duration::from_millis(50);
@@ -58,10 +58,9 @@ impl<'a> Scheduler<'a> {
 
         let ops = skel.struct_ops.magpie_mut();
         ops.exit_dump_len = opts.exit_dump_len;
-        ops.timeout_ms = opts.timeout_ms;
+        ops.timeout_ms = opts.tunables.timeout_ms;
         let rodata = skel.maps.rodata_data.as_mut().context("no .rodata in the BPF object")?;
-        describe_machine(rodata, &layout);
-        set_tunables(rodata, opts);
+        tell(rodata, &Rodata::new(&layout, &opts.tunables, *NR_CPUS_POSSIBLE));
 
         // scx_ops_load! would refuse a kernel without function tracing.
         uei_set_size!(skel, magpie, uei);
@@ -74,7 +73,7 @@ impl<'a> Scheduler<'a> {
             skel,
             publisher: Publisher::new(layout.clone()),
             layout,
-            util_interval: Duration::from_millis(opts.util_interval),
+            util_interval: Duration::from_millis(opts.tunables.util_interval),
             link: None,
         })
     }
@@ -104,7 +103,8 @@ impl<'a> Scheduler<'a> {
         while !shutdown.load(Ordering::Relaxed) && !uei_exited!(&self.skel, uei) {
             let now = Instant::now();
             if now >= publish_at {
-                self.publisher.publish(self.skel.maps.bss_data.as_mut().context("no .bss")?);
+                let (cpu_ctxs, llc_publisheds) = shared(self.skel.maps.bss_data.as_mut().context("no .bss")?);
+                self.publisher.publish(cpu_ctxs, llc_publisheds, monotonic());
                 publish_at = now + self.util_interval;
             }
             while req.try_recv().is_ok() {
@@ -118,72 +118,56 @@ impl<'a> Scheduler<'a> {
 
     fn snapshot(&mut self) -> Result<Snapshot> {
         call(&mut self.skel.progs.sample_queues)?;
-        let bss = self.skel.maps.bss_data.as_ref().context("no .bss")?;
-        let sum_util = self.publisher.sum_util(bss, monotonic());
-
-        let mut llcs: Vec<LlcSnapshot> = (self.layout.llcs.iter().zip(sum_util))
-            .map(|(llc, sum_util)| LlcSnapshot {
-                nr_cpus: llc.nr_cpus,
-                capacity: llc.capacity,
-                sum_util,
-                nr_queued: 0,
-                max_queued: 0,
-                counters: Counters::default(),
-            })
-            .collect();
-        for (&id, cpu) in &self.layout.cpus {
-            let cctx = &bss.cpu_ctxs[id];
-            let llc = &mut llcs[cpu.llc];
-            let nr_queued = cctx.nr_queued.max(0) as u64;
-            llc.nr_queued += nr_queued;
-            llc.max_queued = llc.max_queued.max(nr_queued);
-            for (stat, count) in llc.counters.iter_mut().enumerate() {
-                // SAFETY: in bounds; a plain word that its CPU increments.
-                *count += unsafe { std::ptr::read_volatile(&cctx.stats[stat]) };
-            }
-        }
-        Ok(Snapshot { llcs })
+        let (cpu_ctxs, _) = shared(self.skel.maps.bss_data.as_mut().context("no .bss")?);
+        let sum_util = self.publisher.sum_util(cpu_ctxs, monotonic());
+        Ok(Snapshot::new(&self.layout, cpu_ctxs, &sum_util))
     }
 }
 
-fn describe_machine(rodata: &mut types::rodata, layout: &Layout) {
-    rodata.tun.nr_cpu_ids = layout.nr_cpu_ids() as u32;
-    rodata.tun.nr_cpus_possible = *NR_CPUS_POSSIBLE as u32;
-    rodata.tun.nr_llcs = layout.llcs.len() as u32;
-    rodata.tun.smt_width = layout.smt_width as u32;
-    (rodata.tun.core_first, rodata.tun.core_last) = layout.core_ends();
-    rodata.pelt_decay = pelt::decay_factors();
-
-    for (&id, cpu) in &layout.cpus {
-        let entry = &mut rodata.cpu_layouts[id];
-        entry.llc = cpu.llc as u32;
-        entry.node = cpu.node as u32;
-        entry.slot = cpu.slot as u32;
-        entry.capacity = cpu.capacity as u32;
-        entry.present = 1;
+/// Tells the program, through the memory it will load with.
+fn tell(skel: &mut types::rodata, rodata: &Rodata) {
+    // SAFETY: pairs made from the same C structs, which hold integers only.
+    unsafe {
+        copy_twins(slice::from_mut(&mut skel.tun), slice::from_ref(&rodata.tun));
+        copy_twins(&mut skel.cpu_layouts, &rodata.cpu_layouts);
+        copy_twins(&mut skel.llc_layouts, &rodata.llc_layouts);
     }
-    for (entry, llc) in rodata.llc_layouts.iter_mut().zip(&layout.llcs) {
-        entry.first_line = llc.first_line as u32;
-        entry.nr_lines = llc.nr_lines as u32;
-        entry.nr_near = llc.nr_near as u32;
-        for (slot, &other) in entry.others.iter_mut().zip(&llc.others) {
-            *slot = other as u16;
-        }
-    }
-    for (entry, cpu) in rodata.slot_cpus.iter_mut().zip(&layout.slot_cpus) {
-        *entry = cpu.unwrap_or(0) as u16;
-    }
-    for (entry, absent) in rodata.absent_slots.iter_mut().zip(layout.absent_slots()) {
-        *entry = absent;
-    }
+    skel.slot_cpus.copy_from_slice(&rodata.slot_cpus);
+    skel.absent_slots.copy_from_slice(&rodata.absent_slots);
+    skel.pelt_decay = rodata.pelt_decay;
 }
 
-fn set_tunables(rodata: &mut types::rodata, opts: &Opts) {
-    rodata.tun.slice_ns = opts.slice_us * NSEC_PER_USEC;
-    rodata.tun.slice_lag_ns = opts.slice_us_lag * NSEC_PER_USEC;
-    rodata.tun.wakeup_gran_ns = opts.wakeup_gran_us * NSEC_PER_USEC;
-    rodata.tun.starve_ns = u64::from(opts.timeout_ms) * NSEC_PER_MSEC / 4;
-    rodata.tun.wakeup_preempt = u8::from(!opts.no_wakeup_preempt);
+/// What the loader reads and writes while the program runs: its `cpu_ctxs` and `llc_publisheds`.
+fn shared(skel: &mut types::bss) -> (&[UnsafeCell<cpu_ctx>], &[UnsafeCell<llc_published>]) {
+    // SAFETY: pairs made from the same C structs, which hold integers only.
+    unsafe { (twins(&mut skel.cpu_ctxs), twins(&mut skel.llc_publisheds)) }
+}
+
+/// Copies C values of the type that Rust knows as `S` from `bpf_intf` and as `D` from the skeleton.
+///
+/// # Safety
+///
+/// `S` and `D` are made from the same C type, of which all bit patterns are valid.
+unsafe fn copy_twins<S, D>(to: &mut [D], from: &[S]) {
+    const { assert!(size_of::<S>() == size_of::<D>()) };
+    assert_eq!(to.len(), from.len());
+    // SAFETY: both are as long, by the assertions; what the bytes mean is the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to.as_mut_ptr().cast(), size_of_val(from)) };
+}
+
+/// C values that Rust knows as `S` from the skeleton, as the `D` that they are in `bpf_intf`; in cells, for the BPF
+/// program has them at hand too.
+///
+/// # Safety
+///
+/// `S` and `D` are made from the same C type, of which all bit patterns are valid.
+unsafe fn twins<S, D>(array: &mut [S]) -> &[UnsafeCell<D>] {
+    const { assert!(size_of::<S>() == size_of::<D>()) };
+    let twins: *mut UnsafeCell<D> = array.as_mut_ptr().cast();
+    // The skeleton's types are not aligned as the C is, but its memory is.
+    assert!(twins.is_aligned());
+    // SAFETY: borrowed from `array`, with its length; what the bytes mean is the caller's promise.
+    unsafe { slice::from_raw_parts(twins, array.len()) }
 }
 
 /// Runs a `SEC("syscall")` program, here and now.

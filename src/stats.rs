@@ -2,11 +2,12 @@
 //! Statistics: what the counters mean, how they get from the BPF program to whoever asks, and how they print.
 //!
 //! ```text
-//! cpu_ctxs[].stats --Scheduler--> Snapshot (totals since start, by LLC)
-//!                                   --server_data(), one reader a client--> Metrics (what the interval added)
-//!                                       --scx_stats socket--> monitor(): a table or JSON lines
+//! cpu_ctxs[].stats --Snapshot::new()--> Snapshot (totals since start, by LLC)
+//!                                         --since(), one reader a client--> Metrics (what the interval added)
+//!                                             --scx_stats socket--> monitor(): a table or JSON lines
 //! ```
 
+use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bpf_intf::*;
 use crate::preflight::Refusal;
+use crate::topology::Layout;
 
 pub type Counters = [u64; magpie_stat_MAGPIE_NR_STATS as usize];
 
@@ -157,6 +159,36 @@ impl LlcSnapshot {
 }
 
 impl Snapshot {
+    /// What `cpu_ctxs` hold now, by LLC, with the publisher's `sum_util` of each. The BPF program may write them
+    /// meanwhile; how many tasks wait is as old as its last sample.
+    pub fn new(layout: &Layout, cpu_ctxs: &[UnsafeCell<cpu_ctx>], sum_util: &[u32]) -> Self {
+        let mut llcs: Vec<LlcSnapshot> = (layout.llcs.iter().zip(sum_util))
+            .map(|(llc, &sum_util)| LlcSnapshot {
+                nr_cpus: llc.nr_cpus,
+                capacity: llc.capacity,
+                sum_util,
+                nr_queued: 0,
+                max_queued: 0,
+                counters: Counters::default(),
+            })
+            .collect();
+        for (&id, cpu) in &layout.cpus {
+            let cctx = cpu_ctxs[id].get();
+            let llc = &mut llcs[cpu.llc];
+            // SAFETY: valid; plain words, the counters among them incremented by their CPU.
+            let (nr_queued, counters) = unsafe {
+                let stats: Counters = std::array::from_fn(|stat| (&raw const (*cctx).stats[stat]).read_volatile());
+                ((&raw const (*cctx).nr_queued).read_volatile().max(0) as u64, stats)
+            };
+            llc.nr_queued += nr_queued;
+            llc.max_queued = llc.max_queued.max(nr_queued);
+            for (total, count) in llc.counters.iter_mut().zip(counters) {
+                *total += count;
+            }
+        }
+        Self { llcs }
+    }
+
     /// The LLCs taken together.
     fn whole(&self) -> Option<LlcSnapshot> {
         self.llcs.iter().cloned().reduce(|mut sum, llc| {
@@ -172,7 +204,8 @@ impl Snapshot {
         })
     }
 
-    fn since(&self, prev: &Self, interval: Duration) -> Metrics {
+    /// What came in the `interval` since `prev`.
+    pub fn since(&self, prev: &Self, interval: Duration) -> Metrics {
         Metrics {
             interval_ms: interval.as_millis() as u64,
             total: self.whole().map(|whole| whole.since(prev.whole().as_ref())).unwrap_or_default(),
@@ -183,7 +216,7 @@ impl Snapshot {
 
 impl Group {
     /// The table's columns: those figures that tell how it goes. JSON has them all.
-    fn columns(&self) -> [(&'static str, String); 15] {
+    pub fn columns(&self) -> [(&'static str, String); 15] {
         [
             ("cpus", self.nr_cpus.to_string()),
             ("util%", format!("{:.1}", self.util)),
@@ -217,7 +250,7 @@ fn line<W: Write>(w: &mut W, name: &str, cells: impl Iterator<Item = impl AsRef<
 
 impl Metrics {
     /// A row for each LLC and one for all; the head comes with every interval, for intervals scroll by.
-    fn format<W: Write>(&self, w: &mut W) -> Result<()> {
+    pub fn format<W: Write>(&self, w: &mut W) -> Result<()> {
         writeln!(w)?;
         line(w, "", self.total.columns().iter().map(|(head, _)| head))?;
         for (id, llc) in &self.llcs {
@@ -285,6 +318,26 @@ mod tests {
             counters: std::array::from_fn(|stat| count * (stat as u64 + 1)),
         };
         Snapshot { llcs: counts.map(llc).into() }
+    }
+
+    #[test]
+    fn cpus_add_up_by_llc() {
+        let (topo, nr_cpus) = scx_utils::testutils::make_test_topo(1, 2, 2, 1);
+        let layout = Layout::new(&topo).unwrap();
+        // SAFETY: plain integers.
+        let mut cpu_ctxs: Vec<UnsafeCell<cpu_ctx>> = (0..nr_cpus).map(|_| unsafe { std::mem::zeroed() }).collect();
+        for (id, cctx) in cpu_ctxs.iter_mut().enumerate() {
+            let cctx = cctx.get_mut();
+            cctx.nr_queued = id as i32;
+            cctx.stats = std::array::from_fn(|stat| (id * 100 + stat) as u64);
+        }
+        cpu_ctxs[0].get_mut().nr_queued = -1; // an error: counts as none
+
+        let llcs = Snapshot::new(&layout, &cpu_ctxs, &[7, 8]).llcs;
+        assert_eq!((llcs[0].nr_cpus, llcs[0].capacity, llcs[0].sum_util, llcs[1].sum_util), (2, 2048, 7, 8));
+        assert_eq!((llcs[0].nr_queued, llcs[0].max_queued), (1, 1)); // CPUs 0 and 1
+        assert_eq!((llcs[1].nr_queued, llcs[1].max_queued), (2 + 3, 3));
+        assert_eq!(llcs[1].counters[3], 200 + 300 + 2 * 3);
     }
 
     #[test]

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! scx_magpie, all but its `main`: a library, so that the simulator, which runs the BPF program's C natively on
+//! machines that it makes up, tells it what the loader does, publishes what the loader does, and reports alike.
+//!
+//! ```text
+//! Tunables, Layout --Rodata::new()--> const data of the C
+//!                                       cpu_ctxs --Publisher::publish()--> llc_publisheds
+//!                                       cpu_ctxs --Snapshot::new()-------> Metrics
+//! the loader alone: Scheduler (the skeleton), preflight, verifier_stats
+//! ```
+
+pub mod bpf_intf;
+pub mod bpf_skel;
+pub mod cli;
+pub mod pelt;
+pub mod preflight;
+pub mod publisher;
+pub mod rodata;
+pub mod scheduler;
+pub mod stats;
+pub mod topology;
+pub mod verifier_stats;
+
+/// The command's name, and where its log targets start: that of this crate.
+pub const SCHEDULER_NAME: &str = "scx_magpie";

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the BPF program is told before it loads: the machine and the tunables. `bpf/intf.h` says what each field
+//! means, `bpf/layout.bpf.h` how they are looked up.
+//!
+//! ```text
+//! Layout   --> tun, cpu_layouts, llc_layouts, slot_cpus, absent_slots --+
+//! Tunables --> tun                                                      +--> the C's constants of these names
+//! pelt     --> pelt_decay ----------------------------------------------+
+//! ```
+
+use crate::bpf_intf::{
+    cpu_layout, llc_layout, magpie_limits_MAX_CPUS as MAX_CPUS, magpie_limits_MAX_LINES as MAX_LINES,
+    magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_SLOTS as MAX_SLOTS, tunables,
+};
+use crate::cli::Tunables;
+use crate::pelt;
+use crate::topology::Layout;
+
+const NSEC_PER_USEC: u64 = 1000;
+const NSEC_PER_MSEC: u64 = 1_000_000;
+
+/// The constants of the C, by their names there; the vectors are as long as its arrays.
+#[derive(Clone, Debug)]
+pub struct Rodata {
+    pub tun: tunables,
+    pub cpu_layouts: Vec<cpu_layout>,
+    pub llc_layouts: Vec<llc_layout>,
+    pub slot_cpus: Vec<u16>,
+    pub absent_slots: Vec<u16>,
+    pub pelt_decay: [u32; 32],
+}
+
+impl Rodata {
+    pub fn new(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) -> Self {
+        let mut rodata = Self {
+            tun: tun(layout, tunables, nr_cpus_possible),
+            cpu_layouts: vec![cpu_layout { llc: 0, node: 0, slot: 0, capacity: 0, present: 0 }; MAX_CPUS as usize],
+            llc_layouts: vec![
+                llc_layout { first_line: 0, nr_lines: 0, nr_near: 0, others: [0; MAX_LLCS as usize] };
+                MAX_LLCS as usize
+            ],
+            slot_cpus: vec![0; MAX_SLOTS as usize],
+            absent_slots: vec![0; MAX_LINES as usize],
+            pelt_decay: pelt::decay_factors(),
+        };
+        for (&id, cpu) in &layout.cpus {
+            rodata.cpu_layouts[id] = cpu_layout {
+                llc: cpu.llc as u32,
+                node: cpu.node as u32,
+                slot: cpu.slot as u32,
+                capacity: cpu.capacity as u32,
+                present: 1,
+            };
+        }
+        for (entry, llc) in rodata.llc_layouts.iter_mut().zip(&layout.llcs) {
+            entry.first_line = llc.first_line as u32;
+            entry.nr_lines = llc.nr_lines as u32;
+            entry.nr_near = llc.nr_near as u32;
+            for (slot, &other) in entry.others.iter_mut().zip(&llc.others) {
+                *slot = other as u16;
+            }
+        }
+        for (entry, cpu) in rodata.slot_cpus.iter_mut().zip(&layout.slot_cpus) {
+            *entry = cpu.unwrap_or(0) as u16;
+        }
+        for (entry, absent) in rodata.absent_slots.iter_mut().zip(layout.absent_slots()) {
+            *entry = absent;
+        }
+        rodata
+    }
+}
+
+fn tun(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) -> tunables {
+    let (core_first, core_last) = layout.core_ends();
+    tunables {
+        slice_ns: tunables.slice_us * NSEC_PER_USEC,
+        slice_lag_ns: tunables.slice_us_lag * NSEC_PER_USEC,
+        wakeup_gran_ns: tunables.wakeup_gran_us * NSEC_PER_USEC,
+        starve_ns: u64::from(tunables.timeout_ms) * NSEC_PER_MSEC / 4,
+        smt_width: layout.smt_width as u32,
+        core_first,
+        core_last,
+        nr_cpu_ids: layout.nr_cpu_ids() as u32,
+        nr_cpus_possible: nr_cpus_possible as u32,
+        nr_llcs: layout.llcs.len() as u32,
+        wakeup_preempt: u8::from(!tunables.no_wakeup_preempt),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Opts;
+    use clap::Parser;
+    use scx_utils::testutils::make_test_topo;
+
+    #[test]
+    fn machine_and_tunables_arrive() {
+        let (topo, _) = make_test_topo(2, 1, 9, 2); // two nodes, an LLC of 18 CPUs each
+        let opts = Opts::parse_from(["scx_magpie", "--slice-us", "500", "--timeout-ms", "4000", "--no-wakeup-preempt"]);
+        let rodata = Rodata::new(&Layout::new(&topo).unwrap(), &opts.tunables, 64);
+
+        assert_eq!((rodata.tun.slice_ns, rodata.tun.starve_ns, rodata.tun.wakeup_preempt), (500_000, 1_000_000_000, 0));
+        assert_eq!((rodata.tun.nr_cpu_ids, rodata.tun.nr_cpus_possible, rodata.tun.nr_llcs), (36, 64, 2));
+        assert_eq!((rodata.tun.smt_width, rodata.tun.core_first, rodata.tun.core_last), (2, 0x5555, 0xaaaa));
+
+        let present = rodata.cpu_layouts.iter().filter(|cpu| cpu.present != 0).count();
+        assert_eq!((present, rodata.cpu_layouts.len()), (36, MAX_CPUS as usize));
+        let cpu = &rodata.cpu_layouts[18];
+        assert_eq!((cpu.llc, cpu.slot, cpu.capacity), (1, 32, 1024));
+        assert_eq!(rodata.slot_cpus[32], 18);
+        let llc = &rodata.llc_layouts[1];
+        assert_eq!((llc.first_line, llc.nr_lines, llc.nr_near, llc.others[0]), (2, 2, 0, 0));
+        assert_eq!(rodata.llc_layouts[0].others[0], 1);
+    }
+}
