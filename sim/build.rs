@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Compiles `src/bpf/main.bpf.c` for the host against the stand-in, and generates the stand-in's bindings.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+fn main() {
+    let clang = env::var("BPF_CLANG").unwrap_or("clang".into());
+    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
+    println!("cargo:rerun-if-changed=native");
+    println!("cargo:rerun-if-changed=../src/bpf");
+    println!("cargo:rerun-if-env-changed=BPF_CLANG");
+
+    let mut native = cc::Build::new();
+    native
+        .compiler(&clang)
+        .file("native/native.c")
+        .include("native")
+        .include("../src/bpf")
+        .flag("-std=gnu11")
+        // As in the kernel. Debug lines lead callgrind and sanitizer reports to the source.
+        .flag("-fno-strict-aliasing")
+        .flag("-fwrapv")
+        .debug(true)
+        .opt_level(2)
+        .warnings(true)
+        .extra_warnings(false);
+    if env::var_os("CARGO_FEATURE_SANITIZE").is_some() {
+        native.flag("-fsanitize=address,undefined").flag("-fno-sanitize-recover=all").flag("-fno-omit-frame-pointer");
+        link_sanitizers(&clang);
+    }
+    native.compile("native");
+
+    bindgen::Builder::default()
+        .header("native/scx/common.bpf.h")
+        .allowlist_type("task_struct|cpumask|scx_init_task_args|scx_cpu_release_args|scx_exit_info|sched_ext_ops")
+        .allowlist_type("scx_ops_flags|scx_public_consts|bpf_iter_scx_dsq|scx_dump_ctx")
+        .allowlist_var("(SCX|PF|MAX)_.*")
+        .allowlist_var("BPF_LOCAL_STORAGE_GET_F_CREATE")
+        .clang_macro_fallback()
+        .clang_macro_fallback_build_dir(&out)
+        .derive_default(true)
+        .generate()
+        .expect("bindings of native/scx/common.bpf.h")
+        .write_to_file(out.join("bindings.rs"))
+        .expect("OUT_DIR is writable");
+}
+
+/// Rust's linker is the system's, which does not know clang's runtime.
+fn link_sanitizers(clang: &str) {
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
+    let name = format!("libclang_rt.asan-{arch}.a");
+    let found = Command::new(clang).arg(format!("-print-file-name={name}")).output().expect("clang runs");
+    let runtime = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim());
+    assert!(runtime.is_absolute(), "{name} is missing: tools/setup installs it (Debian: libclang-rt-NN-dev)");
+    println!("cargo:rustc-link-arg=-Wl,--whole-archive,{},--no-whole-archive", runtime.display());
+    println!("cargo:rustc-link-arg=-Wl,--export-dynamic");
+    for lib in ["pthread", "rt", "m", "dl", "resolv"] {
+        println!("cargo:rustc-link-arg=-l{lib}");
+    }
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The native build of src/bpf/main.bpf.c: the same source, compiled for the host against the stand-in.
+ *
+ * Its variables go to sections of their own, so that src/native.rs can set them back to what a freshly loaded
+ * program has, and can write those that are constant to the program, as libbpf does before the load.
+ */
+#include <scx/common.bpf.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#pragma clang section bss = "bpf_bss" data = "bpf_data" rodata = "bpf_rodata"
+#include "main.bpf.c"
+#pragma clang section bss = "" data = "" rodata = ""
+
+static void report(bool error, const char *fmt, va_list args)
+{
+	char text[512];
+
+	vsnprintf(text, sizeof(text), fmt, args);
+	sim_report(error, text);
+}
+
+void sim_error(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	report(true, fmt, args);
+	va_end(args);
+}
+
+void sim_dump(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	report(false, fmt, args);
+	va_end(args);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What src/bpf/main.bpf.c sees in place of scx_cargo's <scx/common.bpf.h> when it is compiled for the host: as much
+ * of the kernel's types, of BPF's helpers and of sched_ext's kfuncs as it uses, with the kernel's names and values.
+ *
+ *	src/bpf/main.bpf.c --> this file --> native.c, one object for the host
+ *	                                    |  calls kfuncs (src/kfuncs.rs)      ^ is called through `magpie`
+ *	                                    v                                    |
+ *	                                  the simulated kernel (src/kernel.rs) --+
+ *
+ * Types hold only fields that the program reads. When it comes to use more of the kernel, the build fails here
+ * first: declare it below and define it in src/kfuncs.rs.
+ */
+#pragma once
+
+#include <errno.h>
+#include <stdbool.h>
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed int s32;
+typedef signed long long s64;
+
+/* Values of include/linux/sched.h, sched/ext.h and ext_internal.h. */
+#define PF_IDLE	   0x00000002
+#define PF_KTHREAD 0x00200000
+
+enum scx_public_consts {
+	SCX_TASK_QUEUED = 1,
+	SCX_DSQ_ITER_REV = 1 << 16,
+};
+
+static const u64 SCX_DSQ_LOCAL = ((1ULL << 63) | 2);
+
+static const u64 SCX_ENQ_WAKEUP = 1ULL;
+static const u64 SCX_ENQ_PREEMPT = (1ULL << 32);
+static const u64 SCX_ENQ_REENQ = (1ULL << 40);
+
+static const u64 SCX_WAKE_FORK = 4ULL;
+static const u64 SCX_WAKE_TTWU = 8ULL;
+static const u64 SCX_WAKE_SYNC = 16ULL;
+
+static const u64 SCX_KICK_IDLE = 1ULL;
+static const u64 SCX_KICK_PREEMPT = 2ULL;
+
+enum scx_ops_flags {
+	SCX_OPS_ENQ_LAST = 1 << 1,
+	SCX_OPS_ENQ_EXITING = 1 << 2,
+	SCX_OPS_ENQ_MIGRATION_DISABLED = 1 << 4,
+	SCX_OPS_ALLOW_QUEUED_WAKEUP = 1 << 5,
+};
+
+#define MAX_MASK_WORDS 16
+
+struct cpumask {
+	u64 bits[MAX_MASK_WORDS];
+};
+
+struct task_struct {
+	u32 flags; /* PF_* */
+	u32 policy;
+	s32 pid;
+	s32 tgid;
+	s32 nr_cpus_allowed;
+	u16 migration_disabled;
+	const struct cpumask *cpus_ptr;
+	struct {
+		u64 sum_exec_runtime;
+	} se;
+	struct {
+		u32 flags; /* SCX_TASK_* */
+		u32 weight;
+		u64 slice;
+		u64 dsq_vtime;
+	} scx;
+	u32 sim_id; /* index among the simulator's tasks */
+};
+
+struct scx_init_task_args {
+	bool fork;
+};
+
+struct scx_cpu_release_args {
+	struct task_struct *task;
+};
+
+struct scx_exit_info {
+	s32 kind;
+};
+
+struct scx_dump_ctx {
+	u64 at_ns;
+};
+
+/* The callbacks in the kernel's order; those that the program lacks are NULL. */
+struct sched_ext_ops {
+	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
+	void (*enqueue)(struct task_struct *p, u64 enq_flags);
+	void (*dispatch)(s32 cpu, struct task_struct *prev);
+	void (*tick)(struct task_struct *p);
+	void (*running)(struct task_struct *p);
+	void (*stopping)(struct task_struct *p, bool runnable);
+	bool (*yield)(struct task_struct *from, struct task_struct *to);
+	void (*update_idle)(s32 cpu, bool idle);
+	void (*cpu_release)(s32 cpu, struct scx_cpu_release_args *args);
+	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
+	void (*dump)(struct scx_dump_ctx *dctx);
+	void (*dump_cpu)(struct scx_dump_ctx *dctx, s32 cpu, bool idle);
+	void (*dump_task)(struct scx_dump_ctx *dctx, struct task_struct *p);
+	s32 (*init)(void);
+	void (*exit)(struct scx_exit_info *info);
+	u64 flags;
+	const char *name;
+};
+
+/* kfuncs and helpers. */
+u64 scx_bpf_now(void);
+u64 bpf_ktime_get_ns(void);
+u32 bpf_get_smp_processor_id(void);
+struct task_struct *bpf_get_current_task_btf(void);
+u64 bpf_get_current_pid_tgid(void);
+s32 scx_bpf_task_cpu(const struct task_struct *p);
+bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask);
+u32 bpf_cpumask_any_and_distribute(const struct cpumask *a, const struct cpumask *b);
+const struct cpumask *scx_bpf_get_online_cpumask(void);
+void scx_bpf_put_cpumask(const struct cpumask *mask);
+u32 scx_bpf_cpuperf_cur(s32 cpu);
+struct task_struct *scx_bpf_cpu_curr(s32 cpu);
+s32 scx_bpf_create_dsq(u64 dsq_id, s32 node);
+void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags);
+void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime, u64 enq_flags);
+bool scx_bpf_dsq_move_to_local(u64 dsq_id, u64 enq_flags);
+s32 scx_bpf_dsq_nr_queued(u64 dsq_id);
+struct task_struct *scx_bpf_dsq_peek(u64 dsq_id);
+void scx_bpf_kick_cpu(s32 cpu, u64 flags);
+bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice);
+u32 scx_bpf_reenqueue_local(void);
+void sim_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void sim_dump(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void sim_report(bool error, const char *text);
+void *sim_task_storage(const void *map, struct task_struct *p, u64 size, bool create);
+
+#define scx_bpf_error(fmt, args...) sim_error(fmt, ##args)
+#define scx_bpf_dump(fmt, args...)  sim_dump(fmt, ##args)
+#define __COMPAT_scx_bpf_dsq_peek   scx_bpf_dsq_peek
+#define __COMPAT_scx_bpf_cpu_curr   scx_bpf_cpu_curr
+#define bpf_ksym_exists(sym)	    true
+#define bpf_rcu_read_lock()
+#define bpf_rcu_read_unlock()
+
+/* An iteration over a DSQ goes by position: the simulated kernel lets none but move() change the queue meanwhile. */
+struct bpf_iter_scx_dsq {
+	u64 dsq_id;
+	u64 flags;
+	u32 pos;
+};
+
+void bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags);
+struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it);
+bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags);
+
+#define BPF_FOR_EACH_ITER (&___it)
+#define bpf_for_each(type, cur, args...)                                                                               \
+	for (struct bpf_iter_##type ___it, *___once = (bpf_iter_##type##_new(&___it, args), &___it); ___once;          \
+	     ___once = NULL)                                                                                           \
+		while (((cur) = bpf_iter_##type##_next(&___it)))
+#define bpf_for(i, start, end) for ((i) = (start); (i) < (end); (i)++)
+
+/*
+ * Each round of a loop goes through here: one that lost its bound ends in an error, not in a hang. The bound is that
+ * of the kernel's may_goto.
+ */
+bool sim_can_loop(void);
+#define can_loop	    sim_can_loop()
+#define bpf_arena_loop_zero 0
+#define bpf_arena_loop_one  1
+
+/* Accesses to memory that CPUs share, so that cache lines can be seen to travel (src/cache.rs). */
+void sim_load(const volatile void *addr);
+void sim_store(const volatile void *addr);
+#define READ_ONCE(x)                                                                                                   \
+	({                                                                                                             \
+		sim_load(&(x));                                                                                        \
+		*(volatile typeof(x) *)&(x);                                                                           \
+	})
+#define __sync_fetch_and_or(addr, val)	(sim_store(addr), __atomic_fetch_or(addr, val, __ATOMIC_SEQ_CST))
+#define __sync_fetch_and_and(addr, val) (sim_store(addr), __atomic_fetch_and(addr, val, __ATOMIC_SEQ_CST))
+
+/* Maps: only task storage. */
+enum { BPF_MAP_TYPE_TASK_STORAGE = 29, BPF_F_NO_PREALLOC = 1, BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
+#define __uint(name, val) int (*name)[val]
+#define __type(name, val) typeof(val) *name
+#define bpf_task_storage_get(map, p, init, flags)                                                                      \
+	((typeof((map)->value))sim_task_storage(map, p, sizeof(*(map)->value),                                         \
+						(flags) & BPF_LOCAL_STORAGE_GET_F_CREATE))
+
+/* What has a meaning for BPF's loader and verifier only. */
+#define SEC(name)
+#define __noinline __attribute__((noinline))
+#define __arg_trusted
+#define __arg_nonnull
+#define barrier_var(var) asm volatile("" : "+r"(var))
+
+#define BPF_STRUCT_OPS(name, args...)		name(args)
+#define BPF_STRUCT_OPS_SLEEPABLE(name, args...) name(args)
+#define SCX_OPS_DEFINE(name, ...)		struct sched_ext_ops name = {__VA_ARGS__}
+
+#define UEI_DEFINE(uei)	    s32 uei##_kind
+#define UEI_RECORD(uei, ei) ((void)(uei##_kind = (ei)->kind))
+
+static inline int ctzll(u64 v)
+{
+	return __builtin_ctzll(v);
+}

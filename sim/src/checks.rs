@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What must hold in each run, whatever the scheduler's flags, the machine, the load and the faults. The first thing
+//! that does not is the run's [`Violation`].
+//!
+//! ```text
+//! at each callback    budgets of loops; a task is where it may be
+//! each CHECK_EVERY    every task in one place; nobody waits while a CPU idles; bits agree with queues; waits are bounded
+//! at the end          counters add up; shares follow weights
+//! ```
+
+use std::fmt;
+
+use scx_magpie::bpf_intf::*;
+use serde::{Deserialize, Serialize};
+
+use crate::costs::TICK;
+use crate::dsq::TaskId;
+use crate::kernel::{Call, Curr, Event, Kernel};
+use crate::native::Native;
+use crate::task::{Place, State};
+use crate::time::{MSEC, USEC};
+use crate::trace::Op;
+
+const CHECK_EVERY: u64 = 500 * USEC;
+
+/// No CPU of an LLC idles while a task that may use all CPUs waits there for longer than that: a kick, the way out of
+/// idle and a steal take a few us.
+const WAKEUP_GRACE: u64 = MSEC;
+
+/// The same where the scheduler's rules leave help to the tick: tasks with affinity, behind an urgent task, between LLCs.
+const TICK_GRACE: u64 = 3 * TICK;
+
+/// A bit whose reason is gone may stay until the next tick.
+const STALE_GRACE: u64 = 3 * TICK;
+
+/// Waiting tasks that one callback looks at (MAX_OFFER_LOOKS, MAX_STARVE).
+const MAX_LOOKS: u32 = 16;
+
+/// LLCs that a wakeup or a kick reaches (MAX_BEYOND and the own one).
+const REACH: usize = 9;
+
+/// An invariant that did not hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Violation {
+    pub kind: String,
+    /// Simulated ns.
+    pub at: u64,
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} (at {} us)", self.kind, self.what, self.at / USEC)
+    }
+}
+
+pub struct Checks {
+    /// Since when a CPU's overload bit has no reason; since when it is idle and nobody could know.
+    stale_since: Vec<Option<u64>>,
+    unknown_since: Vec<Option<u64>>,
+    steal_misses: u64,
+    /// Callbacks before the scheduler attached last, by Op.
+    counts: [u64; Op::COUNT],
+    /// Tasks that dispatch() brought since then, and that were enqueued on a CPU that the program does not know.
+    moved: u64,
+    absent: u64,
+}
+
+impl Checks {
+    pub fn new(nr_cpus: usize) -> Self {
+        Self {
+            stale_since: vec![None; nr_cpus],
+            unknown_since: vec![None; nr_cpus],
+            steal_misses: 0,
+            counts: [0; Op::COUNT],
+            moved: 0,
+            absent: 0,
+        }
+    }
+
+    pub fn before_dispatch(&mut self, native: &Native, cpu: usize) {
+        self.steal_misses = native.cpu_ctx(cpu).stats[magpie_stat_STAT_STEAL_MISS as usize];
+    }
+}
+
+impl Kernel {
+    /// A program without a past runs from here on.
+    pub fn checks_attached(&mut self) {
+        self.checks = Checks::new(self.cpus.len());
+        self.checks.counts = self.trace.counts;
+    }
+
+    /// Has check() run now and then.
+    pub fn start_checks(&mut self) {
+        self.push(self.now + CHECK_EVERY, Event::Check);
+    }
+
+    /// select_cpu() chose `cpu`.
+    pub fn check_selected(&mut self, task: TaskId, cpu: usize) {
+        let might = self.tasks[task].mask().and(&self.online);
+        if self.online.test(cpu) && !might.test(cpu) && !might.is_empty() {
+            self.violate("affinity", format!("select_cpu() sends task {task} to CPU {cpu}, which it may not use"));
+        }
+    }
+
+    /// The task starts to run on `cpu`.
+    pub fn check_start(&mut self, cpu: usize, task: TaskId) {
+        if !self.online.test(cpu) {
+            self.violate("affinity", format!("task {task} runs on CPU {cpu}, which is offline"));
+        }
+        if !self.tasks[task].may_run_on(cpu) {
+            self.violate("affinity", format!("task {task} runs on CPU {cpu}, which it may not use"));
+        }
+    }
+
+    /// A callback has returned.
+    pub fn check_call(&mut self) {
+        let Some(Call { op, looks, .. }) = self.call else { return };
+        if looks > MAX_LOOKS {
+            self.violate("budget", format!("{op:?} looked at {looks} waiting tasks, more than {MAX_LOOKS}"));
+        }
+    }
+
+    /// dispatch() has returned.
+    pub fn check_dispatch(&mut self, cpu: usize) {
+        let misses = self.native.cpu_ctx(cpu).stats[magpie_stat_STAT_STEAL_MISS as usize] - self.checks.steal_misses;
+        // Once, and when the idle task runs once again after the CPU was marked idle.
+        let attempts = if self.cpus[cpu].curr == Curr::Idle { 2 } else { 1 };
+        let max = u64::from(attempts * magpie_limits_MAX_STEAL_TRIES);
+        if misses > max {
+            self.violate("budget", format!("CPU {cpu} tried {misses} victims in vain, more than {max}"));
+        }
+    }
+
+    /// A task was put somewhere by enqueue().
+    pub fn check_enqueued(&mut self, task: TaskId, cpu: usize) {
+        let Place::Dsq(id) = self.tasks[task].place else { return };
+        let cctx = self.native.cpu_ctx(id);
+        let (waiting, overloaded) = (cctx.waiting != 0, cctx.overloaded != 0);
+        if id != cpu {
+            self.violate("lost", format!("task {task} of CPU {cpu} waits in the queue of CPU {id}"));
+        }
+        if !waiting {
+            self.violate("lost", format!("CPU {id} does not know that task {task} waits"));
+        }
+        if !overloaded && self.may_move(task) {
+            self.violate("overload bit", format!("CPU {id} hides task {task}, which waits and may move"));
+        }
+    }
+
+    fn may_move(&self, task: TaskId) -> bool {
+        self.tasks[task].raw().nr_cpus_allowed > 1 && !self.tasks[task].is_migration_disabled()
+    }
+
+    /// Everything that holds at any time.
+    pub fn check(&mut self) {
+        self.check_places();
+        for cpu in self.online.iter().collect::<Vec<_>>() {
+            if let Some(slot) = self.native.slot(cpu) {
+                self.check_bits(cpu, slot);
+            }
+        }
+        if self.native.has_stray_bits() {
+            self.violate("overload bit", "bits are set beyond a line's slots".into());
+        }
+        self.check_waits();
+        self.push(self.now + CHECK_EVERY, Event::Check);
+    }
+
+    /// Each runnable task is in the queue where we put it, and in no other; nothing is under way for ever.
+    fn check_places(&mut self) {
+        let mut seen = vec![0u32; self.tasks.len()];
+        for cpu in &self.cpus {
+            cpu.local.iter().for_each(|task| seen[task] += 1);
+        }
+        self.dsqs.iter().flatten().flat_map(|dsq| dsq.iter()).for_each(|task| seen[task] += 1);
+        for (task, seen) in seen.into_iter().enumerate() {
+            let t = &self.tasks[task];
+            let queued = u32::from(t.state == State::Runnable);
+            if seen != queued {
+                let (state, place) = (t.state, t.place);
+                let kind = if seen > queued { "two places" } else { "lost" };
+                self.violate(kind, format!("task {task}, {state:?} in {place:?}, is in {seen} queues"));
+            } else if t.state == State::Waking && self.now > t.runnable_at + TICK_GRACE {
+                self.violate("lost", format!("task {task} is still waking"));
+            }
+        }
+    }
+
+    /// Idle and overload bits tell the truth, or did a moment ago.
+    fn check_bits(&mut self, cpu: usize, slot: usize) {
+        let cctx = self.native.cpu_ctx(cpu);
+        let (idle, waiting, overloaded) = (cctx.idle != 0, cctx.waiting != 0, cctx.overloaded != 0);
+        if self.native.is_overload_bit(slot) != overloaded {
+            return self.violate("overload bit", format!("CPU {cpu}'s bit is not what it thinks: {overloaded}"));
+        }
+        let is_idle = self.cpus[cpu].curr == Curr::Idle;
+        if self.native.is_idle_bit(slot) && !(is_idle && idle) {
+            return self.violate("idle bit", format!("CPU {cpu} is busy and its idle bit is set"));
+        }
+        let dsq = self.dsqs[cpu].as_ref();
+        let queued = dsq.map_or(0, |dsq| dsq.len());
+        let movable = dsq.is_some_and(|dsq| dsq.iter().any(|task| self.may_move(task)));
+        if queued > 0 && !waiting {
+            return self.violate("lost", format!("CPU {cpu} does not know that {queued} tasks wait in its queue"));
+        }
+        if movable && !overloaded {
+            return self.violate("overload bit", format!("CPU {cpu} hides tasks that wait and may move"));
+        }
+
+        // The tick clears it, unless it sees only tasks that may not move and not all of them.
+        let stale = overloaded && !movable && queued <= MAX_LOOKS as usize && self.cpus[cpu].curr != Curr::HigherClass;
+        let since = self.checks.stale_since[cpu].filter(|_| stale).or(stale.then_some(self.now));
+        self.checks.stale_since[cpu] = since;
+        if since.is_some_and(|since| self.now > since + STALE_GRACE) {
+            return self.violate("overload bit", format!("CPU {cpu}'s bit stays set, and nothing that may move waits"));
+        }
+        let unknown = is_idle && !self.native.is_idle_bit(slot) && self.now > self.cpus[cpu].busy_until;
+        let since = self.checks.unknown_since[cpu].filter(|_| unknown).or(unknown.then_some(self.now));
+        self.checks.unknown_since[cpu] = since;
+        if since.is_some_and(|since| self.now > since + WAKEUP_GRACE) {
+            self.violate("idle bit", format!("CPU {cpu} is idle and its idle bit is not set"));
+        }
+    }
+
+    /// Work conservation, and bounded waits.
+    fn check_waits(&mut self) {
+        let idle: Vec<usize> = (self.online.iter())
+            .filter(|&cpu| {
+                let state = &self.cpus[cpu];
+                state.curr == Curr::Idle
+                    && self.now > state.idle_since + WAKEUP_GRACE
+                    && self.native.slot(cpu).is_some()
+            })
+            .collect();
+        let within_reach = self.layout.llcs.len() <= REACH;
+        let watchdog = u64::from(self.tunables.timeout_ms) * MSEC;
+        for task in 0..self.tasks.len() {
+            if !self.is_waiting(task) {
+                continue;
+            }
+            let t = &self.tasks[task];
+            let waited = self.now.saturating_sub(t.runnable_at);
+            if waited > watchdog {
+                let cpu = t.cpu;
+                return self.violate("starved", format!("task {task} waits on CPU {cpu} for {} ms", waited / MSEC));
+            }
+            if waited <= WAKEUP_GRACE || idle.is_empty() {
+                continue;
+            }
+            let confined = t.mask().and(&self.online) != self.online || self.native.cpu_ctx(t.cpu).making_way != 0;
+            let helper = idle.iter().copied().find(|&cpu| {
+                let near = self.machine.places[cpu].llc == self.machine.places[t.cpu].llc;
+                let grace = if near && !confined { WAKEUP_GRACE } else { TICK_GRACE };
+                let may = cpu == t.cpu || t.may_run_on(cpu) && self.may_move(task);
+                may && (near || within_reach) && waited > grace && self.now > self.cpus[cpu].idle_since + grace
+            });
+            if let Some(cpu) = helper {
+                let (at, place) = (t.cpu, t.place);
+                return self.violate(
+                    "work conservation",
+                    format!("CPU {cpu} idles while task {task} waits on CPU {at} ({place:?}) for {} us", waited / USEC),
+                );
+            }
+        }
+    }
+
+    /// Counters of the program against what was seen from outside.
+    pub fn check_counters(&mut self) {
+        let mut sums = [0u64; magpie_stat_MAGPIE_NR_STATS as usize];
+        for cpu in 0..self.cpus.len() {
+            let stats = self.native.cpu_ctx(cpu).stats;
+            sums.iter_mut().zip(stats).for_each(|(sum, count)| *sum += count);
+        }
+        let sum = |stats: &[magpie_stat]| -> u64 { stats.iter().map(|&stat| sums[stat as usize]).sum() };
+        let called = |op: Op| self.trace.counts[op as usize] - self.checks.counts[op as usize];
+        let pairs = [
+            ("select_cpu() calls", called(Op::SelectCpu), sum(&[magpie_stat_STAT_WAKEUPS])),
+            (
+                "where wakeups went",
+                called(Op::SelectCpu),
+                sum(&[
+                    magpie_stat_STAT_TARGET,
+                    magpie_stat_STAT_PREV,
+                    magpie_stat_STAT_RECENT,
+                    magpie_stat_STAT_SCAN,
+                    magpie_stat_STAT_BEYOND,
+                    magpie_stat_STAT_NONE,
+                ]),
+            ),
+            (
+                "enqueue() calls",
+                called(Op::Enqueue) - self.checks.absent,
+                sum(&[
+                    magpie_stat_STAT_LOCAL,
+                    magpie_stat_STAT_KTHREAD,
+                    magpie_stat_STAT_PREEMPT,
+                    magpie_stat_STAT_QUEUED,
+                ]),
+            ),
+            (
+                "tasks that dispatch() brought",
+                self.checks.moved,
+                sum(&[
+                    magpie_stat_STAT_OWN,
+                    magpie_stat_STAT_STEAL_LLC,
+                    magpie_stat_STAT_STEAL_NODE,
+                    magpie_stat_STAT_STEAL_FAR,
+                    magpie_stat_STAT_BALANCE,
+                    magpie_stat_STAT_STARVED,
+                ]),
+            ),
+        ];
+        for (what, seen, counted) in pairs {
+            if seen != counted {
+                return self.violate("counters", format!("{what}: {seen}, and the program counted {counted}"));
+            }
+        }
+    }
+
+    /// `task` was brought to a local DSQ by dispatch().
+    pub fn note_moved(&mut self) {
+        self.checks.moved += 1;
+    }
+
+    /// enqueue() was called for a CPU that the program does not know.
+    pub fn note_absent(&mut self) {
+        self.checks.absent += 1;
+    }
+
+    /// Tasks that have shared one CPU since `from`, all of them hogs: their shares follow their weights, but for a few
+    /// slices. `hogs` by CPU.
+    pub fn check_shares(&mut self, hogs: &[TaskId]) {
+        for cpu in 0..self.cpus.len() {
+            let on: Vec<TaskId> =
+                hogs.iter().copied().filter(|&task| self.tasks[task].traits.allowed.is_only(cpu)).collect();
+            // Each in ns of weight 100.
+            let share = |kernel: &Self, task: TaskId| {
+                let raw = kernel.tasks[task].raw();
+                (raw.se.sum_exec_runtime * 100 / u64::from(raw.scx.weight), u64::from(raw.scx.weight))
+            };
+            let slice = self.tunables.slice_us * USEC + 2 * TICK;
+            for (i, &a) in on.iter().enumerate() {
+                for &b in &on[i + 1..] {
+                    let ((ran_a, weight_a), (ran_b, weight_b)) = (share(self, a), share(self, b));
+                    let slack = 2 * slice * 100 / weight_a + 2 * slice * 100 / weight_b;
+                    if ran_a.abs_diff(ran_b) > slack {
+                        return self.violate(
+                            "fairness",
+                            format!(
+                                "tasks {a} and {b} of weights {weight_a} and {weight_b} share CPU {cpu}: {} and {} us by weight",
+                                ran_a / USEC,
+                                ran_b / USEC
+                            ),
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

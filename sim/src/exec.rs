@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the running task does: its program, step by step.
+//!
+//! A step that takes CPU time ends with an event; the others are done at once and cost what they cost. The end of a
+//! phase of work is no yield: the task goes on to its next step with what is left of its slice.
+
+use crate::cache::transfer;
+use crate::costs::{FORK, MESSAGE_LINES, SYSCALL};
+use crate::dsq::TaskId;
+use crate::kernel::{Curr, Event, Kernel};
+use crate::program::Step;
+use crate::task::{State, Task};
+use crate::trace::Op;
+
+impl Kernel {
+    /// The running task's event: its work is done, or not quite.
+    pub fn step(&mut self, cpu: usize) {
+        let Curr::Task(task) = self.cpus[cpu].curr else { return };
+        if self.tasks[task].remaining == 0 {
+            self.end_pinned(task);
+            self.next_step(cpu, task);
+        }
+        if self.cpus[cpu].curr == Curr::Task(task) && !self.tasks[task].blocked {
+            self.arm_step(cpu);
+        }
+    }
+
+    fn next_step(&mut self, cpu: usize, id: TaskId) {
+        let task = &mut self.tasks[id];
+        let step = self.programs[task.program].steps[task.pc];
+        task.pc += 1;
+        // So that no program stands still in time.
+        self.cost += 1;
+        match step {
+            Step::Run(dist) => task.remaining = dist.draw(&mut self.rng),
+            Step::RunPinned(dist) => {
+                task.remaining = dist.draw(&mut self.rng);
+                task.raw_mut().migration_disabled += 1;
+            }
+            Step::Sleep(dist) => {
+                let ns = dist.draw(&mut self.rng);
+                self.sleep_until(id, self.now + self.cost + ns);
+            }
+            Step::Period(ns) => {
+                let next = task.started_at + ((self.now + self.cost - task.started_at) / ns + 1) * ns;
+                self.sleep_until(id, next);
+            }
+            Step::Send(channel) => self.send(cpu, id, channel),
+            Step::Recv(channel) => self.recv(cpu, id, channel),
+            Step::Yield => {
+                self.cost += SYSCALL;
+                self.update_curr(cpu);
+                let raw = self.tasks[id].raw;
+                self.call(Op::Yield, Some(id), 0, |ops| unsafe { ops.yield_.unwrap()(raw, std::ptr::null_mut()) });
+                self.resched_curr(cpu);
+            }
+            Step::Fork(program) => self.fork(cpu, id, program),
+            Step::Wait => {
+                self.cost += SYSCALL;
+                if self.tasks[id].nr_children > 0 {
+                    self.tasks[id].waits_for_children = true;
+                    self.block(id);
+                }
+            }
+            Step::Begin => task.begun_at = self.now + self.cost,
+            Step::End => {
+                let took = self.now + self.cost - task.begun_at;
+                let group = self.programs[task.program].group;
+                self.groups[group].note_request(took);
+            }
+            Step::Loop(to, times) => match task.loops.last_mut() {
+                Some((step, left)) if *step == task.pc => {
+                    *left -= 1;
+                    if *left == 0 {
+                        task.loops.pop();
+                    } else {
+                        task.pc = to;
+                    }
+                }
+                _ => {
+                    if times > 0 {
+                        task.loops.push((task.pc, times));
+                        task.pc = to;
+                    }
+                }
+            },
+            Step::Jump(to) => task.pc = to,
+            Step::Exit => self.exit(cpu, id),
+            Step::Publish => self.publish(),
+        }
+    }
+
+    fn block(&mut self, task: TaskId) {
+        self.tasks[task].blocked = true;
+        let cpu = self.tasks[task].cpu;
+        self.resched_curr(cpu);
+    }
+
+    fn sleep_until(&mut self, task: TaskId, at: u64) {
+        self.cost += SYSCALL;
+        self.block(task);
+        self.push(at, Event::Timer(task));
+    }
+
+    /// A sleep is over, or the task's life begins.
+    pub fn timer(&mut self, task: TaskId) {
+        self.wake(task, false);
+    }
+
+    fn send(&mut self, cpu: usize, id: TaskId, channel_id: usize) {
+        self.cost += SYSCALL;
+        let channel = &mut self.channels[channel_id];
+        if channel.messages.len() == channel.capacity {
+            channel.senders.push_back(id);
+            self.tasks[id].pc -= 1;
+            return self.block(id);
+        }
+        channel.messages.push_back(cpu);
+        let sync = channel.sync;
+        if let Some(receiver) = channel.receivers.pop_front() {
+            self.wake(receiver, sync);
+        }
+    }
+
+    fn recv(&mut self, cpu: usize, id: TaskId, channel_id: usize) {
+        self.cost += SYSCALL;
+        let channel = &mut self.channels[channel_id];
+        let Some(from) = channel.messages.pop_front() else {
+            channel.receivers.push_back(id);
+            self.tasks[id].pc -= 1;
+            return self.block(id);
+        };
+        let sync = channel.sync;
+        self.cost += MESSAGE_LINES * transfer(self.machine.distance(from, cpu));
+        if let Some(sender) = self.channels[channel_id].senders.pop_front() {
+            self.wake(sender, sync);
+        }
+    }
+
+    fn fork(&mut self, cpu: usize, parent: TaskId, program: usize) {
+        self.cost += FORK;
+        let mut traits = self.tasks[parent].traits.clone();
+        traits.loader = false;
+        let task = self.spawn(program, traits, cpu);
+        self.tasks[task].started_at = self.now + self.cost;
+        self.tasks[task].parent = Some(parent);
+        self.tasks[parent].nr_children += 1;
+        self.wake_up_new(task);
+    }
+
+    fn exit(&mut self, _cpu: usize, id: TaskId) {
+        self.cost += SYSCALL;
+        self.block(id);
+        self.tasks[id].state = State::Dead;
+        if let Some(parent) = self.tasks[id].parent {
+            let task: &mut Task = &mut self.tasks[parent];
+            task.nr_children -= 1;
+            if task.waits_for_children && task.nr_children == 0 {
+                task.waits_for_children = false;
+                self.wake(parent, true);
+            }
+        }
+    }
+
+    /// migrate_enable(), if the step that ends had disabled it.
+    fn end_pinned(&mut self, id: TaskId) {
+        if self.tasks[id].is_migration_disabled() {
+            let task = &mut self.tasks[id];
+            task.raw_mut().migration_disabled = 0;
+            task.set_mask(task.traits.allowed);
+        }
+    }
+
+    /// migrate_disable_switch(): a task that may not migrate and leaves the CPU is bound to it.
+    pub fn restrict_pinned(&mut self, id: TaskId, cpu: usize) {
+        if self.tasks[id].is_migration_disabled() {
+            self.tasks[id].set_mask(crate::mask::Mask::only(cpu));
+        }
+    }
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What befalls a running system: affinity and nice changes, higher scheduling classes, CPUs that come and go.
+//!
+//! ```text
+//! affinity, nice   queued: taken out, changed, enqueue()        running: stopping(false), enqueue(), running()
+//!                  and moved, if it may not be where it is      (do_set_cpus_allowed, set_user_nice)
+//! higher class     the CPU is taken; cpu_release()
+//! hotplug          the CPU's tasks move; a while later the loader starts anew: init(), init_task(), enqueue() ...
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::costs::CONTEXT_SWITCH;
+use crate::dsq::TaskId;
+use crate::kernel::{Curr, Event, Kernel};
+use crate::mask::Mask;
+use crate::task::{Place, State};
+use crate::time::MSEC;
+use crate::trace::Op;
+
+/// How long the loader takes to notice a hotplug and to start anew.
+const RESTART: u64 = 5 * MSEC;
+
+/// What happens. `pick` chooses among the tasks alive then, kernel threads and the loader excepted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Fault {
+    /// A real-time task takes the CPU for so many ns.
+    HigherClass {
+        cpu: usize,
+        ns: u64,
+    },
+    Affinity {
+        pick: usize,
+        allowed: Mask,
+    },
+    Nice {
+        pick: usize,
+        nice: i32,
+    },
+    Offline {
+        cpu: usize,
+    },
+    Online {
+        cpu: usize,
+    },
+}
+
+impl Kernel {
+    /// Faults to come, each at its time.
+    pub fn plan(&mut self, faults: &[(u64, Fault)]) {
+        for (at, fault) in faults {
+            self.push(*at, Event::Fault(self.faults.len()));
+            self.faults.push((*at, fault.clone()));
+        }
+    }
+
+    pub fn fault(&mut self, index: usize) {
+        match self.faults[index].1.clone() {
+            Fault::HigherClass { cpu, ns } => {
+                if cpu < self.cpus.len() && self.online.test(cpu) {
+                    self.take_cpu(cpu, ns);
+                }
+            }
+            Fault::Affinity { pick, allowed } => {
+                if let Some(task) = self.pick(pick)
+                    && !allowed.and(&self.online).is_empty()
+                    && !self.tasks[task].is_migration_disabled()
+                {
+                    self.set_affinity(task, allowed);
+                }
+            }
+            Fault::Nice { pick, nice } => {
+                if let Some(task) = self.pick(pick) {
+                    self.change(task, |kernel| {
+                        kernel.tasks[task].traits.nice = nice;
+                        let weight = kernel.tasks[task].traits.weight();
+                        kernel.tasks[task].raw_mut().scx.weight = weight;
+                    });
+                }
+            }
+            Fault::Offline { cpu } => {
+                if cpu < self.cpus.len() && self.online.test(cpu) && self.online.len() > 1 {
+                    self.offline(cpu);
+                }
+            }
+            Fault::Online { cpu } => {
+                if cpu < self.cpus.len() && !self.online.test(cpu) {
+                    self.online.set(cpu);
+                    *self.online_c = self.online.to_c();
+                    self.cpus[cpu].idle_since = self.now;
+                    // Out of hotplug's hands it goes through the idle task.
+                    self.resched_curr(cpu);
+                    self.push(self.now + RESTART, Event::Restart);
+                }
+            }
+        }
+    }
+
+    fn pick(&self, pick: usize) -> Option<TaskId> {
+        let alive: Vec<_> = (0..self.tasks.len())
+            .filter(|&task| {
+                let task = &self.tasks[task];
+                task.is_alive() && !task.traits.kthread && !task.traits.loader
+            })
+            .collect();
+        (!alive.is_empty()).then(|| alive[pick % alive.len()])
+    }
+
+    fn take_cpu(&mut self, cpu: usize, ns: u64) {
+        self.cpus[cpu].higher_class_ns += ns;
+        self.resched_curr(cpu);
+    }
+
+    pub fn higher_class_ends(&mut self, cpu: usize) {
+        if self.cpus[cpu].curr != Curr::HigherClass {
+            return;
+        }
+        self.cpus[cpu].higher_class_ns = 0;
+        if let Some(task) = self.cpus[cpu].push_away.take() {
+            self.move_if_disallowed(task);
+        }
+        self.resched_curr(cpu);
+    }
+
+    /// sched_setaffinity().
+    pub fn set_affinity(&mut self, task: TaskId, allowed: Mask) {
+        self.change(task, |kernel| kernel.set_allowed(task, allowed));
+        let (state, cpu) = (self.tasks[task].state, self.tasks[task].cpu);
+        if self.tasks[task].may_run_on(cpu) {
+            return;
+        }
+        match state {
+            // A stopper takes the CPU and moves it.
+            State::Running => {
+                self.cpus[cpu].push_away = Some(task);
+                self.resched_curr(cpu);
+            }
+            State::Runnable => self.move_if_disallowed(task),
+            _ => {}
+        }
+    }
+
+    pub fn set_allowed(&mut self, task: TaskId, allowed: Mask) {
+        self.tasks[task].traits.allowed = allowed;
+        self.tasks[task].set_mask(allowed);
+        self.tasks[task].raw_mut().nr_cpus_allowed = allowed.len() as i32;
+    }
+
+    /// move_queued_task().
+    fn move_if_disallowed(&mut self, task: TaskId) {
+        let cpu = self.tasks[task].cpu;
+        if self.tasks[task].state != State::Runnable || self.tasks[task].may_run_on(cpu) && self.online.test(cpu) {
+            return;
+        }
+        self.lock_local(cpu);
+        self.take_out(task);
+        self.tasks[task].set_queued(false);
+        self.cpus[cpu].nr_running -= 1;
+        let online = self.online;
+        let to = match self.tasks[task].mask().and(&online).next_after(cpu) {
+            Some(to) => to,
+            None => self.usable(task, cpu),
+        };
+        self.tasks[task].cpu = to;
+        self.activate(task, to, 0);
+    }
+
+    /// Changes a scheduling parameter, as the kernel does: out of the queue, change, and in again.
+    fn change(&mut self, task: TaskId, change: impl FnOnce(&mut Self)) {
+        let (state, cpu) = (self.tasks[task].state, self.tasks[task].cpu);
+        match state {
+            State::Runnable => {
+                self.take_out(task);
+                self.tasks[task].set_queued(false);
+                change(self);
+                self.tasks[task].set_queued(true);
+                self.do_enqueue(task, cpu, 0);
+            }
+            State::Running => {
+                self.update_curr(cpu);
+                let raw = self.tasks[task].raw;
+                self.call(Op::Stopping, Some(task), 0, |ops| unsafe { ops.stopping.unwrap()(raw, false) });
+                self.tasks[task].set_queued(false);
+                change(self);
+                self.tasks[task].set_queued(true);
+                self.do_enqueue(task, cpu, 0);
+                self.take_out(task);
+                self.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
+            }
+            State::Sleeping | State::Waking | State::Dead => change(self),
+        }
+    }
+
+    fn offline(&mut self, cpu: usize) {
+        // What runs goes first, as the stopper that takes the CPU down would have it.
+        self.account(cpu);
+        self.update_curr(cpu);
+        self.online.clear(cpu);
+        *self.online_c = self.online.to_c();
+        if let Curr::Task(task) = self.cpus[cpu].curr {
+            let raw = self.tasks[task].raw;
+            self.call(Op::Stopping, Some(task), 1, |ops| unsafe { ops.stopping.unwrap()(raw, true) });
+            self.tasks[task].state = State::Runnable;
+            self.tasks[task].runnable_at = self.now;
+            self.tasks[task].raw_mut().migration_disabled = 0;
+            let allowed = self.tasks[task].traits.allowed;
+            self.tasks[task].set_mask(allowed);
+            self.cpus[cpu].local.push_back(task);
+            self.set_place(task, Place::Local(cpu));
+        }
+        self.cpus[cpu].curr = Curr::Idle;
+        self.cpus[cpu].switches += 1;
+        self.cpus[cpu].higher_class_ns = 0;
+        self.cpus[cpu].push_away = None;
+        self.cpus[cpu].need_resched = false;
+        self.set_speeds(cpu);
+        for task in 0..self.tasks.len() {
+            if self.tasks[task].state == State::Runnable && self.tasks[task].cpu == cpu {
+                self.tasks[task].raw_mut().migration_disabled = 0;
+                let allowed = self.tasks[task].traits.allowed;
+                self.tasks[task].set_mask(allowed);
+                self.move_if_disallowed(task);
+            }
+        }
+        self.push(self.now + RESTART, Event::Restart);
+    }
+
+    /// The loader attaches anew: the program forgets everything, and is told of all tasks.
+    pub fn restart(&mut self) {
+        let waiting: Vec<_> = (0..self.tasks.len()).filter(|&task| self.is_waiting(task)).collect();
+        for &task in &waiting {
+            self.take_out(task);
+        }
+        for task in &mut self.tasks {
+            task.ddsp = None;
+        }
+        if let Err(err) = self.attach() {
+            return self.violate("attach", format!("{err:#}"));
+        }
+        for cpu in 0..self.cpus.len() {
+            if let Curr::Task(task) = self.cpus[cpu].curr {
+                self.update_curr(cpu);
+                let raw = self.tasks[task].raw;
+                self.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
+            }
+        }
+        for task in waiting {
+            let cpu = self.tasks[task].cpu;
+            self.do_enqueue(task, cpu, 0);
+        }
+        for cpu in self.online.iter().collect::<Vec<_>>() {
+            self.cpus[cpu].released = false;
+            self.resched_curr(cpu);
+        }
+        self.cost += CONTEXT_SWITCH;
+    }
+}

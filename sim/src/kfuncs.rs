@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the BPF program asks of the kernel: kfuncs and helpers, as `native/scx/common.bpf.h` declares them.
+//!
+//! Each is called from a callback, which holds the simulated kernel for its duration ([`crate::kernel::current`]).
+//! Misuse that the kernel answers with an error and an ejection is a violation here.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use crate::costs::KFUNC;
+use crate::dsq::TaskId;
+use crate::kernel::{Kernel, current};
+use crate::mask::Mask;
+use crate::native::{
+    SCX_DSQ_LOCAL, SCX_KICK_IDLE, bpf_iter_scx_dsq, cpumask, map_line_index, scx_public_consts_SCX_DSQ_ITER_REV,
+    task_struct,
+};
+use crate::task::{Insert, Place};
+use crate::trace::Op;
+
+/// Rounds of `can_loop` in one callback; the kernel's may_goto allows 8 million.
+const MAX_ROUNDS: u32 = 1 << 16;
+
+fn kernel() -> &'static mut Kernel {
+    // SAFETY: kfuncs are called by callbacks only, and each function here drops the reference when it returns.
+    unsafe { current() }
+}
+
+fn id(p: *const task_struct) -> TaskId {
+    // SAFETY: the program got it from us.
+    unsafe { (*p).sim_id as TaskId }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_now() -> u64 {
+    kernel().now
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn bpf_ktime_get_ns() -> u64 {
+    kernel().now
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn bpf_get_smp_processor_id() -> u32 {
+    let kernel = kernel();
+    kernel.call.map_or(kernel.cpu, |call| call.cpu) as u32
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn bpf_get_current_task_btf() -> *mut task_struct {
+    let kernel = kernel();
+    let cpu = kernel.call.map_or(kernel.cpu, |call| call.cpu);
+    kernel.curr_raw(cpu)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn bpf_get_current_pid_tgid() -> u64 {
+    (crate::task::LOADER_TGID as u64) << 32
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_task_cpu(p: *const task_struct) -> i32 {
+    kernel().tasks[id(p)].cpu as i32
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn bpf_cpumask_test_cpu(cpu: u32, mask: *const cpumask) -> bool {
+    kernel().cost += KFUNC;
+    // SAFETY: a task's mask or the online mask.
+    Mask::of_c(unsafe { &*mask }).test(cpu as usize)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn bpf_cpumask_any_and_distribute(a: *const cpumask, b: *const cpumask) -> u32 {
+    let kernel = kernel();
+    kernel.cost += KFUNC;
+    // SAFETY: as above.
+    let both = unsafe { Mask::of_c(&*a).and(&Mask::of_c(&*b)) };
+    match both.next_after(kernel.last_any) {
+        Some(cpu) => {
+            kernel.last_any = cpu;
+            cpu as u32
+        }
+        None => u32::MAX,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_get_online_cpumask() -> *const cpumask {
+    &raw const *kernel().online_c
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_put_cpumask(_mask: *const cpumask) {}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_cpuperf_cur(_cpu: i32) -> u32 {
+    1024
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_cpu_curr(cpu: i32) -> *mut task_struct {
+    kernel().curr_raw(cpu as usize)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_create_dsq(dsq_id: u64, _node: i32) -> i32 {
+    match kernel().dsqs.get_mut(dsq_id as usize) {
+        Some(dsq @ None) => {
+            *dsq = Some(Default::default());
+            0
+        }
+        Some(_) => -libc::EEXIST,
+        None => -libc::EINVAL,
+    }
+}
+
+fn insert(p: *mut task_struct, dsq_id: u64, slice: u64, vtime: Option<u64>, enq_flags: u64) {
+    let kernel = kernel();
+    let task = id(p);
+    let call = kernel.call.map(|call| (call.op, call.task));
+    if !matches!(call, Some((Op::SelectCpu | Op::Enqueue, about)) if about == Some(task)) {
+        return kernel.violate(
+            "insert",
+            format!("task {task} is inserted in {call:?}: only in its own select_cpu(), enqueue()"),
+        );
+    }
+    if kernel.tasks[task].ddsp.is_some() {
+        return kernel.violate("two places", format!("task {task} is inserted twice"));
+    }
+    kernel.tasks[task].raw_mut().scx.slice = slice.max(1);
+    kernel.tasks[task].ddsp = Some(Insert { dsq_id, vtime, enq_flags });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_dsq_insert(p: *mut task_struct, dsq_id: u64, slice: u64, enq_flags: u64) {
+    insert(p, dsq_id, slice, None, enq_flags);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_dsq_insert_vtime(p: *mut task_struct, dsq_id: u64, slice: u64, vtime: u64, enq_flags: u64) {
+    insert(p, dsq_id, slice, Some(vtime), enq_flags);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_dsq_move_to_local(dsq_id: u64, _enq_flags: u64) -> bool {
+    let kernel = kernel();
+    if !matches!(kernel.call, Some(call) if call.op == Op::Dispatch) {
+        kernel.violate("move", "a task is moved outside of dispatch()".into());
+        return false;
+    }
+    kernel.move_to_local(dsq_id as usize)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_dsq_nr_queued(dsq_id: u64) -> i32 {
+    let kernel = kernel();
+    kernel.cost += KFUNC;
+    kernel.dsqs.get(dsq_id as usize).and_then(Option::as_ref).map_or(-libc::ENOENT, |dsq| dsq.len() as i32)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_dsq_peek(dsq_id: u64) -> *mut task_struct {
+    let kernel = kernel();
+    kernel.cost += KFUNC + kernel.cpus[dsq_id as usize].line.load(&kernel.machine, kernel.cpu);
+    let first = kernel.dsqs.get(dsq_id as usize).and_then(Option::as_ref).and_then(|dsq| dsq.get(0));
+    first.map_or(std::ptr::null_mut(), |task| kernel.tasks[task].raw)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_kick_cpu(cpu: i32, flags: u64) {
+    let kernel = kernel();
+    kernel.cost += KFUNC;
+    if cpu < 0 || cpu as usize >= kernel.cpus.len() {
+        return kernel.violate("no such CPU", format!("CPU {cpu} is kicked"));
+    }
+    kernel.kicks.push((cpu as usize, flags));
+}
+
+impl Kernel {
+    /// Interrupts come on: kicks are delivered.
+    pub fn deliver_kicks(&mut self) {
+        for (cpu, flags) in std::mem::take(&mut self.kicks) {
+            let busy = self.cpus[cpu].curr != crate::kernel::Curr::Idle;
+            if self.online.test(cpu) && !(flags & SCX_KICK_IDLE != 0 && busy) {
+                self.resched_curr(cpu);
+            }
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_task_set_slice(p: *mut task_struct, slice: u64) -> bool {
+    kernel().tasks[id(p)].raw_mut().scx.slice = slice;
+    true
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_reenqueue_local() -> u32 {
+    let kernel = kernel();
+    match kernel.call {
+        Some(call) if call.op == Op::CpuRelease => kernel.reenqueue_local(call.cpu),
+        _ => {
+            kernel.violate("reenqueue", "scx_bpf_reenqueue_local() outside of cpu_release()".into());
+            0
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn bpf_iter_scx_dsq_new(it: *mut bpf_iter_scx_dsq, dsq_id: u64, flags: u64) {
+    // SAFETY: on the program's stack.
+    unsafe { *it = bpf_iter_scx_dsq { dsq_id, flags, pos: 0 } };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn bpf_iter_scx_dsq_next(it: *mut bpf_iter_scx_dsq) -> *mut task_struct {
+    // SAFETY: as above.
+    let it = unsafe { &mut *it };
+    let kernel = kernel();
+    kernel.cost += KFUNC;
+    let Some(dsq) = kernel.dsqs.get(it.dsq_id as usize).and_then(Option::as_ref) else { return std::ptr::null_mut() };
+    let pos = it.pos as usize;
+    it.pos += 1;
+    let reverse = it.flags & u64::from(scx_public_consts_SCX_DSQ_ITER_REV) != 0;
+    let task = if reverse { dsq.len().checked_sub(pos + 1).and_then(|pos| dsq.get(pos)) } else { dsq.get(pos) };
+    let Some(task) = task else { return std::ptr::null_mut() };
+    if let Some(call) = kernel.call.as_mut() {
+        call.looks += 1;
+    }
+    kernel.tasks[task].raw
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scx_bpf_dsq_move(
+    it: *mut bpf_iter_scx_dsq,
+    p: *mut task_struct,
+    dsq_id: u64,
+    _enq_flags: u64,
+) -> bool {
+    // SAFETY: as above.
+    let from = unsafe { (*it).dsq_id } as usize;
+    let kernel = kernel();
+    let task = id(p);
+    if dsq_id != SCX_DSQ_LOCAL {
+        kernel.violate("move", format!("to DSQ {dsq_id:#x}: only moves to the local one are simulated"));
+        return false;
+    }
+    kernel.lock_dsq(from);
+    kernel.tasks[task].place == Place::Dsq(from) && kernel.move_task_to_local(task)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sim_task_storage(map: *const c_void, p: *mut task_struct, size: u64, create: bool) -> *mut c_void {
+    let kernel = kernel();
+    kernel.cost += KFUNC;
+    let storage = &mut kernel.tasks[id(p)].storage;
+    if let Some((_, value)) = storage.iter_mut().find(|(of, _)| *of == map) {
+        return value.as_mut_ptr().cast();
+    }
+    if !create {
+        return std::ptr::null_mut();
+    }
+    storage.push((map, vec![0; (size as usize).div_ceil(8)].into()));
+    storage.last_mut().map_or(std::ptr::null_mut(), |(_, value)| value.as_mut_ptr().cast())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_can_loop() -> bool {
+    let kernel = kernel();
+    let Some(call) = kernel.call.as_mut() else { return true };
+    call.rounds += 1;
+    if call.rounds > MAX_ROUNDS {
+        let op = call.op;
+        kernel.violate("budget", format!("a loop of {op:?} does not end"));
+        return false;
+    }
+    true
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_load(addr: *const c_void) {
+    let kernel = kernel();
+    if let Some(line) = map_line_index(addr as usize) {
+        kernel.cost += kernel.map_lines[line].load(&kernel.machine, kernel.cpu);
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_store(addr: *const c_void) {
+    let kernel = kernel();
+    if let Some(line) = map_line_index(addr as usize) {
+        kernel.cost += KFUNC + kernel.map_lines[line].store(&kernel.machine, kernel.cpu);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sim_report(error: bool, text: *const c_char) {
+    // SAFETY: a string on the caller's stack.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+    let kernel = kernel();
+    if error {
+        kernel.violate("scx_bpf_error", text);
+    } else {
+        kernel.dump.push(text);
+    }
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The simulated machine: its shape, by preset or description, and the layout that the scheduler's own loader code
+//! makes of it.
+//!
+//! ```text
+//! "2x8x8x2" or "2s8l16" --Shape--> scx_utils::Topology --scx_magpie::topology::Layout--> the BPF program's tables
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use scx_magpie::topology::Layout;
+use scx_utils::testutils::{make_test_topo, test_core, test_cpu, test_llc, test_node};
+use scx_utils::{Topology, set_cpumask_test_width};
+use serde::{Deserialize, Serialize};
+
+use crate::native::MAX_CPUS;
+
+/// Presets: name, description, what it is.
+pub const PRESETS: [(&str, &str, &str); 6] = [
+    ("vm", "2x1x4x1", "the test VM: 2 nodes of 1 LLC of 4 CPUs"),
+    ("112", "1x1x56x2", "one LLC of 112 CPUs (56 cores, SMT 2)"),
+    ("2s8l16", "2x8x8x2", "2 sockets of 8 LLCs of 16 CPUs (8 cores, SMT 2)"),
+    ("2x48x2", "2x1x48x2", "2 sockets of 48 cores, SMT 2"),
+    ("biglittle", "1x1x8x1:1024*4,430*4", "4 big and 4 little CPUs, one LLC"),
+    ("1024", "4x16x8x2", "4 sockets of 16 LLCs of 16 CPUs"),
+];
+
+/// NODES x LLCS per node x CORES per LLC x CPUS per core, and capacities of cores in order, repeated over the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Shape {
+    pub nodes: usize,
+    /// In each node.
+    pub llcs: usize,
+    /// In each LLC.
+    pub cores: usize,
+    /// CPUs of each core.
+    pub smt: usize,
+    /// 1..1024, of cores in order; repeated when there are more cores.
+    pub capacities: Vec<usize>,
+}
+
+impl Shape {
+    pub fn nr_cpus(&self) -> usize {
+        self.nodes * self.llcs * self.cores * self.smt
+    }
+}
+
+impl FromStr for Shape {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let text = PRESETS.iter().find(|(name, ..)| *name == text).map_or(text, |(_, shape, _)| shape);
+        let (counts, capacities) = text.split_once(':').unwrap_or((text, "1024"));
+        let counts: Vec<usize> = (counts.split('x').map(str::parse).collect::<Result<_, _>>()).with_context(|| {
+            let presets: Vec<_> = PRESETS.iter().map(|(name, ..)| *name).collect();
+            format!("'{text}' is neither NODESxLLCSxCORESxSMT[:CAPACITY[*CORES],...] nor one of {}", presets.join(", "))
+        })?;
+        let [nodes, llcs, cores, smt] = counts[..] else { bail!("'{text}' does not have four counts") };
+        ensure!(counts.iter().all(|&count| count > 0), "'{text}' has a count of 0");
+
+        let mut shape = Self { nodes, llcs, cores, smt, capacities: Vec::new() };
+        for part in capacities.split(',') {
+            let (capacity, times) = part.split_once('*').unwrap_or((part, "1"));
+            let capacity: usize = capacity.parse().with_context(|| format!("capacity '{part}'"))?;
+            ensure!((1..=1024).contains(&capacity), "capacity {capacity} is not in 1..1024");
+            let times: usize = times.parse().with_context(|| format!("capacity '{part}'"))?;
+            shape.capacities.extend(std::iter::repeat_n(capacity, times));
+        }
+        ensure!(shape.nr_cpus() <= MAX_CPUS, "{} CPUs: at most {MAX_CPUS} are supported", shape.nr_cpus());
+        ensure!(shape.capacities.contains(&1024), "no core of capacity 1024");
+        Ok(shape)
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}x{}x{}", self.nodes, self.llcs, self.cores, self.smt)?;
+        if self.capacities != [1024] {
+            let parts: Vec<_> = (self.capacities.chunk_by(|a, b| a == b))
+                .map(|chunk| format!("{}*{}", chunk[0], chunk.len()))
+                .collect();
+            write!(f, ":{}", parts.join(","))?;
+        }
+        Ok(())
+    }
+}
+
+impl TryFrom<String> for Shape {
+    type Error = anyhow::Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<Shape> for String {
+    fn from(shape: Shape) -> Self {
+        shape.to_string()
+    }
+}
+
+/// Where a CPU stands. Ids count over the whole machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub core: usize,
+    pub llc: usize,
+    pub node: usize,
+    /// 0..1024
+    pub capacity: u64,
+}
+
+/// How far two CPUs are from each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Distance {
+    Same,
+    Core,
+    Llc,
+    Node,
+    Far,
+}
+
+pub struct Machine {
+    pub shape: Shape,
+    /// By CPU id.
+    pub places: Vec<Place>,
+}
+
+impl Machine {
+    pub fn new(shape: &Shape) -> Self {
+        let places = (0..shape.nr_cpus())
+            .map(|cpu| {
+                let core = cpu / shape.smt;
+                let llc = core / shape.cores;
+                let capacity = shape.capacities[core % shape.capacities.len()] as u64;
+                Place { core, llc, node: llc / shape.llcs, capacity }
+            })
+            .collect();
+        Self { shape: shape.clone(), places }
+    }
+
+    pub fn nr_cpus(&self) -> usize {
+        self.places.len()
+    }
+
+    pub fn distance(&self, a: usize, b: usize) -> Distance {
+        let (pa, pb) = (&self.places[a], &self.places[b]);
+        match () {
+            () if a == b => Distance::Same,
+            () if pa.core == pb.core => Distance::Core,
+            () if pa.llc == pb.llc => Distance::Llc,
+            () if pa.node == pb.node => Distance::Node,
+            () => Distance::Far,
+        }
+    }
+
+    /// The CPUs of a core.
+    pub fn siblings(&self, cpu: usize) -> std::ops::Range<usize> {
+        let first = cpu - cpu % self.shape.smt;
+        first..first + self.shape.smt
+    }
+
+    /// What the loader makes of the machine while `online` CPUs are.
+    pub fn layout(&self, online: &BTreeSet<usize>) -> Result<Layout> {
+        Layout::new(&self.topology(online))
+    }
+
+    fn topology(&self, online: &BTreeSet<usize>) -> Topology {
+        let mut cores: BTreeMap<(usize, usize, usize), BTreeMap<usize, Arc<scx_utils::Cpu>>> = BTreeMap::new();
+        for &id in online {
+            let place = &self.places[id];
+            let mut cpu = test_cpu(id, place.core, place.llc, place.node);
+            cpu.kernel_cpu_capacity = Some(place.capacity as usize);
+            cores.entry((place.node, place.llc, place.core)).or_default().insert(id, Arc::new(cpu));
+        }
+        // scx_utils makes only regular machines from scratch: take the smallest and give it our parts.
+        let mut topo = make_test_topo(1, 1, 1, 1).0;
+        set_cpumask_test_width(self.nr_cpus());
+        topo.all_cpus = cores.values().flatten().map(|(&id, cpu)| (id, cpu.clone())).collect();
+        topo.all_cores = (cores.into_iter())
+            .map(|((node, llc, core), cpus)| (core, Arc::new(test_core(core, cpus, llc, node))))
+            .collect();
+        let mut llcs: BTreeMap<(usize, usize), BTreeMap<usize, Arc<scx_utils::Core>>> = BTreeMap::new();
+        for (&id, core) in &topo.all_cores {
+            llcs.entry((core.node_id, core.llc_id)).or_default().insert(id, core.clone());
+        }
+        topo.all_llcs =
+            llcs.into_iter().map(|((node, llc), cores)| (llc, Arc::new(test_llc(llc, cores, node)))).collect();
+        topo.nodes.clear();
+        for id in 0..self.shape.nodes {
+            let own = topo.all_llcs.iter().filter(|(_, llc)| llc.node_id == id);
+            let mut node = test_node(id, own.map(|(&id, llc)| (id, llc.clone())).collect(), self.shape.nodes);
+            // Distances of the kernel's numa_emulation and of most two-socket boards.
+            node.distance = (0..self.shape.nodes).map(|other| if other == id { 10 } else { 20 }).collect();
+            topo.nodes.insert(id, node);
+        }
+        topo
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_are_what_they_say() {
+        for (name, shape, _) in PRESETS {
+            let parsed: Shape = name.parse().unwrap();
+            assert_eq!(parsed.to_string(), shape);
+        }
+        assert_eq!("112".parse::<Shape>().unwrap().nr_cpus(), 112);
+        assert_eq!("1024".parse::<Shape>().unwrap().nr_cpus(), 1024);
+    }
+
+    #[test]
+    fn what_is_not_a_machine_is_refused() {
+        for (text, message) in [
+            ("none", "neither"),
+            ("1x2x3", "four counts"),
+            ("1x0x3x1", "count of 0"),
+            ("4x16x16x2", "at most 1024"),
+            ("1x1x4x1:0", "1..1024"),
+            ("1x1x4x1:512", "capacity 1024"),
+        ] {
+            let err = format!("{:#}", text.parse::<Shape>().unwrap_err());
+            assert!(err.contains(message), "{text}: {err}");
+        }
+    }
+
+    #[test]
+    fn layouts_follow_hotplug_and_capacity() {
+        let machine = Machine::new(&"2x2x2x2:1024*2,430*2".parse().unwrap());
+        let mut online: BTreeSet<_> = (0..16).collect();
+        let layout = machine.layout(&online).unwrap();
+        assert_eq!((layout.cpus.len(), layout.llcs.len(), layout.smt_width), (16, 4, 2));
+        assert_eq!((layout.cpus[&0].capacity, layout.cpus[&4].capacity), (1024, 430));
+        assert_eq!(layout.llcs[0].nr_near, 1);
+        online.retain(|cpu| !(4..8).contains(cpu));
+        let layout = machine.layout(&online).unwrap();
+        assert_eq!((layout.cpus.len(), layout.llcs.len()), (12, 3));
+        assert_eq!(layout.cpus[&8].node, 1);
+    }
+
+    #[test]
+    fn distances() {
+        let machine = Machine::new(&"2x2x2x2".parse().unwrap());
+        let all: Vec<_> = [0, 1, 2, 4, 8].map(|cpu| machine.distance(0, cpu)).into();
+        assert_eq!(all, [Distance::Same, Distance::Core, Distance::Llc, Distance::Node, Distance::Far]);
+        assert_eq!(machine.siblings(5), 4..6);
+    }
+}

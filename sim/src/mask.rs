@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Sets of CPUs, in the layout of the kernel's `struct cpumask`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::native::{MAX_CPUS, cpumask};
+
+const WORDS: usize = MAX_CPUS / 64;
+
+/// A set of CPU ids below `MAX_CPUS`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(from = "Vec<usize>", into = "Vec<usize>")]
+pub struct Mask([u64; WORDS]);
+
+impl Mask {
+    pub const fn none() -> Self {
+        Self([0; WORDS])
+    }
+
+    pub const fn all() -> Self {
+        Self([u64::MAX; WORDS])
+    }
+
+    pub fn only(cpu: usize) -> Self {
+        let mut mask = Self::none();
+        mask.set(cpu);
+        mask
+    }
+
+    pub fn first(nr: usize) -> Self {
+        (0..nr).collect()
+    }
+
+    pub fn set(&mut self, cpu: usize) {
+        self.0[cpu / 64] |= 1 << (cpu % 64);
+    }
+
+    pub fn clear(&mut self, cpu: usize) {
+        self.0[cpu / 64] &= !(1 << (cpu % 64));
+    }
+
+    pub fn test(&self, cpu: usize) -> bool {
+        self.0[cpu / 64] & 1 << (cpu % 64) != 0
+    }
+
+    pub fn is_only(&self, cpu: usize) -> bool {
+        *self == Self::only(cpu)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; WORDS]
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    pub fn and(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i] & other.0[i]))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().enumerate().flat_map(|(i, &word)| {
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros() as usize)?;
+                rest &= rest - 1;
+                Some(i * 64 + bit)
+            })
+        })
+    }
+
+    /// The first CPU after `cpu`, wrapping.
+    pub fn next_after(&self, cpu: usize) -> Option<usize> {
+        self.iter().find(|&id| id > cpu).or_else(|| self.iter().next())
+    }
+
+    pub fn to_c(self) -> cpumask {
+        cpumask { bits: self.0 }
+    }
+
+    pub fn of_c(mask: &cpumask) -> Self {
+        Self(mask.bits)
+    }
+}
+
+impl FromIterator<usize> for Mask {
+    fn from_iter<I: IntoIterator<Item = usize>>(cpus: I) -> Self {
+        let mut mask = Self::none();
+        cpus.into_iter().for_each(|cpu| mask.set(cpu));
+        mask
+    }
+}
+
+impl From<Vec<usize>> for Mask {
+    fn from(cpus: Vec<usize>) -> Self {
+        cpus.into_iter().collect()
+    }
+}
+
+impl From<Mask> for Vec<usize> {
+    fn from(mask: Mask) -> Self {
+        mask.iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets() {
+        let mask: Mask = [3, 64, 1023].into_iter().collect();
+        assert_eq!(mask.iter().collect::<Vec<_>>(), [3, 64, 1023]);
+        assert_eq!((mask.len(), mask.next_after(64), mask.next_after(1023)), (3, Some(1023), Some(3)));
+        assert!(mask.test(64) && !mask.test(65) && !mask.is_only(3));
+        assert_eq!(Mask::none().next_after(0), None);
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The native build of the BPF program: its callbacks, its variables, and how it is set back to freshly loaded.
+//!
+//! ```text
+//! load():  .bss = 0, .data as compiled, .rodata = what the loader says (scx_magpie::rodata), then read-only
+//! ops():   the callbacks, for kernel.rs to call; kfuncs.rs is where they call back
+//! ```
+//!
+//! There is one program in a process, as its variables are the C source's own: [`Native`] is held by one simulation
+//! at a time, and others wait.
+#![allow(non_camel_case_types, non_upper_case_globals, non_snake_case)]
+
+use std::cell::UnsafeCell;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use scx_magpie::bpf_intf::{
+    cpu_ctx, cpu_layout, llc_layout, llc_published, magpie_limits_MAX_CPUS, magpie_limits_MAX_LINES,
+    magpie_limits_MAX_LLCS, magpie_limits_SLOTS_PER_LINE, map_line, tunables,
+};
+use scx_magpie::rodata::Rodata;
+
+#[allow(clippy::all, dead_code, unsafe_op_in_unsafe_fn)]
+mod bindings {
+    include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
+}
+pub use bindings::*;
+
+pub const MAX_CPUS: usize = magpie_limits_MAX_CPUS as usize;
+const MAX_LLCS: usize = magpie_limits_MAX_LLCS as usize;
+const MAX_LINES: usize = magpie_limits_MAX_LINES as usize;
+const SLOTS_PER_LINE: usize = magpie_limits_SLOTS_PER_LINE as usize;
+
+// What main.bpf.c defines, and the bounds of its sections (native.c). Cells, for the program writes them.
+unsafe extern "C" {
+    static mut magpie: sched_ext_ops;
+    static tun: UnsafeCell<tunables>;
+    static cpu_layouts: [UnsafeCell<cpu_layout>; MAX_CPUS];
+    static llc_layouts: [UnsafeCell<llc_layout>; MAX_LLCS];
+    static slot_cpus: [UnsafeCell<u16>; MAX_LINES * SLOTS_PER_LINE];
+    static absent_slots: [UnsafeCell<u16>; MAX_LINES];
+    static pelt_decay: [UnsafeCell<u32>; 32];
+    static cpu_ctxs: [UnsafeCell<cpu_ctx>; MAX_CPUS];
+    static llc_publisheds: [UnsafeCell<llc_published>; MAX_LLCS];
+    static idle_map: [UnsafeCell<map_line>; MAX_LINES];
+    static overload_map: [UnsafeCell<map_line>; MAX_LINES];
+    static mut __start_bpf_bss: u8;
+    static mut __stop_bpf_bss: u8;
+    static mut __start_bpf_data: u8;
+    static mut __stop_bpf_data: u8;
+    static mut __start_bpf_rodata: u8;
+    static mut __stop_bpf_rodata: u8;
+    fn register_loader(ctx: *mut std::ffi::c_void) -> i32;
+    fn sample_queues(ctx: *mut std::ffi::c_void) -> i32;
+}
+
+static OWNER: Mutex<()> = Mutex::new(());
+static PRISTINE_DATA: OnceLock<Vec<u8>> = OnceLock::new();
+
+/// The one program, held.
+pub struct Native {
+    _owner: MutexGuard<'static, ()>,
+}
+
+impl Native {
+    /// Waits until no other simulation of this process has it.
+    pub fn acquire() -> Self {
+        // One that panicked leaves nothing behind that load() does not set back.
+        Self { _owner: OWNER.lock().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    /// As if just loaded, and told of machine and tunables.
+    pub fn load(&mut self, rodata: &Rodata) {
+        // SAFETY: the linker's bounds of sections that are ours alone; nobody runs the program, we hold it.
+        unsafe {
+            let bss = &raw mut __start_bpf_bss;
+            bss.write_bytes(0, (&raw const __stop_bpf_bss).offset_from_unsigned(bss));
+            let data = &raw mut __start_bpf_data;
+            let len = (&raw const __stop_bpf_data).offset_from_unsigned(data);
+            let pristine = PRISTINE_DATA.get_or_init(|| std::slice::from_raw_parts(data, len).into());
+            data.copy_from_nonoverlapping(pristine.as_ptr(), len);
+
+            protect_rodata(libc::PROT_READ | libc::PROT_WRITE);
+            tun.get().write(rodata.tun);
+            copy(&cpu_layouts, &rodata.cpu_layouts);
+            copy(&llc_layouts, &rodata.llc_layouts);
+            copy(&slot_cpus, &rodata.slot_cpus);
+            copy(&absent_slots, &rodata.absent_slots);
+            copy(&pelt_decay, &rodata.pelt_decay);
+            protect_rodata(libc::PROT_READ);
+        }
+    }
+
+    pub fn ops(&self) -> sched_ext_ops {
+        // SAFETY: written by load() only.
+        unsafe { magpie }
+    }
+
+    /// What the program keeps of a CPU.
+    pub fn cpu_ctx(&self, cpu: usize) -> &cpu_ctx {
+        // SAFETY: in bounds, or it panics; one thread runs the program and reads it.
+        unsafe { &*cpu_ctxs[cpu].get() }
+    }
+
+    pub fn cpu_ctxs(&self) -> &'static [UnsafeCell<cpu_ctx>] {
+        // SAFETY: always there.
+        unsafe { &cpu_ctxs }
+    }
+
+    pub fn llc_publisheds(&self) -> &'static [UnsafeCell<llc_published>] {
+        // SAFETY: always there.
+        unsafe { &llc_publisheds }
+    }
+
+    /// The CPU's slot in the bitmaps; `None` if the loader saw no such CPU.
+    pub fn slot(&self, cpu: usize) -> Option<usize> {
+        // SAFETY: as cpu_ctx().
+        let layout = unsafe { &*cpu_layouts[cpu].get() };
+        (layout.present != 0).then_some(layout.slot as usize)
+    }
+
+    pub fn is_idle_bit(&self, slot: usize) -> bool {
+        // SAFETY: as cpu_ctx().
+        is_bit(unsafe { &idle_map }, slot)
+    }
+
+    pub fn is_overload_bit(&self, slot: usize) -> bool {
+        // SAFETY: as cpu_ctx().
+        is_bit(unsafe { &overload_map }, slot)
+    }
+
+    /// Any bit set in a line's unused part?
+    pub fn has_stray_bits(&self) -> bool {
+        // SAFETY: as cpu_ctx().
+        let maps = unsafe { idle_map.iter().chain(&overload_map) };
+        maps.map(|line| unsafe { (*line.get()).bits }).any(|bits| bits >> SLOTS_PER_LINE != 0)
+    }
+
+    /// Runs the program of that name, for the loader.
+    pub fn register_loader(&self) {
+        // SAFETY: takes no notice of its argument.
+        assert_eq!(unsafe { register_loader(std::ptr::null_mut()) }, 0);
+    }
+
+    pub fn sample_queues(&self) {
+        // SAFETY: as above.
+        assert_eq!(unsafe { sample_queues(std::ptr::null_mut()) }, 0);
+    }
+}
+
+fn is_bit(map: &[UnsafeCell<map_line>], slot: usize) -> bool {
+    // SAFETY: as cpu_ctx().
+    let bits = unsafe { (*map[slot / SLOTS_PER_LINE].get()).bits };
+    bits & 1 << (slot % SLOTS_PER_LINE) != 0
+}
+
+/// Which line of the sparse bitmaps `addr` is in, idle_map's first, overload_map's after them.
+pub fn map_line_index(addr: usize) -> Option<usize> {
+    // SAFETY: only their addresses are of interest.
+    let maps = unsafe { [(&raw const idle_map).addr(), (&raw const overload_map).addr()] };
+    let line = maps.map(|map| addr.wrapping_sub(map) / size_of::<map_line>());
+    match line {
+        [line, _] if line < MAX_LINES => Some(line),
+        [_, line] if line < MAX_LINES => Some(MAX_LINES + line),
+        _ => None,
+    }
+}
+
+/// Lines that [`map_line_index`] tells apart.
+pub const NR_MAP_LINES: usize = 2 * MAX_LINES;
+
+/// # Safety
+/// Nobody uses `to` meanwhile, and it is writable.
+unsafe fn copy<T: Copy>(to: &[UnsafeCell<T>], from: &[T]) {
+    assert_eq!(from.len(), to.len());
+    for (to, from) in to.iter().zip(from) {
+        // SAFETY: the caller's.
+        unsafe { to.get().write(*from) };
+    }
+}
+
+/// Whole pages; what else is on them is only read.
+unsafe fn protect_rodata(prot: i32) {
+    // SAFETY: pages of our own image.
+    unsafe {
+        let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
+        let first = (&raw mut __start_bpf_rodata) as usize & !(page - 1);
+        let len = (&raw const __stop_bpf_rodata) as usize - first;
+        let err = libc::mprotect(first as *mut _, len, prot);
+        assert_eq!(err, 0, "mprotect: {}", std::io::Error::last_os_error());
+    }
+}

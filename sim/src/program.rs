@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What tasks do: programs of steps, and the channels by which they wake each other.
+//!
+//! ```text
+//! Run 100us -> Send 3 -> Recv 4 -> End -> Loop to 0
+//! ```
+//!
+//! A program is a list of [`Step`]s that any number of tasks run, each with a place of its own in it.
+
+use std::collections::VecDeque;
+
+use crate::costs::WORK_SPREAD;
+use crate::dsq::TaskId;
+
+/// A duration in ns, drawn anew each time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Dist {
+    Fixed(u64),
+    /// The mean, with [`WORK_SPREAD`] to both sides.
+    About(u64),
+    /// From..=to.
+    Uniform(u64, u64),
+    /// The mean; many short ones and a few long.
+    Exp(u64),
+}
+
+impl Dist {
+    pub fn draw(self, rng: &mut fastrand::Rng) -> u64 {
+        match self {
+            Self::Fixed(ns) => ns,
+            Self::About(ns) => rng.u64(ns - ns * WORK_SPREAD / 100..=ns + ns * WORK_SPREAD / 100),
+            Self::Uniform(from, to) => rng.u64(from..=to),
+            Self::Exp(mean) => (-(1.0 - rng.f64()).ln() * mean as f64) as u64,
+        }
+    }
+}
+
+/// Index of a channel, of a program.
+pub type ChannelId = usize;
+pub type ProgramId = usize;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    /// Work, in ns of a CPU of capacity 1024.
+    Run(Dist),
+    /// Work during which the task may not migrate.
+    RunPinned(Dist),
+    Sleep(Dist),
+    /// Sleep until the next multiple of so many ns since the task's start; no sleep if that is past.
+    Period(u64),
+    /// Puts a message into a channel, waking one who waits for it; waits while it is full.
+    Send(ChannelId),
+    /// Takes a message, waking one who waits for room; waits while there is none.
+    Recv(ChannelId),
+    Yield,
+    /// A child that runs the program from its start.
+    Fork(ProgramId),
+    /// Waits until all children have exited.
+    Wait,
+    /// A unit of the workload's work begins (for its latency) and ends (for that and the throughput).
+    Begin,
+    End,
+    /// Goes to a step so many times, then on.
+    Loop(usize, u32),
+    /// Goes to a step.
+    Jump(usize),
+    Exit,
+    /// The scheduler's loader publishes sum_util.
+    Publish,
+}
+
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub steps: Vec<Step>,
+    /// Whose statistics its tasks count in.
+    pub group: usize,
+    pub name: String,
+}
+
+/// A bounded queue of messages: a pipe, a socket, a futex.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    pub capacity: usize,
+    /// The waker says that it is about to sleep (WF_SYNC), as pipes and sockets do.
+    pub sync: bool,
+    /// The CPU that each message was written on.
+    pub messages: VecDeque<usize>,
+    pub receivers: VecDeque<TaskId>,
+    pub senders: VecDeque<TaskId>,
+}
+
+impl Channel {
+    pub fn new(capacity: usize, sync: bool) -> Self {
+        Self { capacity, sync, messages: VecDeque::new(), receivers: VecDeque::new(), senders: VecDeque::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_are_kept() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        for dist in [Dist::Fixed(1000), Dist::About(1000), Dist::Uniform(500, 1500), Dist::Exp(1000)] {
+            let sum: u64 = (0..20_000).map(|_| dist.draw(&mut rng)).sum();
+            assert!((950..1050).contains(&(sum / 20_000)), "{dist:?}: {sum}");
+        }
+        assert!((0..1000).all(|_| (800..=1200).contains(&Dist::About(1000).draw(&mut rng))));
+    }
+}

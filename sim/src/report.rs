@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a run came to: throughput, latencies and CPU time of each group of tasks, and the scheduler's own statistics.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use scx_magpie::stats::{Group, Snapshot};
+use serde::Serialize;
+
+use crate::kernel::Kernel;
+use crate::machine::Distance;
+use crate::time::SEC;
+use crate::trace::Op;
+
+/// Figures of a group of tasks, while it runs.
+#[derive(Clone, Debug)]
+pub struct GroupStats {
+    pub name: String,
+    /// Counts for nothing in totals: background noise and the loader.
+    pub background: bool,
+    wakeup: Histogram<u64>,
+    request: Histogram<u64>,
+    ran: u64,
+    capacity_time: u64,
+    migrations: [u64; 5],
+}
+
+impl GroupStats {
+    pub fn new(name: &str, background: bool) -> Self {
+        let histogram = || Histogram::new_with_bounds(1, 100 * SEC, 3).expect("these bounds are allowed");
+        Self {
+            name: name.into(),
+            background,
+            wakeup: histogram(),
+            request: histogram(),
+            ran: 0,
+            capacity_time: 0,
+            migrations: [0; 5],
+        }
+    }
+
+    pub fn note_wakeup(&mut self, ns: u64) {
+        self.wakeup.saturating_record(ns);
+    }
+
+    pub fn note_request(&mut self, ns: u64) {
+        self.request.saturating_record(ns);
+    }
+
+    pub fn note_ran(&mut self, ns: u64, capacity: u64) {
+        self.ran += ns;
+        self.capacity_time += ns * capacity / 1024;
+    }
+
+    pub fn note_migration(&mut self, distance: Distance) {
+        self.migrations[distance as usize] += 1;
+    }
+}
+
+/// Percentiles, in us.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Percentiles {
+    pub p50: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub max: f64,
+}
+
+impl Percentiles {
+    fn of(histogram: &Histogram<u64>) -> Self {
+        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1000.0;
+        Self { p50: at(0.5), p99: at(0.99), p999: at(0.999), max: histogram.max() as f64 / 1000.0 }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GroupReport {
+    pub name: String,
+    /// Units of work done a second.
+    pub throughput: f64,
+    pub requests: u64,
+    /// Latency of a unit of work.
+    pub request_us: Percentiles,
+    pub wakeups: u64,
+    /// From wakeup to running.
+    pub wakeup_us: Percentiles,
+    /// CPU time, seconds; and that of CPUs of capacity 1024 which would do the same.
+    pub cpu_s: f64,
+    pub capacity_s: f64,
+    /// To a sibling, another core, LLC, node.
+    pub migrations: [u64; 4],
+}
+
+/// A finished run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub seconds: f64,
+    /// Non-idle time, % of all CPUs' time.
+    pub busy: f64,
+    pub groups: Vec<GroupReport>,
+    /// The scheduler's own counters, as --stats prints them.
+    pub stats: Group,
+    pub events: u64,
+    pub callbacks: u64,
+    /// Of the trace: the same seed gives the same.
+    pub hash: String,
+}
+
+impl Kernel {
+    /// What happened since boot. `from` is when the workload began.
+    pub fn report(&mut self, from: u64) -> Report {
+        for cpu in 0..self.cpus.len() {
+            self.update_curr(cpu);
+        }
+        let elapsed = (self.now - from).max(1);
+        let groups = self
+            .groups
+            .iter()
+            .filter(|group| !group.background)
+            .map(|group| GroupReport {
+                name: group.name.clone(),
+                throughput: group.request.len() as f64 * SEC as f64 / elapsed as f64,
+                requests: group.request.len(),
+                request_us: Percentiles::of(&group.request),
+                wakeups: group.wakeup.len(),
+                wakeup_us: Percentiles::of(&group.wakeup),
+                cpu_s: group.ran as f64 / SEC as f64,
+                capacity_s: group.capacity_time as f64 / SEC as f64,
+                migrations: std::array::from_fn(|i| group.migrations[i + 1]),
+            })
+            .collect();
+        let idle: u64 = (self.online.iter())
+            .map(|cpu| {
+                let cpu = &self.cpus[cpu];
+                let now =
+                    if cpu.curr == crate::kernel::Curr::Idle { self.now.saturating_sub(cpu.idle_since) } else { 0 };
+                cpu.idle_ns + now
+            })
+            .sum();
+        self.sample_queues();
+        let snapshot = Snapshot::new(&self.layout, self.native.cpu_ctxs(), &self.sum_util());
+        Report {
+            seconds: elapsed as f64 / SEC as f64,
+            busy: 100.0 - 100.0 * idle as f64 / (self.online.len() as u64 * self.now) as f64,
+            groups,
+            stats: snapshot.since(&Snapshot::default(), Duration::from_nanos(elapsed)).total,
+            events: self.nr_events,
+            callbacks: self.trace.counts[..Op::Switch as usize].iter().sum(),
+            hash: format!("{:016x}", self.trace.hash),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is to be simulated: machine, scheduler flags, workloads, faults, for how long and with which seed. Written down
+//! as JSON, it is what a failed run leaves and what `magpie-sim replay` takes.
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use scx_magpie::cli::Tunables;
+use serde::{Deserialize, Serialize};
+
+use crate::checks::Violation;
+use crate::costs::{NOISE_INTERVAL, NOISE_WORK, TICK};
+use crate::faults::Fault;
+use crate::kernel::Kernel;
+use crate::machine::{Machine, Shape};
+use crate::mask::Mask;
+use crate::program::{Dist, Step};
+use crate::report::Report;
+use crate::time::{MSEC, USEC};
+use crate::workload::{Builder, Workload};
+
+/// The loader's work each util_interval: some, and for each CPU.
+const PUBLISH_WORK: u64 = 20 * USEC;
+const PUBLISH_WORK_CPU: u64 = 50;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Scenario {
+    pub machine: Shape,
+    /// The scheduler's own, as on its command line.
+    #[serde(default)]
+    pub flags: Vec<String>,
+    pub workloads: Vec<Workload>,
+    /// Simulated time of each, in us.
+    #[serde(default)]
+    pub faults: Vec<(u64, Fault)>,
+    pub ms: u64,
+    pub seed: u64,
+    /// Background kernel threads and the loader.
+    #[serde(default = "yes")]
+    pub noise: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The scheduler's flags.
+#[derive(Parser)]
+#[command(name = "magpie-sim", no_binary_name = true)]
+struct Flags {
+    #[command(flatten)]
+    tunables: Tunables,
+}
+
+/// The scheduler's flags as its own command line understands them.
+pub fn parse_flags(flags: &[String]) -> Result<Tunables> {
+    Ok(Flags::try_parse_from(flags).context("scheduler flags")?.tunables)
+}
+
+/// What came of a scenario.
+pub struct Outcome {
+    pub report: Report,
+    pub violation: Option<Violation>,
+    pub kernel: Kernel,
+}
+
+impl Scenario {
+    /// Runs it. Fails if it cannot be run, not when an invariant breaks.
+    pub fn run(&self, keep_trace: bool) -> Result<Outcome> {
+        let tunables = parse_flags(&self.flags)?;
+        let mut kernel = Kernel::new(Machine::new(&self.machine), &tunables, self.seed)?;
+        kernel.trace.keep = keep_trace;
+        let from = kernel.now + TICK;
+        if self.noise {
+            add_noise(&mut kernel, from);
+        }
+        for workload in &self.workloads {
+            workload.add(&mut kernel, from)?;
+        }
+        let faults: Vec<_> = self.faults.iter().map(|(us, fault)| (from + us * USEC, fault.clone())).collect();
+        kernel.plan(&faults);
+        kernel.start_checks();
+        kernel.run_until(from + self.ms * MSEC);
+        if kernel.violation.is_none() {
+            kernel.check_counters();
+        }
+        let report = kernel.report(from);
+        Ok(Outcome { report, violation: kernel.violation.clone(), kernel })
+    }
+}
+
+/// What every machine runs besides: a kernel thread on each CPU, and the scheduler's loader.
+fn add_noise(kernel: &mut Kernel, at: u64) {
+    let interval = kernel.tunables.util_interval * MSEC;
+    let mut builder = Builder::new(kernel, at);
+    let group = builder.group("noise", true);
+    let steps = vec![Step::Sleep(Dist::Exp(NOISE_INTERVAL)), Step::Run(Dist::Exp(NOISE_WORK)), Step::Jump(0)];
+    let kworker = builder.program(group, "kworker", steps);
+    for cpu in 0..builder.nr_cpus() {
+        let mut traits = builder.traits();
+        traits.kthread = true;
+        traits.allowed = Mask::only(cpu);
+        builder.task(kworker, traits);
+    }
+    let work = PUBLISH_WORK + PUBLISH_WORK_CPU * builder.nr_cpus() as u64;
+    let steps = vec![Step::Sleep(Dist::Fixed(interval)), Step::Run(Dist::About(work)), Step::Publish, Step::Jump(0)];
+    let loader = builder.program(group, "loader", steps);
+    let mut traits = builder.traits();
+    traits.loader = true;
+    builder.task(loader, traits);
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A simulated task: what the kernel knows of it, and how far it is in its program.
+
+use std::ffi::c_void;
+
+use crate::dsq::TaskId;
+use crate::mask::Mask;
+use crate::native::{PF_KTHREAD, cpumask, scx_public_consts_SCX_TASK_QUEUED, task_struct};
+use crate::program::ProgramId;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Sleeping,
+    /// select_cpu() is over, the wakeup is on its way to the CPU.
+    Waking,
+    /// Waits for a CPU; where, says `place`.
+    Runnable,
+    Running,
+    Dead,
+}
+
+/// In which queue a runnable task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Nowhere,
+    Local(usize),
+    Dsq(usize),
+}
+
+/// A direct dispatch that waits for the callback to return.
+#[derive(Clone, Copy, Debug)]
+pub struct Insert {
+    pub dsq_id: u64,
+    pub vtime: Option<u64>,
+    pub enq_flags: u64,
+}
+
+/// What the sysadmin calls nice -20..19, as `sched_prio_to_weight`, in sched_ext's scale of 100 for nice 0.
+pub const NICE_WEIGHTS: [u32; 40] = [
+    8668, 7011, 5639, 4541, 3588, 2844, 2284, 1836, 1451, 1168, 932, 738, 591, 479, 380, 305, 244, 195, 155, 124, 100,
+    80, 64, 52, 41, 33, 27, 21, 17, 13, 11, 8, 7, 6, 4, 4, 3, 2, 2, 1,
+];
+
+/// SCHED_IDLE's weight, in the same scale (3 of 1024).
+pub const IDLE_POLICY_WEIGHT: u32 = 1;
+
+/// How a task differs from the ordinary.
+#[derive(Clone, Debug)]
+pub struct Traits {
+    pub allowed: Mask,
+    /// -20..19
+    pub nice: i32,
+    /// SCHED_*
+    pub policy: u32,
+    pub kthread: bool,
+    pub loader: bool,
+    /// Lines that it misses on a strange CPU.
+    pub working_set: u64,
+}
+
+impl Traits {
+    pub fn weight(&self) -> u32 {
+        if self.policy == SCHED_IDLE { IDLE_POLICY_WEIGHT } else { NICE_WEIGHTS[(self.nice + 20) as usize] }
+    }
+}
+
+pub const SCHED_NORMAL: u32 = 0;
+pub const SCHED_BATCH: u32 = 3;
+pub const SCHED_IDLE: u32 = 5;
+
+/// The loader's thread group.
+pub const LOADER_TGID: i32 = 2;
+
+pub struct Task {
+    /// What the BPF program sees. Boxed, for it keeps pointers; written through `raw` by both sides.
+    pub raw: *mut task_struct,
+    /// What raw.cpus_ptr points to.
+    mask: *mut cpumask,
+    pub traits: Traits,
+    pub state: State,
+    pub place: Place,
+    /// The kernel's task_cpu().
+    pub cpu: usize,
+    pub ddsp: Option<Insert>,
+    /// scx_bpf_task_storage_get(): by map.
+    pub storage: Vec<(*const c_void, Box<[u64]>)>,
+
+    pub program: ProgramId,
+    pub pc: usize,
+    /// Rounds left of the loops that it is in, by step.
+    pub loops: Vec<(usize, u32)>,
+    /// Work left of the step, in ns of capacity 1024.
+    pub remaining: u64,
+    pub started_at: u64,
+    pub begun_at: u64,
+    pub parent: Option<TaskId>,
+    pub nr_children: u32,
+    pub waits_for_children: bool,
+    /// Is to send itself to sleep when it next leaves the CPU.
+    pub blocked: bool,
+
+    /// When it became runnable (woke, or was put back in line) last.
+    pub runnable_at: u64,
+    /// That was a wakeup.
+    pub woken: bool,
+    /// Where it ran last.
+    pub last_cpu: Option<usize>,
+    pub nr_migrations: u64,
+    pub longest_wait: u64,
+}
+
+impl Task {
+    pub fn new(id: TaskId, program: ProgramId, traits: Traits, cpu: usize, now: u64) -> Self {
+        let mask = Box::into_raw(Box::new(cpumask::default()));
+        let tgid = if traits.loader { LOADER_TGID } else { 100 + id as i32 };
+        let mut raw = Box::new(task_struct {
+            flags: if traits.kthread { PF_KTHREAD } else { 0 },
+            policy: traits.policy,
+            pid: tgid,
+            tgid,
+            cpus_ptr: mask,
+            sim_id: id as u32,
+            ..Default::default()
+        });
+        raw.scx.weight = traits.weight();
+        let mut task = Self {
+            raw: Box::into_raw(raw),
+            mask,
+            traits,
+            state: State::Sleeping,
+            place: Place::Nowhere,
+            cpu,
+            ddsp: None,
+            storage: Vec::new(),
+            program,
+            pc: 0,
+            loops: Vec::new(),
+            remaining: 0,
+            started_at: now,
+            begun_at: now,
+            parent: None,
+            nr_children: 0,
+            waits_for_children: false,
+            blocked: false,
+            runnable_at: now,
+            woken: false,
+            last_cpu: None,
+            nr_migrations: 0,
+            longest_wait: 0,
+        };
+        task.set_mask(task.traits.allowed);
+        task.raw_mut().nr_cpus_allowed = task.traits.allowed.len() as i32;
+        task
+    }
+
+    pub fn raw(&self) -> &task_struct {
+        // SAFETY: ours until drop; the BPF program only reads it, and not now.
+        unsafe { &*self.raw }
+    }
+
+    pub fn raw_mut(&mut self) -> &mut task_struct {
+        // SAFETY: as raw().
+        unsafe { &mut *self.raw }
+    }
+
+    /// Where it may run at this moment.
+    pub fn mask(&self) -> Mask {
+        // SAFETY: as raw().
+        Mask::of_c(unsafe { &*self.mask })
+    }
+
+    pub fn set_mask(&mut self, mask: Mask) {
+        // SAFETY: as raw().
+        unsafe { *self.mask = mask.to_c() };
+    }
+
+    pub fn may_run_on(&self, cpu: usize) -> bool {
+        // SAFETY: as raw().
+        unsafe { (*self.mask).bits[cpu / 64] & 1 << (cpu % 64) != 0 }
+    }
+
+    pub fn is_migration_disabled(&self) -> bool {
+        self.raw().migration_disabled != 0
+    }
+
+    pub fn set_queued(&mut self, queued: bool) {
+        self.raw_mut().scx.flags = if queued { scx_public_consts_SCX_TASK_QUEUED } else { 0 };
+    }
+
+    /// The BPF program looks at a running or waiting task's pointer, never at a dead one's: but its memory stays.
+    pub fn is_alive(&self) -> bool {
+        self.state != State::Dead
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        // SAFETY: from Box::into_raw, freed once.
+        unsafe {
+            drop(Box::from_raw(self.raw));
+            drop(Box::from_raw(self.mask));
+        }
+    }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tasks that never sleep.
+
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::Builder;
+use crate::mask::Mask;
+use crate::program::{Dist, Step};
+use crate::time::MSEC;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Hogs {
+    pub nr: usize,
+    /// -20..19
+    pub nice: i32,
+    /// SCHED_*: 0 normal, 3 batch, 5 idle
+    pub policy: u32,
+    /// All on this CPU; -1: anywhere.
+    pub cpu: i32,
+}
+
+impl Default for Hogs {
+    fn default() -> Self {
+        Self { nr: 1, nice: 0, policy: 0, cpu: -1 }
+    }
+}
+
+impl Hogs {
+    pub fn add(&self, builder: &mut Builder<'_>) -> Result<()> {
+        ensure!((-20..=19).contains(&self.nice), "nice {} is not in -20..19", self.nice);
+        ensure!(self.cpu < builder.nr_cpus() as i32, "there is no CPU {}", self.cpu);
+        let group = builder.group("hogs", false);
+        // A unit of work is a millisecond of a CPU of capacity 1024.
+        let steps = vec![Step::Begin, Step::Run(Dist::Fixed(MSEC)), Step::End, Step::Jump(0)];
+        let program = builder.program(group, "hog", steps);
+        for _ in 0..self.nr {
+            let mut traits = builder.traits();
+            (traits.nice, traits.policy) = (self.nice, self.policy);
+            if let Ok(cpu) = usize::try_from(self.cpu) {
+                traits.allowed = Mask::only(cpu);
+            }
+            builder.task(program, traits);
+        }
+        Ok(())
+    }
+}
