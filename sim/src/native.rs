@@ -155,8 +155,7 @@ fn is_bit(map: &[UnsafeCell<map_line>], slot: usize) -> bool {
 
 /// Which line of the sparse bitmaps `addr` is in, idle_map's first, overload_map's after them.
 pub fn map_line_index(addr: usize) -> Option<usize> {
-    // SAFETY: only their addresses are of interest.
-    let maps = unsafe { [(&raw const idle_map).addr(), (&raw const overload_map).addr()] };
+    let maps = [(&raw const idle_map).addr(), (&raw const overload_map).addr()];
     let line = maps.map(|map| addr.wrapping_sub(map) / size_of::<map_line>());
     match line {
         [line, _] if line < MAX_LINES => Some(line),
