@@ -16,6 +16,7 @@ pub mod costs;
 pub mod dsq;
 pub mod exec;
 pub mod faults;
+pub mod fuzz;
 pub mod kernel;
 mod kfuncs;
 pub mod machine;

@@ -1,29 +1,265 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! magpie-sim
-use anyhow::Result;
-use magpie_sim::scenario::Scenario;
+//! `magpie-sim`: what would these flags do on that machine?
+//!
+//! ```text
+//! magpie-sim --machine 112 --workload rr:pairs=56 --slice-us 1000       run, report
+//! magpie-sim ... --compare "" "--no-wakeup-preempt"                     two sets of flags, side by side
+//! magpie-sim ... --trace FILE                                           for Perfetto
+//! magpie-sim fuzz --seeds 0..200                                        scenarios by chance; failures are shrunk
+//! magpie-sim replay FILE                                                a scenario, such as fuzz leaves
+//! ```
 
-fn main() -> Result<()> {
-    let args: Vec<String> = std::env::args().collect();
-    let scenario = Scenario {
-        machine: args[1].parse()?,
-        flags: vec![],
-        workloads: args[3..].iter().map(|w| w.parse()).collect::<Result<_>>()?,
-        faults: vec![],
-        ms: args[2].parse()?,
-        seed: 1,
-        noise: true,
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Parser, Subcommand};
+use magpie_sim::fuzz::{self, Verdict};
+use magpie_sim::machine::{PRESETS, Shape};
+use magpie_sim::report::Table;
+use magpie_sim::scenario::{Outcome, Scenario};
+use magpie_sim::workload::Workload;
+
+/// Runs the scheduler's BPF code on a simulated machine.
+///
+/// Takes the scheduler's own flags after `--`.
+#[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true, after_help = presets())]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(Args)]
+struct Run {
+    /// A preset, or NODESxLLCSxCORESxSMT (in each of the former), with capacities of cores in order: 1x1x8x1:1024*4,430*4.
+    #[arg(short, long, default_value = "vm", value_name = "MACHINE")]
+    machine: Shape,
+
+    /// NAME[:KEY=VALUE,...]; may be given several times.
+    #[arg(short, long = "workload", default_value = "rr", value_name = "WORKLOAD")]
+    workloads: Vec<Workload>,
+
+    /// Simulated time. Milliseconds.
+    #[arg(long, default_value_t = 1000, value_name = "MS")]
+    ms: u64,
+
+    /// The first of the seeds.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+
+    /// Runs, each with a seed of its own: medians are printed, and how far the runs are apart.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    runs: u64,
+
+    /// Two sets of scheduler flags, side by side.
+    #[arg(long, num_args = 2, value_names = ["A", "B"], allow_hyphen_values = true)]
+    compare: Option<Vec<String>>,
+
+    /// Leave out the background: kernel threads and the loader.
+    #[arg(long)]
+    no_noise: bool,
+
+    /// Write who ran when, of the first run, for Perfetto (Chrome's JSON).
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// Print the reports of all runs as JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// The scheduler's flags, after `--`.
+    #[arg(last = true, value_name = "FLAGS")]
+    flags: Vec<String>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run scenarios by chance, and make those that fail smaller.
+    Fuzz {
+        /// FROM..TO, or one.
+        #[arg(long, default_value = "0..200", value_name = "SEEDS", value_parser = seeds)]
+        seeds: std::ops::Range<u64>,
+        /// Where failed scenarios are written to.
+        #[arg(long, default_value = "sim-failures", value_name = "DIR")]
+        out: PathBuf,
+    },
+    /// Run a scenario from a file (-: standard input).
+    Replay {
+        file: PathBuf,
+        /// Write who ran when for Perfetto.
+        #[arg(long, value_name = "FILE")]
+        trace: Option<PathBuf>,
+        /// Print all callbacks, a line each.
+        #[arg(long)]
+        text: bool,
+        /// Print nothing but the verdict, as JSON.
+        #[arg(long, hide = true)]
+        verdict: bool,
+    },
+}
+
+fn presets() -> String {
+    let lines: Vec<_> = PRESETS.iter().map(|(name, shape, what)| format!("  {name:<10} {shape:<22} {what}")).collect();
+    format!("Machines:\n{}\n\nWorkloads:\n{}", lines.join("\n"), magpie_sim::workload::HELP)
+}
+
+fn seeds(text: &str) -> Result<std::ops::Range<u64>, String> {
+    let number = |text: &str| text.parse::<u64>().map_err(|_| format!("'{text}' is not a number"));
+    match text.split_once("..") {
+        Some((from, to)) => Ok(number(from)?..number(to)?),
+        None => number(text).map(|seed| seed..seed + 1),
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        None => run(&cli.run),
+        Some(Command::Fuzz { seeds, out }) => fuzz_seeds(seeds, &out),
+        Some(Command::Replay { file, trace, text, verdict }) => replay(&file, trace.as_deref(), text, verdict),
     };
-    let start = std::time::Instant::now();
-    let outcome = scenario.run(std::env::var("TRACE").is_ok())?;
-    let took = start.elapsed().as_secs_f64();
-    println!("{:#?}", outcome.report);
-    println!("{:.2} s, {:.2} M events/s", took, outcome.report.events as f64 / took / 1e6);
-    if let Some(v) = outcome.violation {
-        println!("VIOLATION {v}");
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(err) => {
+            eprintln!("magpie-sim: {err:#}");
+            ExitCode::from(2)
+        }
     }
-    if std::env::var("TRACE").is_ok() {
-        outcome.kernel.write_text(&mut std::io::stdout().lock())?;
+}
+
+/// True if all invariants held.
+fn run(args: &Run) -> Result<bool> {
+    let sets: Vec<Vec<String>> = match &args.compare {
+        // As the shell would, but for quotes, which no flag of ours needs.
+        Some(sets) => sets.iter().map(|set| set.split_whitespace().map(str::to_string).collect()).collect(),
+        None => vec![vec![]],
+    };
+    let mut table = Table::default();
+    let mut held = true;
+    for (i, set) in sets.iter().enumerate() {
+        let mut reports = Vec::new();
+        for seed in args.seed..args.seed + args.runs {
+            let scenario = Scenario {
+                machine: args.machine.clone(),
+                flags: args.flags.iter().chain(set).cloned().collect(),
+                workloads: args.workloads.clone(),
+                faults: vec![],
+                ms: args.ms,
+                seed,
+                noise: !args.no_noise,
+            };
+            let trace = args.trace.as_deref().filter(|_| i == 0 && seed == args.seed);
+            let started = Instant::now();
+            let outcome = scenario.run(trace.is_some())?;
+            let took = started.elapsed().as_secs_f64();
+            if let Some(path) = trace {
+                write_trace(&outcome, path)?;
+            }
+            if let Some(violation) = &outcome.violation {
+                held = false;
+                println!("seed {seed}: {violation}");
+            }
+            let events = outcome.report.events as f64;
+            eprintln!("seed {seed}: {events} events in {took:.2} s: {:.2} million a second", events / took / 1e6);
+            reports.push(outcome.report);
+        }
+        if args.json {
+            println!("{}", serde_json::to_string(&reports)?);
+        }
+        let flags: Vec<_> = args.flags.iter().chain(set).map(String::as_str).collect();
+        let name = if flags.is_empty() { "defaults".into() } else { flags.join(" ") };
+        table.add(&name, &reports);
     }
+    if !args.json {
+        print!("{table}");
+    }
+    Ok(held)
+}
+
+fn write_trace(outcome: &Outcome, path: &Path) -> Result<()> {
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let mut out = BufWriter::new(file);
+    outcome.kernel.write_perfetto(&mut out)?;
+    out.flush()?;
+    eprintln!("{}: open it in Perfetto's trace viewer", path.display());
     Ok(())
+}
+
+fn replay(file: &Path, trace: Option<&Path>, text: bool, verdict: bool) -> Result<bool> {
+    let mut json = String::new();
+    if file == Path::new("-") {
+        std::io::stdin().read_to_string(&mut json)?;
+    } else {
+        json = std::fs::read_to_string(file).with_context(|| format!("replay: cannot read {}", file.display()))?;
+    }
+    let scenario: Scenario = serde_json::from_str(&json).context("replay: not a scenario")?;
+    let outcome = scenario.run(trace.is_some() || text).context("replay:")?;
+    if let Some(path) = trace {
+        write_trace(&outcome, path)?;
+    }
+    if text {
+        outcome.kernel.write_text(&mut BufWriter::new(std::io::stdout().lock()))?;
+    }
+    if verdict {
+        let verdict = outcome.violation.map_or(Verdict::Holds, Verdict::Violation);
+        println!("{}", serde_json::to_string(&verdict)?);
+        return Ok(true);
+    }
+    match outcome.violation {
+        None => println!("all invariants hold"),
+        Some(violation) => {
+            println!("{violation}");
+            return Ok(false);
+        }
+    }
+    let mut table = Table::default();
+    table.add("", &[outcome.report]);
+    print!("{table}");
+    Ok(true)
+}
+
+/// True if all seeds hold.
+fn fuzz_seeds(seeds: std::ops::Range<u64>, out: &Path) -> Result<bool> {
+    if seeds.is_empty() {
+        bail!("no seeds");
+    }
+    let exe = std::env::current_exe()?;
+    let (next, failed) = (AtomicU64::new(seeds.start), AtomicU64::new(0));
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let started = Instant::now();
+    thread::scope(|scope| {
+        let worker = || -> Result<()> {
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= seeds.end {
+                    return Ok(());
+                }
+                let Some(failure) = fuzz::run_seed(&exe, seed)? else { continue };
+                failed.fetch_add(1, Ordering::Relaxed);
+                std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+                let path = out.join(format!("seed-{seed}.json"));
+                std::fs::write(&path, serde_json::to_string_pretty(&failure.scenario)?)?;
+                let what = match failure.verdict {
+                    Verdict::Violation(violation) => violation.to_string(),
+                    Verdict::Crash(said) => format!("crash: {said}"),
+                    Verdict::Holds => "holds".into(),
+                };
+                println!("seed {seed}: {what}\n  replay: magpie-sim replay {}", path.display());
+            }
+        };
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
+    })?;
+    let (failed, all) = (failed.into_inner(), seeds.end - seeds.start);
+    println!("{} of {all} seeds hold, {failed} fail; {:.0} s", all - failed, started.elapsed().as_secs_f64());
+    Ok(failed == 0)
 }

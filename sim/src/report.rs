@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a run came to: throughput, latencies and CPU time of each group of tasks, and the scheduler's own statistics.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -148,5 +150,132 @@ impl Kernel {
             callbacks: self.trace.counts[..Op::Switch as usize].iter().sum(),
             hash: format!("{:016x}", self.trace.hash),
         }
+    }
+}
+
+/// Runs of one or more sets of flags, a column each: medians, and from where to where the runs went.
+#[derive(Default)]
+pub struct Table {
+    columns: Vec<(String, BTreeMap<usize, (String, Vec<f64>)>)>,
+}
+
+impl Table {
+    /// A column; one run for each seed.
+    pub fn add(&mut self, name: &str, reports: &[Report]) {
+        let mut rows: BTreeMap<usize, (String, Vec<f64>)> = BTreeMap::new();
+        for report in reports {
+            for (i, (what, value)) in report.rows().into_iter().enumerate() {
+                rows.entry(i).or_insert_with(|| (what, Vec::new())).1.push(value);
+            }
+        }
+        self.columns.push((name.into(), rows));
+    }
+}
+
+impl Report {
+    /// What a person wants to know, in order.
+    fn rows(&self) -> Vec<(String, f64)> {
+        let mut rows = vec![("busy %".to_string(), self.busy)];
+        for group in &self.groups {
+            let name = &group.name;
+            rows.push((format!("{name}: units/s"), group.throughput));
+            rows.push((format!("{name}: unit p50 us"), group.request_us.p50));
+            rows.push((format!("{name}: unit p99 us"), group.request_us.p99));
+            rows.push((format!("{name}: wakeup p50 us"), group.wakeup_us.p50));
+            rows.push((format!("{name}: wakeup p99 us"), group.wakeup_us.p99));
+            rows.push((format!("{name}: CPU s"), group.cpu_s));
+            rows.push((format!("{name}: capacity s"), group.capacity_s));
+            rows.push((format!("{name}: to another core"), group.migrations[1] as f64));
+            rows.push((format!("{name}: to another LLC"), group.migrations[2] as f64));
+            rows.push((format!("{name}: to another node"), group.migrations[3] as f64));
+        }
+        let stats = &self.stats;
+        for (what, count) in [
+            ("wakeups", stats.wakeups),
+            ("fast", stats.target + stats.prev + stats.recent),
+            ("scan", stats.scan),
+            ("beyond", stats.beyond),
+            ("none", stats.none),
+            ("preempt", stats.preempt),
+            ("queued", stats.queued),
+            ("kick", stats.kick),
+            ("steal_llc", stats.steal_llc),
+            ("steal_node", stats.steal_node),
+            ("steal_far", stats.steal_far),
+            ("steal_miss", stats.steal_miss),
+            ("balance", stats.balance),
+            ("starved", stats.starved),
+        ] {
+            rows.push((what.into(), count as f64));
+        }
+        rows
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let mid = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[mid] } else { (sorted[mid - 1] + sorted[mid]) / 2.0 }
+}
+
+fn cell(values: &[f64]) -> String {
+    let digits = if values.iter().all(|value| value.fract() == 0.0) { 0 } else { 2 };
+    let mid = format!("{:.digits$}", median(values));
+    if values.len() == 1 {
+        return mid;
+    }
+    let (min, max) = values.iter().fold((f64::MAX, f64::MIN), |(min, max), &value| (min.min(value), max.max(value)));
+    format!("{mid} ({min:.digits$}..{max:.digits$})")
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lines = vec![vec![String::new()]];
+        lines[0].extend(self.columns.iter().map(|(name, _)| name.clone()));
+        if self.columns.len() == 2 {
+            lines[0].push("B : A".into());
+        }
+        let Some((_, first)) = self.columns.first() else { return Ok(()) };
+        for (row, (what, _)) in first {
+            let values: Vec<&[f64]> =
+                self.columns.iter().map(|(_, rows)| rows.get(row).map_or(&[][..], |(_, values)| values)).collect();
+            if values.iter().any(|values| values.is_empty()) {
+                continue;
+            }
+            let mut line = vec![what.clone()];
+            line.extend(values.iter().map(|values| cell(values)));
+            if let [a, b] = values[..] {
+                let (a, b) = (median(a), median(b));
+                line.push(if a == b { "1.00".into() } else { format!("{:.2}", b / a) });
+            }
+            lines.push(line);
+        }
+        let widths: Vec<usize> = (0..lines[0].len())
+            .map(|i| lines.iter().filter_map(|line| line.get(i)).map(|text| text.chars().count()).max().unwrap_or(0))
+            .collect();
+        for line in lines {
+            for (i, (text, width)) in line.iter().zip(&widths).enumerate() {
+                if i == 0 {
+                    write!(f, "{text:<width$}")?;
+                } else {
+                    write!(f, "  {text:>width$}")?;
+                }
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_spread() {
+        assert_eq!(cell(&[3.0]), "3");
+        assert_eq!(cell(&[3.0, 1.0, 2.0]), "2 (1..3)");
+        assert_eq!(cell(&[1.5, 2.0]), "1.75 (1.50..2.00)");
     }
 }

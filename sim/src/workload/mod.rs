@@ -5,6 +5,7 @@
 //! "hogs:nr=4,nice=5" --Workload--> add() --> programs, channels and tasks of a Kernel
 //! ```
 
+pub mod chaos;
 mod hogs;
 mod rr;
 
@@ -25,9 +26,15 @@ use crate::task::{SCHED_NORMAL, Traits};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "workload", rename_all = "lowercase")]
 pub enum Workload {
+    Chaos(chaos::Chaos),
     Hogs(hogs::Hogs),
     Rr(rr::Rr),
 }
+
+/// Each workload, its parameters with their defaults, and what it is.
+pub const HELP: &str = "\
+  hogs:nr=1,nice=0,policy=0,cpu=-1    tasks that never sleep; all on one CPU, if that is not -1
+  rr:pairs=1,work=10                  request and response over loopback (netperf TCP_RR); us of work on each side";
 
 impl FromStr for Workload {
     type Err = anyhow::Error;
@@ -49,6 +56,7 @@ impl Workload {
     pub fn add(&self, kernel: &mut Kernel, at: u64) -> Result<()> {
         let mut builder = Builder::new(kernel, at);
         match self {
+            Self::Chaos(chaos) => chaos.add(&mut builder),
             Self::Hogs(hogs) => hogs.add(&mut builder),
             Self::Rr(rr) => rr.add(&mut builder),
         }

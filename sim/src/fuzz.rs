@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Scenarios by chance: a seed gives a machine, flags, tasks and faults; one that fails is made smaller as long as it
+//! still fails.
+//!
+//! ```text
+//! seed --scenarios()--> Scenario --a process of its own--> holds
+//!                          ^                          \--> violation, or a crash (sanitizers abort)
+//!                          +---- simplify, as proptest does, until nothing smaller fails
+//! ```
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, anyhow};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use serde::{Deserialize, Serialize};
+
+use crate::checks::Violation;
+use crate::faults::Fault;
+use crate::machine::Shape;
+use crate::mask::Mask;
+use crate::scenario::Scenario;
+use crate::workload::Workload;
+use crate::workload::chaos::{Chaos, ChaosTask, Kind};
+
+/// Runs that may be spent on making a failure smaller.
+const MAX_SHRINKS: u32 = 300;
+
+/// How a scenario's process ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Verdict {
+    Holds,
+    Violation(Violation),
+    /// Ended by a signal, a panic or a sanitizer; what it said last.
+    Crash(String),
+}
+
+impl Verdict {
+    /// What must stay the same while the scenario shrinks.
+    fn kind(&self) -> &str {
+        match self {
+            Self::Holds => "",
+            Self::Violation(violation) => &violation.kind,
+            Self::Crash(_) => "crash",
+        }
+    }
+}
+
+/// The smallest scenario found that fails as a seed's does.
+pub struct Failure {
+    pub scenario: Scenario,
+    pub verdict: Verdict,
+}
+
+/// The scenario of a seed.
+pub fn scenario(seed: u64) -> Scenario {
+    tree(seed).current()
+}
+
+/// Runs a seed's scenario by the program `exe` (ours); `None` if all holds.
+pub fn run_seed(exe: &Path, seed: u64) -> Result<Option<Failure>> {
+    let mut tree = tree(seed);
+    let mut scenario = tree.current();
+    let mut verdict = run_apart(exe, &scenario)?;
+    if verdict == Verdict::Holds {
+        return Ok(None);
+    }
+    eprintln!("seed {seed} fails ({}); looking for a smaller scenario", verdict.kind());
+    let kind = verdict.kind().to_string();
+    let mut more = tree.simplify();
+    for _ in 0..MAX_SHRINKS {
+        if !more {
+            break;
+        }
+        let smaller = tree.current();
+        let outcome = run_apart(exe, &smaller)?;
+        if outcome.kind() == kind {
+            (scenario, verdict) = (smaller, outcome);
+            more = tree.simplify();
+        } else {
+            more = tree.complicate();
+        }
+    }
+    Ok(Some(Failure { scenario, verdict }))
+}
+
+/// Runs a scenario in a process of its own, so that a crash is an answer like any other.
+pub fn run_apart(exe: &Path, scenario: &Scenario) -> Result<Verdict> {
+    let mut child = Command::new(exe)
+        .args(["replay", "--verdict", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {}", exe.display()))?;
+    let mut stdin = child.stdin.take().context("no stdin")?;
+    stdin.write_all(&serde_json::to_vec(scenario)?)?;
+    drop(stdin);
+    let out = child.wait_with_output()?;
+    if let Ok(verdict) = serde_json::from_slice(&out.stdout) {
+        return Ok(verdict);
+    }
+    let said = String::from_utf8_lossy(&out.stderr);
+    match said.contains("replay:") {
+        true => Err(anyhow!("the scenario cannot be run: {said}")),
+        false => Ok(Verdict::Crash(format!("{}\n{said}", out.status))),
+    }
+}
+
+fn tree(seed: u64) -> impl ValueTree<Value = Scenario> {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    scenarios(seed).new_tree(&mut runner).expect("nothing is filtered away")
+}
+
+fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
+    let faults = prop::collection::vec((0..200_000u64, faults()), 0..8);
+    (shapes(), flags(), prop::collection::vec(tasks(), 0..40), faults, 50..250u64, any::<bool>()).prop_map(
+        move |(machine, flags, tasks, faults, ms, noise)| Scenario {
+            machine,
+            flags: flags.into_iter().flatten().collect(),
+            workloads: vec![Workload::Chaos(Chaos { tasks })],
+            faults,
+            ms,
+            seed,
+            noise,
+        },
+    )
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    let capacities = prop_oneof![
+        4 => Just(vec![1024]),
+        1 => Just(vec![1024, 430]),
+        1 => Just(vec![1024, 1024, 620, 250]),
+    ];
+    let smt = prop_oneof![3 => Just(1usize), 2 => Just(2), 1 => Just(4)];
+    let counts = prop_oneof![
+        6 => (1..3usize, 1..4usize, 1..7usize),
+        // Many LLCs; a large LLC.
+        1 => (1..5usize, 4..9usize, 1..3usize),
+        1 => (Just(1usize), Just(1usize), 20..60usize),
+    ];
+    (counts, smt, capacities).prop_map(|((nodes, llcs, cores), smt, capacities)| Shape {
+        nodes,
+        llcs,
+        cores,
+        smt,
+        capacities,
+    })
+}
+
+fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
+    let flag = |name: &'static str, values: std::ops::Range<u64>| {
+        prop::option::weighted(0.3, values)
+            .prop_map(move |value| value.map_or(vec![], |value| vec![name.to_string(), value.to_string()]))
+    };
+    (
+        flag("--slice-us", 100..20_000),
+        flag("--slice-us-lag", 0..100_000),
+        flag("--wakeup-gran-us", 0..20_000),
+        flag("--util-interval", 1..100),
+        // Short enough for the guard against starvation to have its turn.
+        flag("--timeout-ms", 1000..3000),
+        prop::bool::weighted(0.2).prop_map(|no| if no { vec!["--no-wakeup-preempt".to_string()] } else { vec![] }),
+    )
+        .prop_map(|(a, b, c, d, e, f)| vec![a, b, c, d, e, f])
+}
+
+fn masks() -> impl Strategy<Value = Mask> {
+    let of = |bits: u64| (0..64).filter(|cpu| bits & 1 << cpu != 0).collect::<Mask>();
+    prop_oneof![
+        5 => Just(Mask::all()),
+        2 => (0..16usize).prop_map(Mask::only),
+        2 => any::<u64>().prop_map(of),
+        1 => (0..8usize, 1..8usize).prop_map(|(first, nr)| (first..first + nr).collect()),
+    ]
+}
+
+fn tasks() -> impl Strategy<Value = ChaosTask> {
+    let kind = prop_oneof![
+        2 => Just(Kind::Hog),
+        4 => Just(Kind::Sleeper),
+        1 => Just(Kind::Yielder),
+        1 => Just(Kind::Pinned),
+        1 => Just(Kind::Forker),
+        3 => Just(Kind::Pair),
+        1 => Just(Kind::Fan),
+        1 => Just(Kind::Kthread),
+    ];
+    let run = prop_oneof![3 => 1..200u64, 2 => 200..5_000u64, 1 => 5_000..30_000u64];
+    let sleep = prop_oneof![3 => 1..500u64, 2 => 500..10_000u64];
+    let nice = prop_oneof![3 => Just(0i32), 1 => -20..20i32];
+    let policy = prop_oneof![8 => Just(0u32), 1 => Just(3), 1 => Just(5)];
+    (kind, run, sleep, nice, policy, masks()).prop_map(|(kind, run_us, sleep_us, nice, policy, allowed)| {
+        // A kernel thread serves one CPU and is brief.
+        let kthread = kind == Kind::Kthread;
+        let allowed = if kthread { Mask::only(allowed.iter().next().unwrap_or(0)) } else { allowed };
+        let run_us = if kthread { run_us.min(100) } else { run_us };
+        ChaosTask { kind, run_us, sleep_us, nice, policy, allowed }
+    })
+}
+
+fn faults() -> impl Strategy<Value = Fault> {
+    let cpu = 0..32usize;
+    prop_oneof![
+        3 => (cpu.clone(), 1_000..20_000_000u64).prop_map(|(cpu, ns)| Fault::HigherClass { cpu, ns }),
+        3 => (any::<u16>(), masks()).prop_map(|(pick, allowed)| Fault::Affinity { pick: pick.into(), allowed }),
+        2 => (any::<u16>(), -20..20i32).prop_map(|(pick, nice)| Fault::Nice { pick: pick.into(), nice }),
+        1 => cpu.clone().prop_map(|cpu| Fault::Offline { cpu }),
+        1 => cpu.prop_map(|cpu| Fault::Online { cpu }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_scenario_and_survives_json() {
+        let json = |seed| serde_json::to_string(&scenario(seed)).unwrap();
+        assert_eq!(json(7), json(7));
+        assert_ne!(json(7), json(8));
+        let again: Scenario = serde_json::from_str(&json(7)).unwrap();
+        assert_eq!(serde_json::to_string(&again).unwrap(), json(7));
+    }
+
+    #[test]
+    fn the_same_scenario_gives_the_same_trace() {
+        for seed in 0..10 {
+            let run = || {
+                let outcome = scenario(seed).run(true).unwrap();
+                let mut text = Vec::new();
+                outcome.kernel.write_text(&mut text).unwrap();
+                (text, outcome.report.hash)
+            };
+            assert!(run() == run(), "seed {seed}");
+        }
+    }
+}
