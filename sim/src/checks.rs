@@ -27,7 +27,8 @@ const CHECK_EVERY: u64 = 500 * USEC;
 /// idle and a steal take a few us.
 const WAKEUP_GRACE: u64 = MSEC;
 
-/// The same where the scheduler's rules leave help to the tick: tasks with affinity, behind an urgent task, between LLCs.
+/// The same where the scheduler's rules leave help to the tick: tasks with affinity, behind an urgent task, between LLCs;
+/// tasks that were sent to an idle CPU which another took a moment before they arrived.
 const TICK_GRACE: u64 = 3 * TICK;
 
 /// A bit whose reason is gone may stay until the next tick.
@@ -248,10 +249,13 @@ impl Kernel {
             if waited <= WAKEUP_GRACE || idle.is_empty() {
                 continue;
             }
-            let confined = t.mask().and(&self.online) != self.online || self.native.cpu_ctx(t.cpu).making_way != 0;
+            let confined = t.mask().and(&self.online) != self.online
+                || self.native.cpu_ctx(t.cpu).making_way != 0
+                || matches!(t.place, Place::Local(_));
+            let tick_grace = TICK_GRACE.max(self.tunables.slice_us * USEC + 2 * TICK);
             let helper = idle.iter().copied().find(|&cpu| {
                 let near = self.machine.places[cpu].llc == self.machine.places[t.cpu].llc;
-                let grace = if near && !confined { WAKEUP_GRACE } else { TICK_GRACE };
+                let grace = if near && !confined { WAKEUP_GRACE } else { tick_grace };
                 let may = cpu == t.cpu || t.may_run_on(cpu) && self.may_move(task);
                 may && (near || within_reach) && waited > grace && self.now > self.cpus[cpu].idle_since + grace
             });

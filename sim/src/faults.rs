@@ -21,7 +21,8 @@ use crate::trace::Op;
 /// How long the loader takes to notice a hotplug and to start anew.
 const RESTART: u64 = 5 * MSEC;
 
-/// What happens. `pick` chooses among the tasks alive then, kernel threads and the loader excepted.
+/// What happens. `pick` chooses among the tasks alive then, kernel threads and the loader excepted; `cpu` among the
+/// CPUs online then, or offline for `Online`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Fault {
     /// A real-time task takes the CPU for so many ns.
@@ -57,11 +58,12 @@ impl Kernel {
     pub fn fault(&mut self, index: usize) {
         match self.faults[index].1.clone() {
             Fault::HigherClass { cpu, ns } => {
-                if cpu < self.cpus.len() && self.online.test(cpu) {
-                    self.take_cpu(cpu, ns);
-                }
+                let cpu = self.pick_cpu(cpu, true).unwrap_or(self.cpu);
+                self.cpus[cpu].higher_class_ns += ns;
+                self.resched_curr(cpu);
             }
             Fault::Affinity { pick, allowed } => {
+                let allowed = allowed.and(&Mask::first(self.cpus.len()));
                 if let Some(task) = self.pick(pick)
                     && !allowed.and(&self.online).is_empty()
                     && !self.tasks[task].is_migration_disabled()
@@ -79,12 +81,14 @@ impl Kernel {
                 }
             }
             Fault::Offline { cpu } => {
-                if cpu < self.cpus.len() && self.online.test(cpu) && self.online.len() > 1 {
+                if let Some(cpu) = self.pick_cpu(cpu, true)
+                    && self.online.len() > 1
+                {
                     self.offline(cpu);
                 }
             }
             Fault::Online { cpu } => {
-                if cpu < self.cpus.len() && !self.online.test(cpu) {
+                if let Some(cpu) = self.pick_cpu(cpu, false) {
                     self.online.set(cpu);
                     *self.online_c = self.online.to_c();
                     self.cpus[cpu].idle_since = self.now;
@@ -106,9 +110,9 @@ impl Kernel {
         (!alive.is_empty()).then(|| alive[pick % alive.len()])
     }
 
-    fn take_cpu(&mut self, cpu: usize, ns: u64) {
-        self.cpus[cpu].higher_class_ns += ns;
-        self.resched_curr(cpu);
+    fn pick_cpu(&self, pick: usize, online: bool) -> Option<usize> {
+        let cpus: Vec<_> = (0..self.cpus.len()).filter(|&cpu| self.online.test(cpu) == online).collect();
+        (!cpus.is_empty()).then(|| cpus[pick % cpus.len()])
     }
 
     pub fn higher_class_ends(&mut self, cpu: usize) {

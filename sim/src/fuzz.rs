@@ -119,8 +119,8 @@ fn tree(seed: u64) -> impl ValueTree<Value = Scenario> {
 }
 
 fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
-    let faults = prop::collection::vec((0..200_000u64, faults()), 0..8);
-    (shapes(), flags(), prop::collection::vec(tasks(), 0..40), faults, 50..250u64, any::<bool>()).prop_map(
+    let faults = prop::collection::vec((0..400_000u64, faults()), 0..16);
+    (shapes(), flags(), prop::collection::vec(tasks(), 0..100), faults, 50..500u64, any::<bool>()).prop_map(
         move |(machine, flags, tasks, faults, ms, noise)| Scenario {
             machine,
             flags: flags.into_iter().flatten().collect(),
@@ -207,7 +207,7 @@ fn tasks() -> impl Strategy<Value = ChaosTask> {
 }
 
 fn faults() -> impl Strategy<Value = Fault> {
-    let cpu = 0..32usize;
+    let cpu = 0..64usize;
     prop_oneof![
         3 => (cpu.clone(), 1_000..20_000_000u64).prop_map(|(cpu, ns)| Fault::HigherClass { cpu, ns }),
         3 => (any::<u16>(), masks()).prop_map(|(pick, allowed)| Fault::Affinity { pick: pick.into(), allowed }),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Sets of CPUs, in the layout of the kernel's `struct cpumask`.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::native::{MAX_CPUS, cpumask};
@@ -9,7 +11,7 @@ const WORDS: usize = MAX_CPUS / 64;
 
 /// A set of CPU ids below `MAX_CPUS`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(from = "Vec<usize>", into = "Vec<usize>")]
+#[serde(try_from = "String", into = "String")]
 pub struct Mask([u64; WORDS]);
 
 impl Mask {
@@ -92,15 +94,46 @@ impl FromIterator<usize> for Mask {
     }
 }
 
-impl From<Vec<usize>> for Mask {
-    fn from(cpus: Vec<usize>) -> Self {
-        cpus.into_iter().collect()
+/// As in /sys: "0-3,8"; "all".
+impl fmt::Display for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::all() {
+            return f.write_str("all");
+        }
+        let cpus: Vec<_> = self.iter().collect();
+        let ranges: Vec<_> = (cpus.chunk_by(|a, b| a + 1 == *b))
+            .map(|range| match range {
+                [cpu] => cpu.to_string(),
+                _ => format!("{}-{}", range[0], range[range.len() - 1]),
+            })
+            .collect();
+        f.write_str(&ranges.join(","))
     }
 }
 
-impl From<Mask> for Vec<usize> {
+impl From<Mask> for String {
     fn from(mask: Mask) -> Self {
-        mask.iter().collect()
+        mask.to_string()
+    }
+}
+
+impl TryFrom<String> for Mask {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text == "all" {
+            return Ok(Self::all());
+        }
+        let mut mask = Self::none();
+        for range in text.split(',').filter(|range| !range.is_empty()) {
+            let (from, to) = range.split_once('-').unwrap_or((range, range));
+            let number = |text: &str| text.parse().ok().filter(|&cpu| cpu < MAX_CPUS);
+            let (Some(from), Some(to)) = (number(from), number(to)) else {
+                return Err(format!("'{range}' is not a range of CPUs"));
+            };
+            (from..=to).for_each(|cpu| mask.set(cpu));
+        }
+        Ok(mask)
     }
 }
 
@@ -115,5 +148,14 @@ mod tests {
         assert_eq!((mask.len(), mask.next_after(64), mask.next_after(1023)), (3, Some(1023), Some(3)));
         assert!(mask.test(64) && !mask.test(65) && !mask.is_only(3));
         assert_eq!(Mask::none().next_after(0), None);
+        assert_eq!(mask.to_string(), "3,64,1023");
+    }
+
+    #[test]
+    fn lists_are_read_back() {
+        for list in ["", "all", "0-3,8", "5", "62-65,1023"] {
+            assert_eq!(Mask::try_from(list.to_string()).unwrap().to_string(), list);
+        }
+        assert!(Mask::try_from("1024".to_string()).is_err());
     }
 }
