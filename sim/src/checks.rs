@@ -209,8 +209,10 @@ impl Kernel {
             return self.violate("overload bit", format!("CPU {cpu} hides tasks that wait and may move"));
         }
 
-        // The tick clears it, unless it sees only tasks that may not move and not all of them.
-        let stale = overloaded && !movable && queued <= MAX_LOOKS as usize && self.cpus[cpu].curr != Curr::HigherClass;
+        // The tick clears it, unless it sees only tasks that may not move and not all of them. Tasks whose migration is
+        // disabled may have set it: on kernels whose BPF prolog does not count, may_move() gives one too many credit.
+        let none = dsq.is_none_or(|dsq| dsq.iter().all(|task| self.tasks[task].raw().nr_cpus_allowed == 1));
+        let stale = overloaded && none && queued <= MAX_LOOKS as usize && self.cpus[cpu].curr != Curr::HigherClass;
         let since = self.checks.stale_since[cpu].filter(|_| stale).or(stale.then_some(self.now));
         self.checks.stale_since[cpu] = since;
         if since.is_some_and(|since| self.now > since + STALE_GRACE) {
@@ -332,9 +334,14 @@ impl Kernel {
         self.checks.absent += 1;
     }
 
-    /// Tasks that have shared one CPU since `from`, all of them hogs: their shares follow their weights, but for a few
-    /// slices. `hogs` by CPU.
-    pub fn check_shares(&mut self, hogs: &[TaskId]) {
+    /// Tasks that never slept since `from`: those that share one CPU have shares that follow their weights, but for a few
+    /// slices, and the turns that the guard against starvation gave.
+    pub fn check_shares(&mut self, hogs: &[TaskId], from: u64) {
+        for cpu in 0..self.cpus.len() {
+            self.update_curr(cpu);
+        }
+        let starve = u64::from(self.tunables.timeout_ms) * MSEC / 4;
+        let turns = 2 + (self.now - from) / starve;
         for cpu in 0..self.cpus.len() {
             let on: Vec<TaskId> =
                 hogs.iter().copied().filter(|&task| self.tasks[task].traits.allowed.is_only(cpu)).collect();
@@ -347,7 +354,7 @@ impl Kernel {
             for (i, &a) in on.iter().enumerate() {
                 for &b in &on[i + 1..] {
                     let ((ran_a, weight_a), (ran_b, weight_b)) = (share(self, a), share(self, b));
-                    let slack = 2 * slice * 100 / weight_a + 2 * slice * 100 / weight_b;
+                    let slack = turns * slice * 100 / weight_a + turns * slice * 100 / weight_b;
                     if ran_a.abs_diff(ran_b) > slack {
                         return self.violate(
                             "fairness",

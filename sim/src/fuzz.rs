@@ -25,9 +25,10 @@ use crate::mask::Mask;
 use crate::scenario::Scenario;
 use crate::workload::Workload;
 use crate::workload::chaos::{Chaos, ChaosTask, Kind};
+use crate::workload::hogs::Hogs;
 
 /// Runs that may be spent on making a failure smaller.
-const MAX_SHRINKS: u32 = 300;
+const MAX_SHRINKS: u32 = 2000;
 
 /// How a scenario's process ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,15 +121,25 @@ fn tree(seed: u64) -> impl ValueTree<Value = Scenario> {
 
 fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
     let faults = prop::collection::vec((0..400_000u64, faults()), 0..16);
-    (shapes(), flags(), prop::collection::vec(tasks(), 0..100), faults, 50..500u64, any::<bool>()).prop_map(
-        move |(machine, flags, tasks, faults, ms, noise)| Scenario {
-            machine,
-            flags: flags.into_iter().flatten().collect(),
-            workloads: vec![Workload::Chaos(Chaos { tasks })],
-            faults,
-            ms,
-            seed,
-            noise,
+    // Now and then for so long that the guard against starvation and the watchdog would have their say.
+    let tasks = prop_oneof![
+        9 => (prop::collection::vec(tasks(), 0..100), 50..500u64),
+        1 => (prop::collection::vec(tasks(), 0..8), 1500..4000u64),
+    ];
+    // Some that share a CPU for good.
+    let hogs = prop::collection::vec(-20..20i32, 0..4);
+    (shapes(), flags(), tasks, hogs, faults, any::<bool>()).prop_map(
+        move |(machine, flags, (tasks, ms), hogs, faults, noise)| {
+            let hogs = hogs.into_iter().map(|nice| Workload::Hogs(Hogs { nice, cpu: 0, ..Hogs::default() }));
+            Scenario {
+                machine,
+                flags: flags.into_iter().flatten().collect(),
+                workloads: std::iter::once(Workload::Chaos(Chaos { tasks })).chain(hogs).collect(),
+                faults,
+                ms,
+                seed,
+                noise,
+            }
         },
     )
 }

@@ -16,7 +16,7 @@ use crate::mask::Mask;
 use crate::program::{Dist, Step};
 use crate::report::Report;
 use crate::time::{MSEC, USEC};
-use crate::workload::{Builder, Workload};
+use crate::workload::{Builder, HOG, Workload};
 
 /// The loader's work each util_interval: some, and for each CPU.
 const PUBLISH_WORK: u64 = 20 * USEC;
@@ -82,6 +82,13 @@ impl Scenario {
         kernel.run_until(from + self.ms * MSEC);
         if kernel.violation.is_none() {
             kernel.check_counters();
+        }
+        let shares_move = |fault: &Fault| !matches!(fault, Fault::HigherClass { .. });
+        if kernel.violation.is_none() && !self.faults.iter().any(|(_, fault)| shares_move(fault)) {
+            let hogs: Vec<_> = (0..kernel.tasks.len())
+                .filter(|&task| kernel.programs[kernel.tasks[task].program].name == HOG)
+                .collect();
+            kernel.check_shares(&hogs, from);
         }
         let report = kernel.report(from);
         Ok(Outcome { report, violation: kernel.violation.clone(), kernel })

@@ -102,7 +102,7 @@ impl ChaosTask {
             }
         };
         let name = match self.kind {
-            Kind::Hog => "hog",
+            Kind::Hog => super::HOG,
             Kind::Sleeper => "sleeper",
             Kind::Yielder => "yielder",
             Kind::Pinned => "pinned",

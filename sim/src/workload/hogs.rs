@@ -34,7 +34,7 @@ impl Hogs {
         let group = builder.group("hogs", false);
         // A unit of work is a millisecond of a CPU of capacity 1024.
         let steps = vec![Step::Begin, Step::Run(Dist::Fixed(MSEC)), Step::End, Step::Jump(0)];
-        let program = builder.program(group, "hog", steps);
+        let program = builder.program(group, super::HOG, steps);
         for _ in 0..self.nr {
             let mut traits = builder.traits();
             (traits.nice, traits.policy) = (self.nice, self.policy);

@@ -6,7 +6,7 @@
 //! ```
 
 pub mod chaos;
-mod hogs;
+pub mod hogs;
 mod rr;
 
 use std::str::FromStr;
@@ -30,6 +30,9 @@ pub enum Workload {
     Hogs(hogs::Hogs),
     Rr(rr::Rr),
 }
+
+/// Name of programs whose tasks never sleep, and get CPU time by weight.
+pub const HOG: &str = "hog";
 
 /// Each workload, its parameters with their defaults, and what it is.
 pub const HELP: &str = "\
