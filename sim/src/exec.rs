@@ -86,6 +86,18 @@ impl Kernel {
             },
             Step::Jump(to) => task.pc = to,
             Step::Exit => self.exit(cpu, id),
+            Step::Affinity(target, allowed) => {
+                self.cost += SYSCALL;
+                self.set_affinity(target, allowed);
+            }
+            Step::Nice(target, nice) => {
+                self.cost += SYSCALL;
+                self.set_nice(target, nice);
+            }
+            Step::HigherClass(on, ns) => {
+                self.cost += SYSCALL;
+                self.take_cpu(on, ns);
+            }
             Step::Publish => self.publish(),
         }
     }

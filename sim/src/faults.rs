@@ -59,8 +59,7 @@ impl Kernel {
         match self.faults[index].1.clone() {
             Fault::HigherClass { cpu, ns } => {
                 let cpu = self.pick_cpu(cpu, true).unwrap_or(self.cpu);
-                self.cpus[cpu].higher_class_ns += ns;
-                self.resched_curr(cpu);
+                self.take_cpu(cpu, ns);
             }
             Fault::Affinity { pick, allowed } => {
                 let allowed = allowed.and(&Mask::first(self.cpus.len()));
@@ -73,11 +72,7 @@ impl Kernel {
             }
             Fault::Nice { pick, nice } => {
                 if let Some(task) = self.pick(pick) {
-                    self.change(task, |kernel| {
-                        kernel.tasks[task].traits.nice = nice;
-                        let weight = kernel.tasks[task].traits.weight();
-                        kernel.tasks[task].raw_mut().scx.weight = weight;
-                    });
+                    self.set_nice(task, nice);
                 }
             }
             Fault::Offline { cpu } => {
@@ -98,6 +93,21 @@ impl Kernel {
                 }
             }
         }
+    }
+
+    /// A real-time task wakes there, and runs for so many ns.
+    pub fn take_cpu(&mut self, cpu: usize, ns: u64) {
+        self.cpus[cpu].higher_class_ns += ns;
+        self.resched_curr(cpu);
+    }
+
+    /// setpriority().
+    pub fn set_nice(&mut self, task: TaskId, nice: i32) {
+        self.change(task, |kernel| {
+            kernel.tasks[task].traits.nice = nice;
+            let weight = kernel.tasks[task].traits.weight();
+            kernel.tasks[task].raw_mut().scx.weight = weight;
+        });
     }
 
     fn pick(&self, pick: usize) -> Option<TaskId> {

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use crate::costs::WORK_SPREAD;
 use crate::dsq::TaskId;
+use crate::mask::Mask;
 
 /// A duration in ns, drawn anew each time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,6 +66,11 @@ pub enum Step {
     /// Goes to a step.
     Jump(usize),
     Exit,
+    /// For a task, itself or another, the kernel does what a system call asks for: where it may run, its nice value.
+    Affinity(TaskId, Mask),
+    Nice(TaskId, i32),
+    /// Wakes a real-time task that takes a CPU for so many ns.
+    HigherClass(usize, u64),
     /// The scheduler's loader publishes sum_util.
     Publish,
 }
