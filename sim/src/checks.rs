@@ -248,7 +248,10 @@ impl Kernel {
                 let cpu = t.cpu;
                 return self.violate("starved", format!("task {task} waits on CPU {cpu} for {} ms", waited / MSEC));
             }
-            if waited <= WAKEUP_GRACE || idle.is_empty() {
+            // Sent to an idle CPU that a higher class took before it arrived: the kernel tells nobody (cpu_release() is
+            // for CPUs that run a task of ours).
+            let taken = matches!(t.place, Place::Local(cpu) if self.cpus[cpu].curr == Curr::HigherClass);
+            if waited <= WAKEUP_GRACE || idle.is_empty() || taken {
                 continue;
             }
             let confined = t.mask().and(&self.online) != self.online

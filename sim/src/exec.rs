@@ -37,6 +37,13 @@ impl Kernel {
                 task.remaining = dist.draw(&mut self.rng);
                 task.raw_mut().migration_disabled += 1;
             }
+            Step::Spin(ns) => {
+                if task.spin_until.take().is_none() {
+                    task.spin_until = Some(self.now + self.cost + ns);
+                    task.remaining = ns.max(1);
+                    task.pc -= 1;
+                }
+            }
             Step::Sleep(dist) => {
                 let ns = dist.draw(&mut self.rng);
                 self.sleep_until(id, self.now + self.cost + ns);
@@ -45,14 +52,43 @@ impl Kernel {
                 let next = task.started_at + ((self.now + self.cost - task.started_at) / ns + 1) * ns;
                 self.sleep_until(id, next);
             }
+            Step::Timer { timer, period, relative } => self.wait_for_timer(id, timer, period, relative),
             Step::Send(channel) => self.send(cpu, id, channel),
+            Step::Post(channel) if self.channels[channel].messages.len() == self.channels[channel].capacity => {
+                self.cost += SYSCALL;
+            }
+            Step::Post(channel) => self.send(cpu, id, channel),
             Step::Recv(channel) => self.recv(cpu, id, channel),
+            Step::Join(channel) => self.channels[channel].receivers.push_back(id),
+            Step::Await(channel) => {
+                self.cost += SYSCALL;
+                if self.channels[channel].receivers.contains(&id) {
+                    self.block(id);
+                }
+            }
+            Step::Signal(channel) => self.release(channel, 1),
+            Step::Broadcast(channel) => self.release(channel, usize::MAX),
+            Step::Barrier(channel, nr) => {
+                if self.channels[channel].receivers.len() + 1 >= nr {
+                    self.release(channel, usize::MAX);
+                } else {
+                    self.cost += SYSCALL;
+                    self.channels[channel].receivers.push_back(id);
+                    self.block(id);
+                }
+            }
             Step::Yield => {
                 self.cost += SYSCALL;
                 self.update_curr(cpu);
                 let raw = self.tasks[id].raw;
                 self.call(Op::Yield, Some(id), 0, |ops| unsafe { ops.yield_.unwrap()(raw, std::ptr::null_mut()) });
                 self.resched_curr(cpu);
+            }
+            // Its work first: the child is not there, and claims no CPU, before that is done.
+            Step::Fork(_) if !task.forks => {
+                task.forks = true;
+                task.remaining = FORK;
+                task.pc -= 1;
             }
             Step::Fork(program) => self.fork(cpu, id, program),
             Step::Wait => {
@@ -63,8 +99,10 @@ impl Kernel {
                 }
             }
             Step::Begin => task.begun_at = self.now + self.cost,
+            Step::BeginDue => task.begun_at = task.due_at,
             Step::End => {
-                let took = self.now + self.cost - task.begun_at;
+                task.due_at = self.now + self.cost;
+                let took = task.due_at.saturating_sub(task.begun_at);
                 let group = self.programs[task.program].group;
                 self.groups[group].note_request(took);
             }
@@ -110,8 +148,24 @@ impl Kernel {
 
     fn sleep_until(&mut self, task: TaskId, at: u64) {
         self.cost += SYSCALL;
+        self.tasks[task].due_at = at;
         self.block(task);
         self.push(at, Event::Timer(task));
+    }
+
+    fn wait_for_timer(&mut self, id: TaskId, timer: usize, period: u64, relative: bool) {
+        let now = self.now + self.cost;
+        let task = &mut self.tasks[id];
+        if task.timers.len() <= timer {
+            task.timers.resize(timer + 1, task.started_at);
+        }
+        let next = task.timers[timer] + period;
+        if next > now {
+            task.timers[timer] = next;
+            return self.sleep_until(id, next);
+        }
+        task.timers[timer] = if relative { now } else { next };
+        task.due_at = task.timers[timer];
     }
 
     /// A sleep is over, or the task's life begins.
@@ -144,17 +198,31 @@ impl Kernel {
         };
         let sync = channel.sync;
         self.cost += MESSAGE_LINES * transfer(self.machine.distance(from, cpu));
-        if let Some(sender) = self.channels[channel_id].senders.pop_front() {
+        let channel = &mut self.channels[channel_id];
+        if channel.messages.len() <= channel.low
+            && let Some(sender) = channel.senders.pop_front()
+        {
             self.wake(sender, sync);
         }
     }
 
+    /// Lets up to `max` of those who have joined go on, in order.
+    fn release(&mut self, channel: usize, max: usize) {
+        self.cost += SYSCALL;
+        let joined = &mut self.channels[channel].receivers;
+        for task in joined.drain(..max.min(joined.len())).collect::<Vec<_>>() {
+            self.tasks[task].due_at = self.now + self.cost;
+            self.wake(task, false);
+        }
+    }
+
     fn fork(&mut self, cpu: usize, parent: TaskId, program: usize) {
-        self.cost += FORK;
+        self.tasks[parent].forks = false;
         let mut traits = self.tasks[parent].traits.clone();
         traits.loader = false;
         let task = self.spawn(program, traits, cpu);
         self.tasks[task].started_at = self.now + self.cost;
+        self.tasks[task].due_at = self.now + self.cost;
         self.tasks[task].parent = Some(parent);
         self.tasks[parent].nr_children += 1;
         self.wake_up_new(task);

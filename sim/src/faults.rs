@@ -223,7 +223,7 @@ impl Kernel {
             self.set_place(task, Place::Local(cpu));
         }
         self.cpus[cpu].curr = Curr::Idle;
-        self.cpus[cpu].switches += 1;
+        self.cpus[cpu].armed += 1;
         self.cpus[cpu].higher_class_ns = 0;
         self.cpus[cpu].push_away = None;
         self.cpus[cpu].need_resched = false;

@@ -39,10 +39,10 @@ use crate::trace::{Op, Record, Trace};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
-    /// The running task has done its step's work; stale if the CPU's `switches` have moved on.
+    /// The running task has done its step's work; stale if the CPU's `armed` has moved on.
     Step {
         cpu: usize,
-        switches: u64,
+        armed: u64,
     },
     Resched(usize),
     Tick(usize),
@@ -73,8 +73,8 @@ pub struct Cpu {
     pub need_resched: bool,
     /// Its events wait until then: it is in the kernel.
     pub busy_until: u64,
-    /// Counts changes of `curr`.
-    pub switches: u64,
+    /// Counts changes of `curr`, and of when its step will end: only the last Step event counts.
+    pub armed: u64,
     /// The running task's CPU time, and its work, are accounted up to then.
     pub exec_start: u64,
     pub run_from: u64,
@@ -176,7 +176,7 @@ impl Kernel {
                 curr: Curr::Idle,
                 need_resched: false,
                 busy_until: 0,
-                switches: 0,
+                armed: 0,
                 exec_start: 0,
                 run_from: 0,
                 speed: 1024,
@@ -298,8 +298,8 @@ impl Kernel {
 
     fn handle(&mut self, event: Event) {
         let cpu = match event {
-            Event::Step { cpu, switches } => {
-                if self.cpus[cpu].switches != switches {
+            Event::Step { cpu, armed } => {
+                if self.cpus[cpu].armed != armed {
                     return;
                 }
                 cpu
@@ -357,6 +357,12 @@ impl Kernel {
     pub fn account(&mut self, id: usize) {
         let cpu = &mut self.cpus[id];
         if let Curr::Task(task) = cpu.curr
+            && let Some(until) = self.tasks[task].spin_until
+        {
+            // Done when it is time, however fast the CPU is.
+            self.tasks[task].remaining = until.saturating_sub(self.now);
+            cpu.run_from = cpu.run_from.max(self.now);
+        } else if let Curr::Task(task) = cpu.curr
             && self.now > cpu.run_from
         {
             let done = (self.now - cpu.run_from) * cpu.speed / 1024;
@@ -369,11 +375,13 @@ impl Kernel {
 
     /// When the running task's work will be done.
     pub fn arm_step(&mut self, id: usize) {
-        let cpu = &self.cpus[id];
+        let cpu = &mut self.cpus[id];
         let Curr::Task(task) = cpu.curr else { return };
+        cpu.armed += 1;
+        let armed = cpu.armed;
         let from = (self.now + self.cost).max(cpu.run_from);
         let left = self.tasks[task].remaining * 1024 / cpu.speed;
-        self.push(from + left, Event::Step { cpu: id, switches: cpu.switches });
+        self.push(from + left, Event::Step { cpu: id, armed });
     }
 
     /// The CPU's core is shared or is no more: its CPUs change speed.

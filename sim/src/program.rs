@@ -46,13 +46,32 @@ pub enum Step {
     Run(Dist),
     /// Work during which the task may not migrate.
     RunPinned(Dist),
+    /// Busy until so many ns have passed, however much work that is and whoever else ran meanwhile.
+    Spin(u64),
     Sleep(Dist),
     /// Sleep until the next multiple of so many ns since the task's start; no sleep if that is past.
     Period(u64),
+    /// Sleep until `period` ns after this timer of the task's was due last, at first after the task's start. If that is
+    /// past there is no sleep, and a relative timer counts from now on.
+    Timer {
+        timer: usize,
+        period: u64,
+        relative: bool,
+    },
     /// Puts a message into a channel, waking one who waits for it; waits while it is full.
     Send(ChannelId),
+    /// As Send; nothing if the channel is full.
+    Post(ChannelId),
     /// Takes a message, waking one who waits for room; waits while there is none.
     Recv(ChannelId),
+    /// From Join on the task is among those that the next Signal (the first of them) or Broadcast (all) releases. Await
+    /// waits until it was. Signal and Broadcast are lost if there is nobody.
+    Join(ChannelId),
+    Await(ChannelId),
+    Signal(ChannelId),
+    Broadcast(ChannelId),
+    /// Waits until so many tasks do, then releases them.
+    Barrier(ChannelId, usize),
     Yield,
     /// A child that runs the program from its start.
     Fork(ProgramId),
@@ -61,6 +80,8 @@ pub enum Step {
     /// A unit of the workload's work begins (for its latency) and ends (for that and the throughput).
     Begin,
     End,
+    /// As Begin, but when the task was due: its timer, its release, or the last End when it has not waited since.
+    BeginDue,
     /// Goes to a step so many times, then on.
     Loop(usize, u32),
     /// Goes to a step.
@@ -87,6 +108,8 @@ pub struct Program {
 #[derive(Clone, Debug)]
 pub struct Channel {
     pub capacity: usize,
+    /// One that waits for room is woken when no more messages than that are left.
+    pub low: usize,
     /// The waker says that it is about to sleep (WF_SYNC), as pipes and sockets do.
     pub sync: bool,
     /// The CPU that each message was written on.
@@ -97,7 +120,8 @@ pub struct Channel {
 
 impl Channel {
     pub fn new(capacity: usize, sync: bool) -> Self {
-        Self { capacity, sync, messages: VecDeque::new(), receivers: VecDeque::new(), senders: VecDeque::new() }
+        let (messages, receivers, senders) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        Self { capacity, low: capacity - 1, sync, messages, receivers, senders }
     }
 }
 

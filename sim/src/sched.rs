@@ -205,7 +205,7 @@ impl Kernel {
             self.tasks[task].storage.clear();
         }
         self.cpus[cpu].curr = next;
-        self.cpus[cpu].switches += 1;
+        self.cpus[cpu].armed += 1;
         let (task, arg) = match next {
             Curr::Idle => (None, 0),
             Curr::Task(task) => (Some(task), 1),

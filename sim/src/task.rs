@@ -93,6 +93,14 @@ pub struct Task {
     pub remaining: u64,
     pub started_at: u64,
     pub begun_at: u64,
+    /// When it was to go on last: see [`Step::BeginDue`](crate::program::Step).
+    pub due_at: u64,
+    /// When the Spin that it is in ends.
+    pub spin_until: Option<u64>,
+    /// Has done the work of the Fork that it is at.
+    pub forks: bool,
+    /// When each of its timers was due last.
+    pub timers: Vec<u64>,
     pub parent: Option<TaskId>,
     pub nr_children: u32,
     pub waits_for_children: bool,
@@ -138,6 +146,10 @@ impl Task {
             remaining: 0,
             started_at: now,
             begun_at: now,
+            due_at: now,
+            spin_until: None,
+            forks: false,
+            timers: Vec::new(),
             parent: None,
             nr_children: 0,
             waits_for_children: false,

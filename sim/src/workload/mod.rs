@@ -6,8 +6,13 @@
 //! ```
 
 pub mod chaos;
+mod forktree;
+mod hackbench;
 pub mod hogs;
 mod rr;
+mod rtapp;
+mod schbench;
+mod tbench;
 
 use std::str::FromStr;
 
@@ -27,8 +32,13 @@ use crate::task::{SCHED_NORMAL, Traits};
 #[serde(tag = "workload", rename_all = "lowercase")]
 pub enum Workload {
     Chaos(chaos::Chaos),
+    ForkTree(forktree::ForkTree),
+    Hackbench(hackbench::Hackbench),
     Hogs(hogs::Hogs),
     Rr(rr::Rr),
+    RtApp(rtapp::RtApp),
+    Schbench(schbench::Schbench),
+    Tbench(tbench::Tbench),
 }
 
 /// Name of programs whose tasks never sleep, and get CPU time by weight.
@@ -36,8 +46,13 @@ pub const HOG: &str = "hog";
 
 /// Each workload, its parameters with their defaults, and what it is.
 pub const HELP: &str = "\
+  forktree:jobs=0,work=5000,depth=2,fanout=3  a build of so many jobs (0: CPUs), trees of tasks; us of a leaf's work
+  hackbench:groups=1,fds=20,loops=100,pipe=true  groups of fds senders and fds receivers; pipes or sockets
   hogs:nr=1,nice=0,policy=0,cpu=-1    tasks that never sleep; all on one CPU, if that is not -1
-  rr:pairs=1,work=10                  request and response over loopback (netperf TCP_RR); us of work on each side";
+  rr:pairs=1,work=10                  request and response over loopback (netperf TCP_RR); us of work on each side
+  rtapp:file=PATH                     tasks from rt-app's JSON, for example sim/examples/periodic.json
+  schbench:m=2,t=16,s=10000,c=15000   m message threads that wake t workers each, which spin c us; s us between
+  tbench:clients=0                    clients (0: half as many as CPUs) and servers, mixed requests over loopback";
 
 impl FromStr for Workload {
     type Err = anyhow::Error;
@@ -60,8 +75,13 @@ impl Workload {
         let mut builder = Builder::new(kernel, at);
         match self {
             Self::Chaos(chaos) => chaos.add(&mut builder),
+            Self::ForkTree(forktree) => forktree.add(&mut builder),
+            Self::Hackbench(hackbench) => hackbench.add(&mut builder),
             Self::Hogs(hogs) => hogs.add(&mut builder),
             Self::Rr(rr) => rr.add(&mut builder),
+            Self::RtApp(rtapp) => rtapp.add(&mut builder),
+            Self::Schbench(schbench) => schbench.add(&mut builder),
+            Self::Tbench(tbench) => tbench.add(&mut builder),
         }
     }
 }
@@ -99,6 +119,20 @@ impl<'a> Builder<'a> {
         self.kernel.channels.len() - 1
     }
 
+    /// A pipe or socket on which one that waits for room is woken only when `low` messages or fewer are left.
+    pub fn pipe(&mut self, capacity: usize, low: usize) -> ChannelId {
+        let id = self.channel(capacity, true);
+        self.kernel.channels[id].low = low;
+        id
+    }
+
+    /// Recv locks it, Post unlocks it.
+    pub fn mutex(&mut self) -> ChannelId {
+        let id = self.channel(1, false);
+        self.kernel.channels[id].messages.push_back(0);
+        id
+    }
+
     /// An ordinary task's.
     pub fn traits(&self) -> Traits {
         Traits {
@@ -113,13 +147,53 @@ impl<'a> Builder<'a> {
 
     /// A task, asleep on a CPU that it may use, until about when the workload starts.
     pub fn task(&mut self, program: ProgramId, traits: Traits) -> TaskId {
+        self.task_after(program, traits, 0)
+    }
+
+    /// As task(), `delay` ns later.
+    pub fn task_after(&mut self, program: ProgramId, traits: Traits, delay: u64) -> TaskId {
         let cpus: Vec<_> = traits.allowed.iter().collect();
         let cpu = cpus[self.spawned % cpus.len()];
         self.spawned += 1;
         let task = self.kernel.spawn(program, traits, cpu);
-        let at = self.at + self.kernel.rng.u64(..crate::time::MSEC);
+        let at = self.at + delay + self.kernel.rng.u64(..crate::time::MSEC);
         self.kernel.tasks[task].started_at = at;
+        self.kernel.tasks[task].due_at = at;
         self.kernel.start(task, at);
         task
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Outcome, Scenario};
+
+    fn scenario(machine: &str, workload: &str, ms: u64) -> Scenario {
+        Scenario {
+            machine: machine.parse().unwrap(),
+            flags: Vec::new(),
+            workloads: vec![workload.parse().unwrap()],
+            faults: Vec::new(),
+            ms,
+            seed: 1,
+            noise: true,
+        }
+    }
+
+    /// What comes of a workload alone on a machine, where nothing may break.
+    pub fn outcome(machine: &str, workload: &str, ms: u64) -> Outcome {
+        let outcome = scenario(machine, workload, ms).run(false).unwrap();
+        assert_eq!(outcome.violation, None, "{workload} on {machine}");
+        outcome
+    }
+
+    /// Why it is refused.
+    pub fn refusal(workload: &str) -> String {
+        let err = match workload.parse::<Workload>() {
+            Ok(_) => scenario("1x1x2x1", workload, 1).run(false).map(|_| ()).unwrap_err(),
+            Err(err) => err,
+        };
+        format!("{err:#}")
     }
 }

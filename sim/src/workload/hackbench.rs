@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! hackbench, as rt-tests': groups of senders, each of which writes to all receivers of its group in turn, so that
+//! hundreds of tasks wake each other. A unit of work is a run, which begins when all tasks are there and ends when all
+//! have exited, as hackbench counts its time; then the next begins.
+//!
+//! ```text
+//! main: Fork all -> all are ready -> Begin -> go -> Wait for all -> End
+//! sender: ready, go, loops * (message to receiver 1, 2, ...), Exit      receiver: ready, go, fds * loops * Recv, Exit
+//! ```
+
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::Builder;
+use crate::program::{Dist, Step};
+
+/// Messages of 100 bytes in a pipe of 64 KiB: 40 in each of its 16 pages, for a write is not split over two. Room
+/// comes by the page.
+const PIPE_MESSAGES: usize = 640;
+const PIPE_LOW: usize = 600;
+
+/// Such messages in a Unix socket's send buffer of net.core.wmem_default, 212992 bytes, of which each takes 768. One
+/// that waits for room is woken when three quarters of it are there (unix_writable()).
+const SOCKET_MESSAGES: usize = 277;
+const SOCKET_LOW: usize = 69;
+
+/// ns that a message by socket takes on each side more than one by pipe: its sk_buff and the protocol.
+const SOCKET_WORK: u64 = 500;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Hackbench {
+    pub groups: usize,
+    /// Senders, and as many receivers, in each group.
+    pub fds: usize,
+    /// Messages of each sender to each receiver.
+    pub loops: u32,
+    /// Pipes; false: Unix sockets.
+    pub pipe: bool,
+}
+
+impl Default for Hackbench {
+    fn default() -> Self {
+        Self { groups: 1, fds: 20, loops: 100, pipe: true }
+    }
+}
+
+impl Hackbench {
+    pub fn add(&self, builder: &mut Builder<'_>) -> Result<()> {
+        ensure!((1..=1000).contains(&self.groups), "{} groups are not in 1..1000", self.groups);
+        ensure!((1..=1000).contains(&self.fds), "fds {} is not in 1..1000", self.fds);
+        ensure!((1..=1_000_000).contains(&self.loops), "{} loops are not in 1..1000000", self.loops);
+        let group = builder.group("hackbench", false);
+        let nr_tasks = 2 * self.fds * self.groups;
+        let (ready, go) = (builder.channel(nr_tasks, true), builder.channel(nr_tasks, true));
+        let work = (!self.pipe).then_some(Step::Run(Dist::Fixed(SOCKET_WORK)));
+
+        let mut main = Vec::new();
+        for _ in 0..self.groups {
+            let mut sender = vec![Step::Send(ready), Step::Recv(go)];
+            for _ in 0..self.fds {
+                let (capacity, low) = if self.pipe { (PIPE_MESSAGES, PIPE_LOW) } else { (SOCKET_MESSAGES, SOCKET_LOW) };
+                let fd = builder.pipe(capacity, low);
+                sender.extend(work);
+                sender.push(Step::Send(fd));
+                let mut receiver = vec![Step::Send(ready), Step::Recv(go), Step::Recv(fd)];
+                receiver.extend(work);
+                receiver.extend([Step::Loop(2, self.fds as u32 * self.loops - 1), Step::Exit]);
+                main.push(Step::Fork(builder.program(group, "receiver", receiver)));
+            }
+            sender.extend([Step::Loop(2, self.loops - 1), Step::Exit]);
+            main.push(Step::Fork(builder.program(group, "sender", sender)));
+            main.push(Step::Loop(main.len() - 1, self.fds as u32 - 1));
+        }
+        for step in [Step::Recv(ready), Step::Begin, Step::Send(go)] {
+            main.push(step);
+            if step != Step::Begin {
+                main.push(Step::Loop(main.len() - 1, nr_tasks as u32 - 1));
+            }
+        }
+        main.extend([Step::Wait, Step::End, Step::Jump(0)]);
+        let main = builder.program(group, "hackbench", main);
+        let traits = builder.traits();
+        builder.task(main, traits);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{outcome, refusal};
+
+    #[test]
+    fn runs_end_and_all_messages_arrive() {
+        for pipe in [true, false] {
+            let outcome = outcome("1x1x4x1", &format!("hackbench:groups=2,fds=5,loops=200,pipe={pipe}"), 200);
+            let hackbench = &outcome.report.groups[0];
+            assert!(hackbench.requests >= 2, "{hackbench:?}");
+            assert!(hackbench.request_us.p50 > 1000.0, "{hackbench:?}");
+            // A receiver exits after all its messages, and a run ends after all receivers: what is left is the last's.
+            let kernel = &outcome.kernel;
+            let done = kernel.tasks.iter().filter(|task| !task.is_alive()).count();
+            assert!(done >= 20 * hackbench.requests as usize, "{done} tasks have exited");
+        }
+    }
+
+    #[test]
+    fn what_is_sent_is_read() {
+        // Were it more or less by one for a receiver, messages would pile up, or runs would not end.
+        let outcome = outcome("1x1x2x1", "hackbench:fds=3,loops=2", 500);
+        let runs = outcome.report.groups[0].requests;
+        assert!(runs > 100, "{runs} runs");
+        let (most, of_a_run) = (outcome.kernel.channels.iter().map(|channel| channel.messages.len()).max(), 3 * 2);
+        assert!(most <= Some(of_a_run), "{most:?} messages are left after {runs} runs");
+    }
+
+    #[test]
+    fn wrong_parameters_are_refused() {
+        assert!(refusal("hackbench:groups=0").contains("not in 1..1000"));
+        assert!(refusal("hackbench:fds=1001").contains("not in 1..1000"));
+        assert!(refusal("hackbench:loops=0").contains("not in 1..1000000"));
+    }
+}

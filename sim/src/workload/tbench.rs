@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! tbench, as dbench's: clients that play a file server's load over loopback TCP, each to a server of its own. A unit
+//! of work is an operation: one or several round trips, with work on both sides that differs by kind.
+
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::Builder;
+use crate::program::{ChannelId, Dist, Step};
+use crate::time::USEC;
+
+/// A kind of operation: how many of [`OPERATIONS`] in a row are that, us of work of client and server for each round
+/// trip (system calls, TCP and copying at some GB/s), and round trips.
+struct Kind {
+    count: usize,
+    client: u64,
+    server: u64,
+    trips: usize,
+}
+
+const fn kind(count: usize, client: u64, server: u64, trips: usize) -> Kind {
+    Kind { count, client, server, trips }
+}
+
+/// Shares are those of dbench's client.txt, as its reports count them; what is rarer than 1 % is rounded up.
+static KINDS: [Kind; 14] = [
+    kind(17, 6, 9, 1),  // NTCreateX
+    kind(13, 5, 6, 1),  // Close
+    kind(1, 7, 12, 1),  // Rename
+    kind(4, 6, 10, 1),  // Unlink
+    kind(16, 5, 7, 1),  // Qpathinfo
+    kind(3, 5, 5, 1),   // Qfileinfo
+    kind(3, 5, 5, 1),   // Qfsinfo
+    kind(2, 6, 6, 1),   // Sfileinfo
+    kind(6, 8, 12, 2),  // Find: first, next
+    kind(9, 18, 14, 2), // WriteX: up to 64 KiB, in two parts
+    kind(27, 9, 12, 1), // ReadX: a few KiB
+    kind(1, 5, 5, 1),   // LockX
+    kind(1, 5, 5, 1),   // UnlockX
+    kind(1, 5, 30, 3),  // Flush: of each open file
+];
+
+/// In a row, then from the start.
+const OPERATIONS: usize = 104;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tbench {
+    /// Clients, and as many servers; 0: half as many as CPUs.
+    pub clients: usize,
+}
+
+impl Tbench {
+    pub fn add(&self, builder: &mut Builder<'_>) -> Result<()> {
+        ensure!(self.clients <= 10_000, "{} clients are not in 0..10000", self.clients);
+        let clients = if self.clients == 0 { builder.nr_cpus().div_ceil(2) } else { self.clients };
+        let group = builder.group("tbench", false);
+        let operations = operations();
+        for _ in 0..clients {
+            let (request, response) = (builder.channel(1, true), builder.channel(1, true));
+            let (client, server) = steps(&operations, request, response);
+            let client = builder.program(group, "client", client);
+            let server = builder.program(group, "server", server);
+            let traits = builder.traits();
+            builder.task(client, traits.clone());
+            builder.task(server, traits);
+        }
+        Ok(())
+    }
+}
+
+/// All of [`KINDS`], each as often as it counts and spread evenly.
+fn operations() -> Vec<&'static Kind> {
+    // Each gains its count in every round, and whoever has gained most pays for a turn.
+    let mut credit = [0; KINDS.len()];
+    (0..OPERATIONS)
+        .map(|_| {
+            credit.iter_mut().zip(&KINDS).for_each(|(credit, kind)| *credit += kind.count as i64);
+            let next = (0..KINDS.len()).rev().max_by_key(|&i| credit[i]).unwrap_or(0);
+            credit[next] -= OPERATIONS as i64;
+            &KINDS[next]
+        })
+        .collect()
+}
+
+/// Programs of client and server.
+fn steps(operations: &[&Kind], request: ChannelId, response: ChannelId) -> (Vec<Step>, Vec<Step>) {
+    let (mut client, mut server) = (Vec::new(), Vec::new());
+    for kind in operations {
+        client.push(Step::Begin);
+        for _ in 0..kind.trips {
+            client.extend([Step::Run(Dist::About(kind.client * USEC)), Step::Send(request), Step::Recv(response)]);
+            server.extend([Step::Recv(request), Step::Run(Dist::About(kind.server * USEC)), Step::Send(response)]);
+        }
+        client.push(Step::End);
+    }
+    client.push(Step::Jump(0));
+    server.push(Step::Jump(0));
+    (client, server)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{outcome, refusal};
+    use super::*;
+
+    #[test]
+    fn the_mix_is_as_it_says() {
+        let operations = operations();
+        for kind in &KINDS {
+            let nr = operations.iter().filter(|other| std::ptr::eq(**other, kind)).count();
+            assert_eq!(nr, kind.count);
+        }
+        // Spread: no half has all reads.
+        let reads = operations[..OPERATIONS / 2].iter().filter(|other| std::ptr::eq(**other, &KINDS[10])).count();
+        assert!((12..=15).contains(&reads), "{reads} reads in the first half");
+    }
+
+    #[test]
+    fn operations_take_work_and_switches() {
+        let outcome = outcome("1x1x4x1", "tbench", 300);
+        let tbench = &outcome.report.groups[0];
+        // Work of a mean operation, both sides and all trips, and less than as much again for switches and wakeups.
+        let work: u64 = operations().iter().map(|kind| (kind.client + kind.server) * kind.trips as u64).sum();
+        let work = work as f64 / OPERATIONS as f64;
+        let took = 2.0 * 1e6 / tbench.throughput;
+        assert!(took > work && took < 2.0 * work, "{took} us an operation, of which {work} are work");
+        assert!(tbench.request_us.p50 < tbench.request_us.p99, "{tbench:?}");
+    }
+
+    #[test]
+    fn wrong_parameters_are_refused() {
+        assert!(refusal("tbench:clients=10001").contains("not in 0..10000"));
+    }
+}
