@@ -33,8 +33,8 @@ check: setup-build ## formatting and lints
 	@$(ENV) "$$CLANG_FORMAT" --dry-run -Werror $(BPF_SOURCES)
 	@$(ENV) cargo clippy --release --locked --all-targets -- -D warnings
 
-unit: setup-build ## native unit tests
-	@$(ENV) cargo test --release --locked
+unit: setup-build ## native unit tests, the simulator's (sim/) included
+	@$(ENV) cargo test --release --locked --workspace
 
 vm-test: setup build ## the tests on real kernels: most on the default one, load and verifier on each of the matrix
 	@tests/vm/run
