@@ -278,7 +278,10 @@ impl Kernel {
 
     pub fn push(&mut self, at: u64, event: Event) {
         self.nr_pushed += 1;
-        self.events.push(Reverse((at.max(self.now), self.nr_pushed, event)));
+        // Interrupts that waited for the CPU come before what its task does next, or a task of many system calls would
+        // keep them out.
+        let order = self.nr_pushed | u64::from(matches!(event, Event::Step { .. })) << 63;
+        self.events.push(Reverse((at.max(self.now), order, event)));
     }
 
     /// Handles events up to `until`, or until an invariant does not hold.
