@@ -230,6 +230,8 @@ impl Kernel {
 
     fn exit(&mut self, _cpu: usize, id: TaskId) {
         self.cost += SYSCALL;
+        // It leaves its autogroup (sched_autogroup_exit_task).
+        self.change(id, |_| {});
         self.block(id);
         self.tasks[id].state = State::Dead;
         if let Some(parent) = self.tasks[id].parent {

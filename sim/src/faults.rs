@@ -2,7 +2,7 @@
 //! What befalls a running system: affinity and nice changes, higher scheduling classes, CPUs that come and go.
 //!
 //! ```text
-//! affinity, nice   queued: taken out, changed, enqueue()        running: stopping(false), enqueue(), running()
+//! affinity, nice   queued: taken out, changed, enqueue()        running: stopping(false), running()
 //!                  and moved, if it may not be where it is      (do_set_cpus_allowed, set_user_nice)
 //! higher class     the CPU is taken; cpu_release()
 //! hotplug          the CPU's tasks move; a while later the loader starts anew: init(), init_task(), enqueue() ...
@@ -180,7 +180,7 @@ impl Kernel {
     }
 
     /// Changes a scheduling parameter, as the kernel does: out of the queue, change, and in again.
-    fn change(&mut self, task: TaskId, change: impl FnOnce(&mut Self)) {
+    pub fn change(&mut self, task: TaskId, change: impl FnOnce(&mut Self)) {
         let (state, cpu) = (self.tasks[task].state, self.tasks[task].cpu);
         match state {
             State::Runnable => {
@@ -196,9 +196,8 @@ impl Kernel {
                 self.call(Op::Stopping, Some(task), 0, |ops| unsafe { ops.stopping.unwrap()(raw, false) });
                 self.tasks[task].set_queued(false);
                 change(self);
+                // No enqueue(): the kernel knows that the task goes on (enqueue_task_scx, task_current()).
                 self.tasks[task].set_queued(true);
-                self.do_enqueue(task, cpu, 0);
-                self.take_out(task);
                 self.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
             }
             State::Sleeping | State::Waking | State::Dead => change(self),

@@ -427,7 +427,7 @@ impl Kernel {
         self.trace.record(Record { at: self.now + self.cost, cpu, task, op, arg });
         let call = Call { op, cpu, task, nr_tasks: 0, rounds: 0, looks: 0 };
         let outer = self.call.replace(call);
-        let disables = self.prolog_disables_migration && outer.is_none();
+        let disables = self.prolog_disables_migration;
         let curr = self.curr_raw(cpu);
         // SAFETY: tasks outlive the call.
         unsafe { (*curr).migration_disabled += u16::from(disables) };

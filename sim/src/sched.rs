@@ -80,7 +80,8 @@ impl Kernel {
             return true;
         }
         let prev_task = match prev {
-            Curr::Task(task) if self.tasks[task].is_alive() => Some(task),
+            // Be it that it has just ended.
+            Curr::Task(task) => Some(task),
             _ => None,
         };
         for _ in 0..DISPATCH_LOOPS {
@@ -169,7 +170,9 @@ impl Kernel {
 
     /// scx_bpf_reenqueue_local(), in cpu_release(). Returns how many.
     pub fn reenqueue_local(&mut self, cpu: usize) -> u32 {
-        let tasks: Vec<_> = self.cpus[cpu].local.iter().collect();
+        // Not one that is about to be moved away (migration_pending).
+        let pending = self.cpus[cpu].push_away;
+        let tasks: Vec<_> = self.cpus[cpu].local.iter().filter(|&task| pending != Some(task)).collect();
         for &task in &tasks {
             self.take_out(task);
             self.do_enqueue(task, cpu, SCX_ENQ_REENQ);
