@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Compiles `src/bpf/main.bpf.c` for the host against the stand-in, and generates the stand-in's bindings.
+//! Compiles `src/bpf/main.bpf.c` for the host against the stand-in, and generates the stand-in's bindings. Compiles the
+//! conformance test's tracing programs for BPF.
 
 use std::env;
 use std::path::PathBuf;
@@ -31,6 +32,12 @@ fn main() {
         link_sanitizers(&clang);
     }
     native.compile("native");
+
+    scx_cargo::BpfBuilder::new()
+        .expect("clang 18 or newer is needed (BPF_CLANG names it)")
+        .enable_skel("conformance/trace.bpf.c", "trace")
+        .build()
+        .expect("building conformance/trace.bpf.c failed");
 
     bindgen::Builder::default()
         .header("native/scx/common.bpf.h")

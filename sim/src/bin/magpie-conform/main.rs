@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The conformance test: scripted scenarios, played by real tasks under the scheduler that is attached and by the
+//! simulator; both must see the scheduler's callbacks in the same order.
+//!
+//! ```text
+//! conformance/scenarios --script.rs--+--> kernel.rs: processes, traced by conformance/trace.bpf.c --+
+//!                                    +--> simulated.rs: magpie_sim's kernel ------------------------+--> order.rs: compare
+//! ```
+
+mod kernel;
+mod order;
+mod script;
+mod simulated;
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use order::Order;
+use script::Scenario;
+
+/// The script, for the machine that MACHINE is; tests/vm/conformance.sh gives the VM the same shape.
+const SCENARIOS: &str = include_str!("../../../conformance/scenarios");
+const MACHINE: &str = "2x1x2x1";
+
+/// The scheduler's flags. Longer times than usual, for a real kernel under emulation is slow: all that a script does
+/// within a slice, or before it can be preempted, must be done in time.
+const FLAGS: [&str; 4] = ["--slice-us", "12000", "--wakeup-gran-us", "5000"];
+
+/// A kernel's order is one that it has shown so often; chance can show another now and then.
+const AGREE: usize = 3;
+/// But for this many runs, those included that a task of no concern has disturbed.
+const MAX_RUNS: usize = 40;
+const SETTLE: Duration = Duration::from_millis(150);
+
+/// Plays scripted scenarios under the attached scheduler and in the simulator, and compares the orders of callbacks.
+#[derive(Parser)]
+struct Opts {
+    /// Only print the simulator's orders. Needs no scheduler.
+    #[arg(long)]
+    simulate: bool,
+
+    /// Only print the flags that scx_magpie is to be started with.
+    #[arg(long)]
+    flags: bool,
+
+    /// Print the orders that agree, too.
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// Names of scenarios (default: all).
+    scenarios: Vec<String>,
+}
+
+fn main() -> Result<ExitCode> {
+    let opts = Opts::parse();
+    if opts.flags {
+        println!("{}", FLAGS.join(" "));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut scenarios = script::parse(SCENARIOS).context("conformance/scenarios")?;
+    for name in &opts.scenarios {
+        anyhow::ensure!(scenarios.iter().any(|scenario| scenario.name == *name), "there is no scenario {name}");
+    }
+    scenarios.retain(|scenario| opts.scenarios.is_empty() || opts.scenarios.contains(&scenario.name));
+    if opts.simulate {
+        for scenario in &scenarios {
+            println!("{}\n{}", scenario.name, simulated::play(scenario, true)?);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+
+    let mut stage = kernel::Stage::new()?;
+    let mut differ = 0;
+    for scenario in &scenarios {
+        let (real, note) = settle(&mut stage, scenario)?;
+        let simulated = simulated::play(scenario, stage.disables_migration)?;
+        let same = real == simulated;
+        println!("{} {} ({note})", if same { "same  " } else { "DIFFER" }, scenario.name);
+        if !same {
+            println!("    - simulator  + kernel\n{}", order::diff(&simulated, &real));
+            differ += 1;
+        } else if opts.verbose {
+            println!("{real}");
+        }
+    }
+    println!("{} scenarios, {differ} differ", scenarios.len());
+    Ok(if differ == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The kernel's order, seen `AGREE` times, and how it was found.
+fn settle(stage: &mut kernel::Stage, scenario: &Scenario) -> Result<(Order, String)> {
+    let mut seen: Vec<(Order, usize)> = Vec::new();
+    let mut disturbed = 0;
+    for _ in 0..MAX_RUNS {
+        let Some(order) = stage.play(scenario).with_context(|| format!("scenario {}", scenario.name))? else {
+            disturbed += 1;
+            // Mostly by work that the end of a task of the run before has left to its CPU.
+            thread::sleep(SETTLE);
+            continue;
+        };
+        match seen.iter_mut().find(|(other, _)| *other == order) {
+            Some((_, times)) => *times += 1,
+            None => seen.push((order, 1)),
+        }
+        if let Some(at) = seen.iter().position(|&(_, times)| times == AGREE) {
+            let (order, _) = seen.swap_remove(at);
+            let others: usize = seen.iter().map(|(_, times)| times).sum();
+            return Ok((order, format!("{others} runs of another order, {disturbed} disturbed")));
+        }
+    }
+    for (order, times) in &seen {
+        eprintln!("{times} times:\n{order}");
+    }
+    anyhow::bail!(
+        "scenario {}: no order {AGREE} times in {MAX_RUNS} runs, {disturbed} of them disturbed",
+        scenario.name
+    )
+}

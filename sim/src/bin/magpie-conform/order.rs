@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is compared of two traces: the order of the callbacks about the scripted tasks.
+//!
+//! Left out, for they are a matter of time or of what else runs: ticks, init_task, numbers of CPUs, flags but those that
+//! say why, other tasks, and
+//! - dispatch() about no scripted task;
+//! - dispatch() after which the task just goes on: how often that comes depends on how long it runs. Unless it is
+//!   right after the task's yield, which causes it;
+//! - update_idle() and cpu_release(), which are about a CPU, unless the CPU goes from a scripted task to idle or back,
+//!   or is taken from one: then they are noted with that task.
+//!
+//! What happens on several CPUs at a time, to several tasks, is put in an order of its own (canonical()).
+//!
+//! In a scenario marked `pairs`, where the number of slices is a matter of time, which line follows which is compared.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use magpie_sim::native::{SCX_ENQ_REENQ, SCX_ENQ_WAKEUP, SCX_WAKE_FORK, SCX_WAKE_SYNC};
+use magpie_sim::time::MSEC;
+use magpie_sim::trace::Op;
+
+use crate::script::{Scenario, TaskIndex};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    Task(TaskIndex),
+    /// By pid.
+    Other(i32),
+    None,
+}
+
+/// A callback, from either side.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// ns
+    pub at: u64,
+    /// The executing one.
+    pub cpu: usize,
+    pub op: Op,
+    pub who: Who,
+    pub arg: u64,
+}
+
+/// A callback that comes so much later is no consequence of a dispatch(): the task went on meanwhile. Half a tick.
+const SAME_SCHEDULE: u64 = 2 * MSEC;
+
+/// What is compared: lines, in order or as a set of pairs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order(Vec<String>);
+
+impl Order {
+    pub fn new(scenario: &Scenario, events: &[Event]) -> Self {
+        let events: Vec<_> = events.iter().copied().filter(|event| is_of_interest(event.op)).collect();
+        let lines = (0..events.len()).filter_map(|at| {
+            let (task, text) = line(&events, at)?;
+            Some(Line { cpu: events[at].cpu, task, text: text.replace('*', &scenario.tasks[task].name) })
+        });
+        let lines = canonical(lines.collect());
+        if !scenario.pairs {
+            return Self(lines);
+        }
+        let pairs: BTreeSet<_> = lines.windows(2).map(|pair| format!("{}, {}", pair[0], pair[1])).collect();
+        Self(pairs.into_iter().collect())
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|line| writeln!(f, "      {line}"))
+    }
+}
+
+struct Line {
+    cpu: usize,
+    task: TaskIndex,
+    text: String,
+}
+
+/// Lines neither on the same CPU nor about the same task happen at the same time: which is first says nothing. Of those
+/// that can come next it is the last task's, who mostly is the one that wakes others.
+fn canonical(mut lines: Vec<Line>) -> Vec<String> {
+    let mut texts = Vec::new();
+    while !lines.is_empty() {
+        let is_next = |at: usize| !lines[..at].iter().any(|l| l.cpu == lines[at].cpu || l.task == lines[at].task);
+        let next = (0..lines.len()).filter(|&at| is_next(at)).max_by_key(|&at| lines[at].task).unwrap_or(0);
+        texts.push(lines.remove(next).text);
+    }
+    texts
+}
+
+fn is_of_interest(op: Op) -> bool {
+    !matches!(op, Op::Tick | Op::InitTask | Op::Init | Op::Switch)
+}
+
+/// Does the callback say that its CPU turns to something else, or is about to?
+fn tells_of_cpu(event: &Event) -> bool {
+    !matches!(event.op, Op::SelectCpu | Op::Enqueue)
+}
+
+/// The task that a callback is about, and what there is to say of it (*).
+fn line(events: &[Event], at: usize) -> Option<(TaskIndex, String)> {
+    let event = &events[at];
+    let on_cpu = |other: &&Event| other.cpu == event.cpu && tells_of_cpu(other);
+    let before = || events[..at].iter().rev().find(on_cpu);
+    let after = || events[at + 1..].iter().find(on_cpu);
+    // What became of the CPU last.
+    let last = || events[..at].iter().rev().filter(on_cpu).find(|other| other.op != Op::Dispatch);
+    let is_stopping = |other: &&Event| other.op == Op::Stopping;
+    let of = |who| match who {
+        Who::Task(task) => Some(task),
+        Who::Other(_) | Who::None => None,
+    };
+    let has = |flag: u64, word| if event.arg & flag != 0 { word } else { "" };
+    Some(match event.op {
+        Op::SelectCpu => {
+            (of(event.who)?, format!("select_cpu *{}{}", has(SCX_WAKE_FORK, " fork"), has(SCX_WAKE_SYNC, " sync")))
+        }
+        Op::Enqueue => {
+            (of(event.who)?, format!("enqueue *{}{}", has(SCX_ENQ_WAKEUP, " wakeup"), has(SCX_ENQ_REENQ, " again")))
+        }
+        Op::Dispatch => {
+            let task = of(event.who)?;
+            let same = |other: &&Event| other.who == event.who;
+            let yielded = before().filter(same).is_some_and(|other| other.op == Op::Yield);
+            let gone = last().filter(same).filter(is_stopping).is_some();
+            let goes = after().filter(same).filter(is_stopping);
+            let goes = goes.is_some_and(|other| other.arg != 0 && other.at - event.at < SAME_SCHEDULE);
+            (yielded || gone || goes).then_some((task, "dispatch after *".into()))?
+        }
+        Op::Running => (of(event.who)?, "running *".into()),
+        Op::Stopping => (of(event.who)?, format!("stopping * {}", if event.arg != 0 { "runnable" } else { "asleep" })),
+        Op::Yield => (of(event.who)?, "yield *".into()),
+        Op::UpdateIdle if event.arg != 0 => (of(last().filter(is_stopping)?.who)?, "idle after *".into()),
+        Op::UpdateIdle => {
+            let next = after().filter(|other| other.op == Op::Running)?;
+            (of(next.who)?, "not idle for *".into())
+        }
+        Op::CpuRelease => (of(last().filter(is_stopping)?.who)?, "cpu_release after *".into()),
+        Op::Tick | Op::InitTask | Op::Init | Op::Switch => return None,
+    })
+}
+
+/// Lines of `old` alone with -, of `new` alone with +, those of both between them.
+pub fn diff(old: &Order, new: &Order) -> String {
+    let (old, new) = (&old.0, &new.0);
+    // Length of the longest common subsequence of the rest from each pair of places on.
+    let mut common = vec![vec![0usize; new.len() + 1]; old.len() + 1];
+    for i in (0..old.len()).rev() {
+        for j in (0..new.len()).rev() {
+            common[i][j] =
+                if old[i] == new[j] { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
+        }
+    }
+    let (mut i, mut j, mut text) = (0, 0, String::new());
+    while i < old.len() || j < new.len() {
+        let (mark, line) = if i < old.len() && j < new.len() && old[i] == new[j] {
+            (i, j) = (i + 1, j + 1);
+            (' ', &old[i - 1])
+        } else if j == new.len() || (i < old.len() && common[i + 1][j] >= common[i][j + 1]) {
+            i += 1;
+            ('-', &old[i - 1])
+        } else {
+            j += 1;
+            ('+', &new[j - 1])
+        };
+        text += &format!("    {mark} {line}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(lines: &str) -> Order {
+        Order(lines.split_whitespace().map(String::from).collect())
+    }
+
+    #[test]
+    fn differences_stand_where_they_are() {
+        let lines: Vec<_> = diff(&order("a b c d"), &order("a c x d")).lines().map(|line| line.trim().into()).collect();
+        let lines: Vec<String> = lines;
+        assert_eq!(lines, ["a", "- b", "c", "+ x", "d"]);
+    }
+
+    #[test]
+    fn only_what_the_scripted_tasks_cause() {
+        let scenario = &crate::script::parse("scenario x\ntask A 1").unwrap()[0];
+        let (task, none, other) = (Who::Task(0), Who::None, Who::Other(7));
+        let events = [
+            (Op::UpdateIdle, none, 0),
+            (Op::Running, task, 0),
+            (Op::Tick, task, 0),
+            (Op::Dispatch, task, 0), // goes on
+            (Op::Yield, task, 0),
+            (Op::Dispatch, task, 0),
+            (Op::Stopping, task, 0),
+            (Op::Dispatch, task, 0),
+            (Op::UpdateIdle, none, 1),
+            (Op::UpdateIdle, none, 0), // for the other
+            (Op::Running, other, 0),
+        ];
+        let events: Vec<_> = events.map(|(op, who, arg)| Event { at: 0, cpu: 1, op, who, arg }).into();
+        let lines = Order::new(scenario, &events).0;
+        let expected = [
+            "not idle for A",
+            "running A",
+            "yield A",
+            "dispatch after A",
+            "stopping A asleep",
+            "dispatch after A",
+            "idle after A",
+        ];
+        assert_eq!(lines, expected);
+    }
+}
