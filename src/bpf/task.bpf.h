@@ -28,13 +28,18 @@ static struct task_ctx *task_ctx(struct task_struct *p)
 	return bpf_task_storage_get(&task_ctxs, p, NULL, 0);
 }
 
+enum {
+	MAX_PROLOGS = 2, /* of an enqueue() by scx_bpf_reenqueue_local() in cpu_release() */
+};
+
 /*
- * A kernel whose BPF prolog disables migration counts that in the current task, which is @p when @p is
- * being put back in line: one is not held against it. Only a hint: the kernel has the last word.
+ * A kernel whose BPF prolog disables migration counts that in the current task, which is @p when @p is being put back
+ * in line: as many as the callbacks on the stack are not held against it. Only a hint: the kernel has the last word.
  */
 static bool may_move(const struct task_struct *p)
 {
-	return p->nr_cpus_allowed > 1 && p->migration_disabled <= (p == bpf_get_current_task_btf());
+	return p->nr_cpus_allowed > 1 &&
+	       p->migration_disabled <= (p == bpf_get_current_task_btf() ? MAX_PROLOGS : 0);
 }
 
 /* Kernel threads that serve one CPU (softirq, per-CPU workers), and the loader. */

@@ -56,12 +56,13 @@ static void charge(struct task_struct *p, struct task_ctx *tctx)
 /* The task runs from here on: what the CPU's clock and those who would preempt it go by. */
 static void note_running(const struct task_struct *p, const struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
-	if (vtime_before(cctx->vclock, tctx->vruntime))
+	cctx->curr_urgent = is_urgent(p);
+	/* Urgent tasks take more than their share: they would carry the clock away from those who wait their turn. */
+	if (!cctx->curr_urgent && vtime_before(cctx->vclock, tctx->vruntime))
 		cctx->vclock = tctx->vruntime;
 	cctx->curr_vruntime = tctx->vruntime;
 	cctx->curr_started = scx_bpf_now();
 	cctx->curr_idle_policy = p->policy == SCHED_IDLE;
-	cctx->curr_urgent = is_urgent(p);
 	cctx->curr_weight = p->scx.weight;
 }
 
