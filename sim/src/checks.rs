@@ -11,6 +11,7 @@
 use std::fmt;
 
 use scx_magpie::bpf_intf::*;
+use scx_magpie::cli::Steal;
 use serde::{Deserialize, Serialize};
 
 use crate::costs::TICK;
@@ -144,13 +145,28 @@ impl Kernel {
         if !waiting {
             self.violate("lost", format!("CPU {id} does not know that task {task} waits"));
         }
-        if !overloaded && self.may_move(task) {
+        if !overloaded && self.may_be_stolen(task) {
             self.violate("overload bit", format!("CPU {id} hides task {task}, which waits and may move"));
         }
     }
 
     fn may_move(&self, task: TaskId) -> bool {
         self.tasks[task].raw().nr_cpus_allowed > 1 && !self.tasks[task].is_migration_disabled()
+    }
+
+    fn may_be_stolen(&self, task: TaskId) -> bool {
+        self.tunables.steal != Steal::Off && self.may_move(task)
+    }
+
+    /// May `thief` take tasks that wait for `cpu`, by --steal?
+    fn steals_from(&self, thief: usize, cpu: usize) -> bool {
+        let (thief, cpu) = (&self.machine.places[thief], &self.machine.places[cpu]);
+        match self.tunables.steal {
+            Steal::Off => false,
+            Steal::Llc => thief.llc == cpu.llc,
+            Steal::Node => thief.node == cpu.node,
+            Steal::All => true,
+        }
     }
 
     /// Everything that holds at any time.
@@ -201,7 +217,7 @@ impl Kernel {
         }
         let dsq = self.dsqs[cpu].as_ref();
         let queued = dsq.map_or(0, |dsq| dsq.len());
-        let movable = dsq.is_some_and(|dsq| dsq.iter().any(|task| self.may_move(task)));
+        let movable = dsq.is_some_and(|dsq| dsq.iter().any(|task| self.may_be_stolen(task)));
         if queued > 0 && !waiting {
             return self.violate("lost", format!("CPU {cpu} does not know that {queued} tasks wait in its queue"));
         }
@@ -262,7 +278,8 @@ impl Kernel {
             let helper = idle.iter().copied().find(|&cpu| {
                 let near = self.machine.places[cpu].llc == self.machine.places[t.cpu].llc;
                 let grace = if near && !confined { WAKEUP_GRACE } else { tick_grace };
-                let may = cpu == t.cpu || t.may_run_on(cpu) && self.may_move(task);
+                let may = cpu == t.cpu
+                    || t.may_run_on(cpu) && self.may_move(task) && self.steals_from(cpu, t.cpu);
                 may && (near || within_reach) && waited > grace && self.now > self.cpus[cpu].idle_since + grace
             });
             if let Some(cpu) = helper {
