@@ -107,7 +107,7 @@ pub struct Call {
     pub nr_tasks: u32,
     /// Rounds of loops.
     pub rounds: u32,
-    /// Tasks that iterators gave.
+    /// Most tasks that one iterator gave.
     pub looks: u32,
 }
 

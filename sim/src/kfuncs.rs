@@ -233,7 +233,7 @@ unsafe extern "C" fn bpf_iter_scx_dsq_next(it: *mut bpf_iter_scx_dsq) -> *mut ta
     let task = if reverse { dsq.len().checked_sub(pos + 1).and_then(|pos| dsq.get(pos)) } else { dsq.get(pos) };
     let Some(task) = task else { return std::ptr::null_mut() };
     if let Some(call) = kernel.call.as_mut() {
-        call.looks += 1;
+        call.looks = call.looks.max(it.pos);
     }
     kernel.tasks[task].raw
 }

@@ -133,7 +133,7 @@ struct cpu_ctx {
 	u8 idle;	     /* in the idle loop */
 	u8 waiting;	     /* tasks may be waiting in the queue */
 	u8 overloaded;	     /* some of them may move: the bit in overload_map is set */
-	u8 making_way;	     /* the running task makes way for an urgent one, and will soon go on */
+	u8 making_way;	     /* for an urgent task, which will soon be done: no offers until then */
 	u64 starved_at;	     /* scx_bpf_now() of the last run_starved() that found none */
 	u64 balanced_at;     /* scx_bpf_now() of the last balance() */
 	u32 balance_turn;    /* counts them */

@@ -109,19 +109,13 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	tctx->queued_at = scx_bpf_now();
 	scx_bpf_dsq_insert_vtime(p, cpu, tun.slice_ns, deadline(p, tctx), enq_flags);
 	mark_waiting(p, cpu, cctx);
-	if (cctx->making_way && !(enq_flags & SCX_ENQ_WAKEUP))
-		cctx->making_way = false;
-	else
+	if (!cctx->making_way || enq_flags & SCX_ENQ_WAKEUP)
 		kick_thief(p, cpu);
 }
 
-/*
- * @cpu has nothing left to run but maybe @prev, whose slice is over (NULL: not a task of ours). Its rq
- * lock is held, and dropped for the time that a task is fetched from another runqueue.
- */
-void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
+/* In dispatch of @cpu: what to run next, be it @prev, to its local DSQ. */
+static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 {
-	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = NULL;
 	struct task_struct *next;
 
@@ -160,6 +154,22 @@ keep:
 	scx_bpf_task_set_slice(prev, tun.slice_ns);
 }
 
+/*
+ * @cpu has nothing left to run but maybe @prev, whose slice is over (NULL: not a task of ours). Its rq
+ * lock is held, and dropped for the time that a task is fetched from another runqueue.
+ */
+void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+
+	bring_next(cpu, cctx, prev);
+	/* The urgent task is done, and it need not be the one that made way for it that goes on. */
+	if (cctx->making_way) {
+		cctx->making_way = false;
+		offer_waiting(cpu, cctx);
+	}
+}
+
 /* @p starts to run on its CPU, whose rq lock is held. */
 void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 {
@@ -184,8 +194,6 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 
 	cctx->curr_weight = 0;
 	cctx->curr_urgent = false;
-	if (!runnable)
-		cctx->making_way = false;
 	if (tctx)
 		charge(p, tctx);
 }

@@ -55,43 +55,48 @@ static bool take_own(s32 cpu, struct cpu_ctx *cctx)
 }
 
 /*
- * A task was put in line on @cpu: wake an idle CPU that may take it. Comes after the bit was set, and a CPU
+ * A task was put in line on @cpu: wake an idle CPU that may take it; false if there is none. Comes after the bit was set, and a CPU
  * that goes idle looks for bits after it marked itself idle, so one of the two sees the other. The kick is
  * delivered when interrupts come on again, which is after the kernel inserted the task.
  */
-static void kick_thief(struct task_struct *p, s32 cpu)
+static bool kick_thief(struct task_struct *p, s32 cpu)
 {
 	s32 thief;
 
 	if (!may_move(p))
-		return;
+		return false;
 	thief = scan_any(p, cpu);
 	if (thief < 0)
-		return;
+		return false;
 	stat_inc(STAT_KICK);
 	scx_bpf_kick_cpu(thief, SCX_KICK_IDLE);
+	return true;
 }
 
 /*
- * Offers @cpu's first waiting task that may move to an idle CPU. Its rq lock is held. Bounded by MAX_OFFER_LOOKS:
- * only when all were seen and none may move, the CPU is not overloaded.
+ * Offers one of @cpu's waiting tasks, the first that an idle CPU may take. Its rq lock is held. Bounded by
+ * MAX_OFFER_LOOKS: only when all were seen and none may move, the CPU is not overloaded.
  */
 static void offer_waiting(s32 cpu, struct cpu_ctx *cctx)
 {
 	struct task_struct *p;
 	u32 looks = bpf_arena_loop_zero;
+	bool movable = false;
 
 	if (!cctx->overloaded)
 		return;
 	bpf_for_each(scx_dsq, p, cpu, 0)
 	{
 		if (may_move(p)) {
-			kick_thief(p, cpu);
-			return;
+			movable = true;
+			/* No CPU is idle for one that may use all: then none is for the others. */
+			if (kick_thief(p, cpu) || p->nr_cpus_allowed >= tun.nr_cpus_possible)
+				return;
 		}
 		looks += bpf_arena_loop_one;
 		if (looks >= MAX_OFFER_LOOKS)
 			return;
 	}
-	clear_overloaded(cpu, cctx);
+	if (!movable)
+		clear_overloaded(cpu, cctx);
 }

@@ -12,7 +12,7 @@
  */
 #pragma once
 
-/* An urgent task takes the CPU: the running one, if there is one, will soon go on. */
+/* An urgent task takes the CPU: the running one, if there is one, will soon go on. It is offered if it does not. */
 static void make_way(struct cpu_ctx *cctx)
 {
 	cctx->making_way = cctx->curr_weight != 0;

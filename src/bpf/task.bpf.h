@@ -38,8 +38,7 @@ enum {
  */
 static bool may_move(const struct task_struct *p)
 {
-	return p->nr_cpus_allowed > 1 &&
-	       p->migration_disabled <= (p == bpf_get_current_task_btf() ? MAX_PROLOGS : 0);
+	return p->nr_cpus_allowed > 1 && p->migration_disabled <= (p == bpf_get_current_task_btf() ? MAX_PROLOGS : 0);
 }
 
 /* Kernel threads that serve one CPU (softirq, per-CPU workers), and the loader. */
