@@ -12,7 +12,11 @@ BPF_SOURCES := $(wildcard src/bpf/*.[ch])
 # The environment for a build: which clang.
 ENV = set -e; env="$$(tools/setup --env)"; eval "$$env";
 
-.PHONY: help demo test run build check unit vm-test test-matrix verifier-stats fmt setup clean
+# The simulator; SIM_SANITIZED is the one whose C code is watched for what C leaves undefined.
+SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
+SIM_SANITIZED = $(SIM) --features sanitize
+
+.PHONY: help demo test run build check unit sim-test soak mutants vm-test test-matrix verifier-stats fmt setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
@@ -20,7 +24,7 @@ help: ## this list
 demo: setup build ## build, boot a sched_ext kernel in a VM, attach, put load on it, show live statistics
 	@vm/run --carry tools/demo.sh -- sh /root/demo.sh
 
-test: check unit vm-test ## all tests: style, lints, unit tests, and the VM tests on the default kernel
+test: check unit sim-test vm-test ## all tests: style, lints, unit tests, simulations, and the VM tests on the default kernel
 
 run: build ## attach on this machine, which must run a sched_ext kernel; Ctrl-C detaches
 	@sudo="$$([ "$$(id -u)" = 0 ] || echo sudo)"; $$sudo "$$CARGO_TARGET_DIR/release/scx_magpie" --stats 1
@@ -35,6 +39,19 @@ check: setup-build ## formatting and lints
 
 unit: setup-build ## native unit tests, the simulator's (sim/) included
 	@$(ENV) cargo test --release --locked --workspace
+
+sim-test: setup-build ## 200 scenarios by chance in the simulator, its C code under sanitizers
+	@$(ENV) $(SIM_SANITIZED) -- fuzz --seeds 0..200
+
+soak: SEEDS ?= 0..5000
+soak: setup-build ## SEEDS=FROM..TO (0..5000) scenarios by chance, with and without sanitizers: some 10 minutes
+	@$(ENV) failed=; \
+	$(SIM_SANITIZED) -- fuzz --seeds $(SEEDS) || failed=1; \
+	$(SIM) -- fuzz --seeds $(SEEDS) || failed=1; \
+	[ -z "$$failed" ]
+
+mutants: setup-build ## plant bugs into the BPF code, one at a time: do the simulator's invariants catch them?
+	@$(ENV) cargo run --quiet --release --locked -p magpie-sim --bin magpie-mutants
 
 vm-test: setup build ## the tests on real kernels: most on the default one, load and verifier on each of the matrix
 	@tests/vm/run

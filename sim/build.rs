@@ -9,20 +9,22 @@ use std::process::Command;
 fn main() {
     let clang = env::var("BPF_CLANG").unwrap_or("clang".into());
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
+    let sources = bpf_sources();
     println!("cargo:rerun-if-changed=native");
-    println!("cargo:rerun-if-changed=../src/bpf");
+    println!("cargo:rerun-if-changed={sources}");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
+    println!("cargo:rerun-if-env-changed=MAGPIE_BPF_DIR");
 
     let mut native = cc::Build::new();
     native
         .compiler(&clang)
         .file("native/native.c")
         .include("native")
-        .include("../src/bpf")
+        .include(&sources)
         .flag("-std=gnu11")
-        // As in the kernel. Debug lines lead callgrind and sanitizer reports to the source.
+        // Undefined is what is undefined for BPF, too: no -fwrapv there. Debug lines lead callgrind and sanitizer
+        // reports to the source.
         .flag("-fno-strict-aliasing")
-        .flag("-fwrapv")
         .debug(true)
         .opt_level(2)
         .warnings(true)
@@ -54,13 +56,24 @@ fn main() {
         .expect("OUT_DIR is writable");
 }
 
+/// Of a build with the feature `mutant`, MAGPIE_BPF_DIR says where they are.
+fn bpf_sources() -> String {
+    match env::var("MAGPIE_BPF_DIR") {
+        Ok(folder) if env::var_os("CARGO_FEATURE_MUTANT").is_some() => folder,
+        _ => "../src/bpf".into(),
+    }
+}
+
 /// Rust's linker is the system's, which does not know clang's runtime.
 fn link_sanitizers(clang: &str) {
     let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
-    let name = format!("libclang_rt.asan-{arch}.a");
-    let found = Command::new(clang).arg(format!("-print-file-name={name}")).output().expect("clang runs");
-    let runtime = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim());
-    assert!(runtime.is_absolute(), "{name} is missing: tools/setup installs it (Debian: libclang-rt-NN-dev)");
+    // Its name on most distributions, and on those with a folder for each target.
+    let runtime = [format!("libclang_rt.asan-{arch}.a"), "libclang_rt.asan.a".into()].into_iter().find_map(|name| {
+        let found = Command::new(clang).arg(format!("-print-file-name={name}")).output().expect("clang runs");
+        // Without its path if there is none.
+        Some(PathBuf::from(String::from_utf8_lossy(&found.stdout).trim())).filter(|path| path.is_absolute())
+    });
+    let runtime = runtime.expect("clang's runtime is missing: tools/setup installs it (Debian: libclang-rt-NN-dev)");
     println!("cargo:rustc-link-arg=-Wl,--whole-archive,{},--no-whole-archive", runtime.display());
     println!("cargo:rustc-link-arg=-Wl,--export-dynamic");
     for lib in ["pthread", "rt", "m", "dl", "resolv"] {

@@ -39,3 +39,18 @@ void sim_dump(const char *fmt, ...)
 	report(false, fmt, args);
 	va_end(args);
 }
+
+#if __has_feature(address_sanitizer)
+/* The simulator is one process a scenario: what it leaves allocated is no leak. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+	return "detect_leaks=0:allow_addr2line=1";
+}
+
+const char *__ubsan_default_options(void);
+const char *__ubsan_default_options(void)
+{
+	return "print_stacktrace=1";
+}
+#endif

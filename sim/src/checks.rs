@@ -3,7 +3,7 @@
 //! that does not is the run's [`Violation`].
 //!
 //! ```text
-//! at each callback    budgets of loops; a task is where it may be
+//! at each callback    budgets of loops; a task is where it may be, and as far from the clock; utilization
 //! each CHECK_EVERY    every task in one place; nobody waits while a CPU idles; bits agree with queues; waits are bounded
 //! at the end          counters add up; shares follow weights
 //! ```
@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::costs::TICK;
 use crate::dsq::TaskId;
 use crate::kernel::{Call, Curr, Event, Kernel};
-use crate::native::Native;
-use crate::task::{Place, State};
+use crate::native::{Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP};
+use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, State, Task};
 use crate::time::{MSEC, USEC};
 use crate::trace::Op;
 
@@ -37,6 +37,15 @@ const STALE_GRACE: u64 = 3 * TICK;
 
 /// Waiting tasks that one loop looks at (MAX_OFFER_LOOKS, MAX_STARVE).
 const MAX_LOOKS: u32 = 16;
+
+/// What a task may be ahead of its CPU's clock, besides a slice (OVERRUN_NS).
+const OVERRUN: u64 = 20 * MSEC;
+
+/// Time in which utilization halves: 32 periods of 1024 us.
+const HALF_LIFE: f64 = 32.0 * 1024.0 * USEC as f64;
+
+/// What its parts of periods make of it: it is exact for those that are over.
+const UTIL_SLACK: f64 = 32.0;
 
 /// LLCs that a wakeup or a kick reaches (MAX_BEYOND and the own one).
 const REACH: usize = 9;
@@ -60,35 +69,63 @@ pub struct Checks {
     /// Since when a CPU's overload bit has no reason; since when it is idle and nobody could know.
     stale_since: Vec<Option<u64>>,
     unknown_since: Vec<Option<u64>>,
+    /// Victims without a task for dispatch(), as the program counted them until then, and as seen in this one.
     steal_misses: u64,
+    missed: u64,
+    utils: Vec<Util>,
     /// Callbacks before the scheduler attached last, by Op.
     counts: [u64; Op::COUNT],
     /// Tasks that dispatch() brought since then, and that were enqueued on a CPU that the program does not know.
     moved: u64,
     absent: u64,
+    /// Kicks of idle CPUs; tasks that fled a higher class.
+    kicked: u64,
+    reenqueued: u64,
+}
+
+/// Utilization of a CPU, in the real numbers that PELT stands for.
+#[derive(Clone, Copy, Default)]
+struct Util {
+    avg: f64,
+    at: u64,
+    running: bool,
+}
+
+impl Util {
+    /// The CPU is `running` from here on.
+    fn update(&mut self, now: u64, capacity: u64, running: bool) {
+        let goal = if self.running { capacity as f64 } else { 0.0 };
+        self.avg = goal + (self.avg - goal) * (-((now - self.at) as f64) / HALF_LIFE).exp2();
+        (self.at, self.running) = (now, running);
+    }
 }
 
 impl Checks {
-    pub fn new(nr_cpus: usize) -> Self {
+    pub fn new(nr_cpus: usize, now: u64) -> Self {
         Self {
             stale_since: vec![None; nr_cpus],
             unknown_since: vec![None; nr_cpus],
             steal_misses: 0,
+            missed: 0,
+            utils: vec![Util { at: now, ..Util::default() }; nr_cpus],
             counts: [0; Op::COUNT],
             moved: 0,
             absent: 0,
+            kicked: 0,
+            reenqueued: 0,
         }
     }
 
     pub fn before_dispatch(&mut self, native: &Native, cpu: usize) {
         self.steal_misses = native.cpu_ctx(cpu).stats[magpie_stat_STAT_STEAL_MISS as usize];
+        self.missed = 0;
     }
 }
 
 impl Kernel {
     /// A program without a past runs from here on.
     pub fn checks_attached(&mut self) {
-        self.checks = Checks::new(self.cpus.len());
+        self.checks = Checks::new(self.cpus.len(), self.now);
         self.checks.counts = self.trace.counts;
     }
 
@@ -126,6 +163,11 @@ impl Kernel {
     /// dispatch() has returned.
     pub fn check_dispatch(&mut self, cpu: usize) {
         let misses = self.native.cpu_ctx(cpu).stats[magpie_stat_STAT_STEAL_MISS as usize] - self.checks.steal_misses;
+        // Balance has one, and does not count it.
+        let missed = self.checks.missed;
+        if !(misses..=misses + 1).contains(&missed) {
+            self.violate("counters", format!("CPU {cpu} tried {missed} victims in vain, and counted {misses}"));
+        }
         // Once, and when the idle task runs once again after the CPU was marked idle.
         let attempts = if self.cpus[cpu].curr == Curr::Idle { 2 } else { 1 };
         let max = u64::from(attempts * magpie_limits_MAX_STEAL_TRIES);
@@ -134,11 +176,38 @@ impl Kernel {
         }
     }
 
+    /// A task is about to be inserted where select_cpu() or enqueue() said.
+    pub fn check_insert(&mut self, task: TaskId, to: &Insert) {
+        let Task { traits, .. } = &self.tasks[task];
+        let patient = matches!(traits.policy, SCHED_BATCH | SCHED_IDLE) && !traits.kthread && !traits.loader;
+        if patient && to.enq_flags & SCX_ENQ_PREEMPT != 0 {
+            let policy = traits.policy;
+            self.violate("preemption", format!("task {task} of policy {policy} preempts"));
+        }
+    }
+
     /// A task was put somewhere by enqueue().
-    pub fn check_enqueued(&mut self, task: TaskId, cpu: usize) {
+    pub fn check_enqueued(&mut self, task: TaskId, cpu: usize, enq_flags: u64) {
         let Place::Dsq(id) = self.tasks[task].place else { return };
         let cctx = self.native.cpu_ctx(id);
         let (waiting, overloaded) = (cctx.waiting != 0, cctx.overloaded != 0);
+        let (vclock, curr_weight) = (cctx.vclock, cctx.curr_weight);
+
+        // Its deadline is a slice after its virtual time, which is not far from the clock.
+        let raw = self.tasks[task].raw();
+        let by_weight = |ns: u64| (ns * 100 / u64::from(raw.scx.weight)) as i64;
+        let slice = self.tunables.slice_us * USEC;
+        let ahead = (raw.scx.dsq_vtime.wrapping_sub(vclock) as i64).saturating_sub(by_weight(slice));
+        let (least, most) = (-by_weight(self.tunables.slice_us_lag * USEC), by_weight(slice + OVERRUN));
+        if !(least..=most).contains(&ahead) {
+            let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
+            self.violate("virtual time", what);
+        }
+        let traits = &self.tasks[task].traits;
+        let urgent = traits.kthread && self.tasks[task].raw().nr_cpus_allowed == 1 || traits.loader && curr_weight != 0;
+        if urgent && enq_flags & SCX_ENQ_WAKEUP != 0 {
+            self.violate("urgent", format!("task {task}, of a CPU's kernel threads or the loader's, waits in line"));
+        }
         if id != cpu {
             self.violate("lost", format!("task {task} of CPU {cpu} waits in the queue of CPU {id}"));
         }
@@ -147,6 +216,26 @@ impl Kernel {
         }
         if !overloaded && self.may_be_stolen(task) {
             self.violate("overload bit", format!("CPU {id} hides task {task}, which waits and may move"));
+        }
+    }
+
+    /// cpu_release() has returned: what was about to run there waits where it can be stolen.
+    pub fn check_released(&mut self, cpu: usize) {
+        let moves = self.cpus[cpu].push_away;
+        let left = self.cpus[cpu].local.iter().find(|&task| Some(task) != moves);
+        if let Some(task) = left.filter(|_| self.native.slot(cpu).is_some()) {
+            self.violate("left behind", format!("task {task} stays on CPU {cpu}, which a higher class has taken"));
+        }
+    }
+
+    /// The program has taken note that the CPU is `running` from here on.
+    pub fn check_util(&mut self, cpu: usize, running: bool) {
+        let capacity = self.machine.places[cpu].capacity;
+        let util = &mut self.checks.utils[cpu];
+        util.update(self.now, capacity, running);
+        let (seen, avg) = (util.avg, self.native.cpu_ctx(cpu).pelt.util_avg);
+        if self.native.slot(cpu).is_some() && (seen - f64::from(avg)).abs() > UTIL_SLACK {
+            self.violate("utilization", format!("CPU {cpu}'s is {seen:.0}, and the program has {avg}"));
         }
     }
 
@@ -337,6 +426,13 @@ impl Kernel {
                     magpie_stat_STAT_STARVED,
                 ]),
             ),
+            (
+                "dispatch() calls",
+                called(Op::Dispatch) - self.checks.moved,
+                sum(&[magpie_stat_STAT_KEEP, magpie_stat_STAT_EMPTY]),
+            ),
+            ("kicks of idle CPUs", self.checks.kicked, sum(&[magpie_stat_STAT_KICK])),
+            ("tasks that fled", self.checks.reenqueued, sum(&[magpie_stat_STAT_REENQUEUE])),
         ];
         for (what, seen, counted) in pairs {
             if seen != counted {
@@ -348,6 +444,21 @@ impl Kernel {
     /// `task` was brought to a local DSQ by dispatch().
     pub fn note_moved(&mut self) {
         self.checks.moved += 1;
+    }
+
+    /// Another CPU's queue had none.
+    pub fn note_missed(&mut self) {
+        self.checks.missed += 1;
+    }
+
+    /// An idle CPU is kicked.
+    pub fn note_kicked(&mut self) {
+        self.checks.kicked += 1;
+    }
+
+    /// A task flees a CPU that the program knows.
+    pub fn note_reenqueued(&mut self) {
+        self.checks.reenqueued += 1;
     }
 
     /// enqueue() was called for a CPU that the program does not know.

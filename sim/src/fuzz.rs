@@ -11,6 +11,7 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use proptest::prelude::*;
@@ -27,8 +28,8 @@ use crate::workload::Workload;
 use crate::workload::chaos::{Chaos, ChaosTask, Kind};
 use crate::workload::hogs::Hogs;
 
-/// Runs that may be spent on making a failure smaller.
-const MAX_SHRINKS: u32 = 2000;
+/// Time that may be spent on making one failure smaller.
+const MAX_SHRINK: Duration = Duration::from_secs(20);
 
 /// How a scenario's process ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,11 +72,9 @@ pub fn run_seed(exe: &Path, seed: u64) -> Result<Option<Failure>> {
     }
     eprintln!("seed {seed} fails ({}); looking for a smaller scenario", verdict.kind());
     let kind = verdict.kind().to_string();
+    let started = Instant::now();
     let mut more = tree.simplify();
-    for _ in 0..MAX_SHRINKS {
-        if !more {
-            break;
-        }
+    while more && started.elapsed() < MAX_SHRINK {
         let smaller = tree.current();
         let outcome = run_apart(exe, &smaller)?;
         if outcome.kind() == kind {
@@ -107,7 +106,10 @@ pub fn run_apart(exe: &Path, scenario: &Scenario) -> Result<Verdict> {
     let said = String::from_utf8_lossy(&out.stderr);
     match said.contains("replay:") {
         true => Err(anyhow!("the scenario cannot be run: {said}")),
-        false => Ok(Verdict::Crash(format!("{}\n{said}", out.status))),
+        // Without AddressSanitizer's dump of its own memory.
+        false => {
+            Ok(Verdict::Crash(format!("{}\n{}", out.status, said.split("Shadow bytes around").next().unwrap_or(""))))
+        }
     }
 }
 

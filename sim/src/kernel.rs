@@ -221,7 +221,7 @@ impl Kernel {
             map_lines: vec![Line::default(); NR_MAP_LINES],
             kicks: Vec::new(),
             prolog_disables_migration: seed % 2 == 1,
-            checks: Checks::new(nr_cpus),
+            checks: Checks::new(nr_cpus, TICK),
             trace: Trace::default(),
             violation: None,
             dump: Vec::new(),

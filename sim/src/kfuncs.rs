@@ -149,7 +149,11 @@ extern "C" fn scx_bpf_dsq_move_to_local(dsq_id: u64, _enq_flags: u64) -> bool {
         kernel.violate("move", "a task is moved outside of dispatch()".into());
         return false;
     }
-    kernel.move_to_local(dsq_id as usize)
+    let moved = kernel.move_to_local(dsq_id as usize);
+    if !moved && dsq_id as usize != kernel.cpu {
+        kernel.note_missed();
+    }
+    moved
 }
 
 #[unsafe(no_mangle)]
@@ -173,6 +177,9 @@ extern "C" fn scx_bpf_kick_cpu(cpu: i32, flags: u64) {
     kernel.cost += KFUNC;
     if cpu < 0 || cpu as usize >= kernel.cpus.len() {
         return kernel.violate("no such CPU", format!("CPU {cpu} is kicked"));
+    }
+    if flags & SCX_KICK_IDLE != 0 {
+        kernel.note_kicked();
     }
     kernel.kicks.push((cpu as usize, flags));
 }

@@ -25,6 +25,12 @@ use magpie_sim::report::Table;
 use magpie_sim::scenario::{Outcome, Scenario};
 use magpie_sim::workload::Workload;
 
+/// Failing seeds after which fuzz stops: they tend to have one reason.
+const MAX_FAILURES: u64 = 5;
+
+/// Cargo's name of this build.
+const FEATURES: &str = if cfg!(feature = "sanitize") { " --features sanitize" } else { "" };
+
 /// Runs the scheduler's BPF code on a simulated machine.
 ///
 /// Takes the scheduler's own flags after `--`.
@@ -233,17 +239,20 @@ fn fuzz_seeds(seeds: std::ops::Range<u64>, out: &Path) -> Result<bool> {
         bail!("no seeds");
     }
     let exe = std::env::current_exe()?;
-    let (next, failed) = (AtomicU64::new(seeds.start), AtomicU64::new(0));
+    let (next, held, failed) = (AtomicU64::new(seeds.start), AtomicU64::new(0), AtomicU64::new(0));
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let started = Instant::now();
     thread::scope(|scope| {
         let worker = || -> Result<()> {
-            loop {
+            while failed.load(Ordering::Relaxed) < MAX_FAILURES {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
                 if seed >= seeds.end {
-                    return Ok(());
+                    break;
                 }
-                let Some(failure) = fuzz::run_seed(&exe, seed)? else { continue };
+                let Some(failure) = fuzz::run_seed(&exe, seed)? else {
+                    held.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                };
                 failed.fetch_add(1, Ordering::Relaxed);
                 std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
                 let path = out.join(format!("seed-{seed}.json"));
@@ -253,13 +262,18 @@ fn fuzz_seeds(seeds: std::ops::Range<u64>, out: &Path) -> Result<bool> {
                     Verdict::Crash(said) => format!("crash: {said}"),
                     Verdict::Holds => "holds".into(),
                 };
-                println!("seed {seed}: {what}\n  replay: magpie-sim replay {}", path.display());
+                let path = path.display();
+                println!("seed {seed}: {what}\n  replay: cargo run --release -p magpie-sim{FEATURES} -- replay {path}");
             }
+            Ok(())
         };
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
         workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
     })?;
-    let (failed, all) = (failed.into_inner(), seeds.end - seeds.start);
-    println!("{} of {all} seeds hold, {failed} fail; {:.0} s", all - failed, started.elapsed().as_secs_f64());
+    let (held, failed, all) = (held.into_inner(), failed.into_inner(), seeds.end - seeds.start);
+    println!("{held} of {all} seeds hold, {failed} fail; {:.0} s", started.elapsed().as_secs_f64());
+    if held + failed < all {
+        println!("stopped after {failed} failures: {} seeds have not been tried", all - held - failed);
+    }
     Ok(failed == 0)
 }

@@ -72,12 +72,18 @@ impl Native {
     pub fn load(&mut self, rodata: &Rodata) {
         // SAFETY: the linker's bounds of sections that are ours alone; nobody runs the program, we hold it.
         unsafe {
+            // Volatile, lest it becomes memset() and memcpy(): AddressSanitizer's own refuse the gaps that it leaves
+            // between variables.
             let bss = &raw mut __start_bpf_bss;
-            bss.write_bytes(0, (&raw const __stop_bpf_bss).offset_from_unsigned(bss));
+            for i in 0..(&raw const __stop_bpf_bss).offset_from_unsigned(bss) {
+                bss.add(i).write_volatile(0);
+            }
             let data = &raw mut __start_bpf_data;
             let len = (&raw const __stop_bpf_data).offset_from_unsigned(data);
-            let pristine = PRISTINE_DATA.get_or_init(|| std::slice::from_raw_parts(data, len).into());
-            data.copy_from_nonoverlapping(pristine.as_ptr(), len);
+            let pristine = PRISTINE_DATA.get_or_init(|| (0..len).map(|i| data.add(i).read_volatile()).collect());
+            for (i, byte) in pristine.iter().enumerate() {
+                data.add(i).write_volatile(*byte);
+            }
 
             protect_rodata(libc::PROT_READ | libc::PROT_WRITE);
             tun.get().write(rodata.tun);

@@ -99,6 +99,9 @@ impl Kernel {
         if self.cpus[cpu].local.is_empty()
             && let Some(task) = keep
         {
+            if self.online.test(cpu) {
+                self.violate("slice", format!("task {task} goes on, and has no slice of the scheduler's"));
+            }
             self.tasks[task].raw_mut().scx.slice = SLICE_DFL;
             return true;
         }
@@ -165,6 +168,7 @@ impl Kernel {
         let mut args = scx_cpu_release_args { task: &mut *self.cpus[cpu].higher_class_task };
         if self.ops.cpu_release.is_some() {
             self.call(Op::CpuRelease, None, 0, |ops| unsafe { ops.cpu_release.unwrap()(cpu as i32, &mut args) });
+            self.check_released(cpu);
         }
     }
 
@@ -175,6 +179,9 @@ impl Kernel {
         let tasks: Vec<_> = self.cpus[cpu].local.iter().filter(|&task| pending != Some(task)).collect();
         for &task in &tasks {
             self.take_out(task);
+            if self.native.slot(cpu).is_some() {
+                self.note_reenqueued();
+            }
             self.do_enqueue(task, cpu, SCX_ENQ_REENQ);
         }
         tasks.len() as u32
@@ -182,6 +189,7 @@ impl Kernel {
 
     fn update_idle(&mut self, cpu: usize, idle: bool) {
         self.call(Op::UpdateIdle, None, idle.into(), |ops| unsafe { ops.update_idle.unwrap()(cpu as i32, idle) });
+        self.check_util(cpu, !idle);
     }
 
     fn set_next(&mut self, cpu: usize, prev: Curr, next: Curr) {
@@ -281,6 +289,7 @@ impl Kernel {
         if let Curr::Task(task) = self.cpus[cpu].curr {
             let raw = self.tasks[task].raw;
             self.call(Op::Tick, Some(task), 0, |ops| unsafe { ops.tick.unwrap()(raw) });
+            self.check_util(cpu, true);
             if self.tasks[task].raw().scx.slice == 0 {
                 self.resched_curr(cpu);
             }

@@ -118,9 +118,12 @@ impl Kernel {
             self.call(Op::Enqueue, Some(task), enq_flags, |ops| unsafe { ops.enqueue.unwrap()(raw, enq_flags) });
         }
         match self.tasks[task].ddsp.take() {
-            Some(to) => self.insert(task, to.dsq_id, to.vtime, to.enq_flags | enq_flags),
+            Some(to) => {
+                self.check_insert(task, &to);
+                self.insert(task, to.dsq_id, to.vtime, to.enq_flags | enq_flags);
+            }
             None => self.violate("lost", format!("enqueue() left task {task} in no queue")),
         }
-        self.check_enqueued(task, cpu);
+        self.check_enqueued(task, cpu, enq_flags);
     }
 }

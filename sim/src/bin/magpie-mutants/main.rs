@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `magpie-mutants`: do the invariants catch faults? Plants one bug at a time (list.rs) into a copy of the BPF sources,
+//! builds the simulator with it, and runs scenarios by chance until an invariant does not hold.
+//!
+//! ```text
+//! src/bpf --copy, plant--> folder --cargo, feature `mutant`--> magpie-mutant --seeds--> caught, by kind and seed
+//!                                                               without the bug: the same seed holds
+//! ```
+//!
+//! Fails if a bug survives that is not known to (`survives`), or cannot be planted, for the source has changed.
+
+mod list;
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use magpie_sim::checks::Violation;
+
+use list::{MUTANTS, Mutant};
+
+/// A run that takes longer hangs.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Plants bugs into the scheduler, one at a time, and tells which invariant catches each.
+#[derive(Parser)]
+struct Cli {
+    /// Scenarios that may be tried on each.
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    seeds: u64,
+
+    /// Only those whose name contains this.
+    #[arg(default_value = "", value_name = "NAME")]
+    name: String,
+}
+
+/// What a program said of the seeds that it was given.
+#[derive(Debug)]
+enum Answer {
+    Holds,
+    Fails { seed: u64, kind: String, what: String },
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(err) => {
+            eprintln!("magpie-mutants: {err:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// True if all bugs are caught that are not known to survive.
+fn run(args: &Cli) -> Result<bool> {
+    let started = Instant::now();
+    let work = Workshop::new()?;
+    let unbroken = work.build("unbroken", None)?;
+    let mutants: Vec<_> = MUTANTS.iter().filter(|mutant| mutant.name.contains(&args.name)).collect();
+    ensure!(!mutants.is_empty(), "no such mutant");
+    let (next, good) = (AtomicUsize::new(0), AtomicBool::new(true));
+    thread::scope(|scope| {
+        let worker = || -> Result<()> {
+            while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let exe = work.build(mutant.name, Some(mutant))?;
+                let caught = catch(&exe, &unbroken, args.seeds)?;
+                let (name, what) = (mutant.name, mutant.what);
+                let (verdict, ok) = match (&caught, mutant.survives) {
+                    (Answer::Fails { seed, kind, what }, None) => (format!("{kind}, seed {seed}: {what}"), true),
+                    (Answer::Fails { seed, kind, .. }, Some(_)) => {
+                        (format!("CAUGHT ({kind}, seed {seed}), which the list does not know"), false)
+                    }
+                    (Answer::Holds, Some(why)) => (format!("survives: {why}"), true),
+                    (Answer::Holds, None) => (format!("SURVIVES {} seeds", args.seeds), false),
+                };
+                println!("{name:<24} {what}\n{:24} -> {verdict}", "");
+                if !ok {
+                    good.store(false, Ordering::Relaxed);
+                }
+                fs::remove_file(&exe)?;
+            }
+            Ok(())
+        };
+        let workers: Vec<_> = (0..2).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
+    })?;
+    println!("{} mutants; {:.0} s", mutants.len(), started.elapsed().as_secs_f64());
+    Ok(good.into_inner())
+}
+
+/// Looks for a seed that fails with the bug, twice, and holds without it.
+fn catch(exe: &Path, unbroken: &Path, seeds: u64) -> Result<Answer> {
+    let mut from = 0;
+    loop {
+        let first = ask(exe, from, seeds)?;
+        let Answer::Fails { seed, kind, what } = &first else { return Ok(first) };
+        match ask(exe, *seed, seed + 1)? {
+            Answer::Fails { kind: again, what: same, .. } if (&again, &same) == (kind, what) => {}
+            other => bail!("seed {seed} gave {first:?}, and then {other:?}"),
+        }
+        if matches!(ask(unbroken, *seed, seed + 1)?, Answer::Holds) {
+            return Ok(first);
+        }
+        eprintln!("seed {seed} fails without a bug, too");
+        from = seed + 1;
+    }
+}
+
+/// Runs a program on seeds.
+fn ask(exe: &Path, from: u64, to: u64) -> Result<Answer> {
+    let mut child = Command::new(exe)
+        .args([from.to_string(), to.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot run {}", exe.display()))?;
+    let started = Instant::now();
+    let mut stdout = child.stdout.take().context("no stdout")?;
+    // It says less than a pipe holds, or is read when it has ended.
+    let reader = thread::spawn(move || {
+        let mut said = String::new();
+        stdout.read_to_string(&mut said).map(|_| said)
+    });
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if started.elapsed() > DEADLINE {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    let said = reader.join().expect("a reader does not panic")?;
+    let mut lines = said.lines().rev();
+    let last = lines.next().unwrap_or("");
+    let seed = said.lines().rev().find_map(|line| line.strip_prefix("seed ")).unwrap_or("0").parse()?;
+    if last == "holds" {
+        return Ok(Answer::Holds);
+    }
+    let (kind, what) = match (serde_json::from_str::<Violation>(last), status) {
+        (Ok(violation), _) => (violation.kind.clone(), violation.to_string()),
+        (Err(_), Some(status)) => ("crash".into(), status.to_string()),
+        (Err(_), None) => ("hang".into(), format!("it takes more than {} s", DEADLINE.as_secs())),
+    };
+    Ok(Answer::Fails { seed, kind, what })
+}
+
+/// Where mutants are made: one at a time, while another is being tried.
+struct Workshop {
+    folder: PathBuf,
+    building: Mutex<()>,
+}
+
+impl Workshop {
+    fn new() -> Result<Self> {
+        let exe = std::env::current_exe()?;
+        let folder = exe.parent().context("no folder")?.join("mutants");
+        fs::create_dir_all(&folder)?;
+        Ok(Self { folder, building: Mutex::new(()) })
+    }
+
+    /// The program `magpie-mutant` with the bug.
+    fn build(&self, name: &str, mutant: Option<&Mutant>) -> Result<PathBuf> {
+        let _alone = self.building.lock().expect("no builder panics");
+        let sim = Path::new(env!("CARGO_MANIFEST_DIR"));
+        // Always the same folder, so that nothing but the source changes.
+        let planted = self.folder.join("bpf");
+        if planted.exists() {
+            fs::remove_dir_all(&planted)?;
+        }
+        fs::create_dir_all(&planted)?;
+        for entry in fs::read_dir(sim.join("../src/bpf"))? {
+            let entry = entry?;
+            let mut text = fs::read_to_string(entry.path())?;
+            if let Some(mutant) = mutant
+                && entry.file_name() == mutant.file
+            {
+                let found = text.matches(mutant.find).count();
+                ensure!(found == 1, "{name}: what it replaces is found {found} times in {}", mutant.file);
+                text = text.replace(mutant.find, mutant.replace);
+            }
+            fs::write(planted.join(entry.file_name()), text)?;
+        }
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--release", "--locked", "--bin", "magpie-mutant", "--features", "mutant"])
+            .current_dir(sim)
+            .env("MAGPIE_BPF_DIR", &planted)
+            // The Rust half does not change.
+            .env("CARGO_INCREMENTAL", "1")
+            .output()?;
+        if !built.status.success() {
+            bail!("{name} does not build:\n{}", String::from_utf8_lossy(&built.stderr));
+        }
+        let exe = self.folder.parent().context("no folder")?.join("magpie-mutant");
+        let to = self.folder.join(name);
+        fs::copy(exe, &to)?;
+        Ok(to)
+    }
+}
