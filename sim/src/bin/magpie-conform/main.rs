@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use magpie_sim::kernel::Quirks;
 
 use order::Order;
 use script::Scenario;
@@ -67,8 +68,9 @@ fn main() -> Result<ExitCode> {
     }
     scenarios.retain(|scenario| opts.scenarios.is_empty() || opts.scenarios.contains(&scenario.name));
     if opts.simulate {
+        let quirks = Quirks { prolog_disables_migration: true, defers_reenqueue: false };
         for scenario in &scenarios {
-            println!("{}\n{}", scenario.name, simulated::play(scenario, true)?);
+            println!("{}\n{}", scenario.name, simulated::play(scenario, quirks)?);
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -77,7 +79,7 @@ fn main() -> Result<ExitCode> {
     let mut differ = 0;
     for scenario in &scenarios {
         let (real, note) = settle(&mut stage, scenario)?;
-        let simulated = simulated::play(scenario, stage.disables_migration)?;
+        let simulated = simulated::play(scenario, stage.quirks)?;
         let same = real == simulated;
         println!("{} {} ({note})", if same { "same  " } else { "DIFFER" }, scenario.name);
         if !same {
@@ -87,7 +89,7 @@ fn main() -> Result<ExitCode> {
             println!("{real}");
         }
     }
-    println!("{} scenarios, {differ} differ", scenarios.len());
+    println!("{} scenarios, {differ} differ; the kernel: {:?}", scenarios.len(), stage.quirks);
     Ok(if differ == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
