@@ -91,7 +91,6 @@ impl Stage {
             0
         })?;
         let ring = builder.build()?;
-        drop(map);
         send_all_to(DIRECTOR_CPU)?;
         let rt = (0..NR_CPUS).map(start_rt).collect::<Result<_>>()?;
         let quirks = Quirks { prolog_disables_migration: false, defers_reenqueue: defers_reenqueue()? };
