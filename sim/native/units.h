@@ -14,7 +14,7 @@
 	X(make_way) X(preempts)                                                                                        \
 	X(decay_load) X(pelt_accumulate) X(pelt_update)                                                                \
 	X(mark_idle) X(mark_busy) X(claim_idle)                                                                        \
-	X(scan_llc) X(scan_beyond) X(scan_any) X(find_idle)                                                            \
+	X(scan_llc) X(scan_beyond) X(scan_thief) X(find_idle)                                                            \
 	X(affine_target)                                                                                               \
 	X(mark_waiting) X(take_own) X(kick_thief) X(offer_waiting)                                                     \
 	X(steal)                                                                                                       \

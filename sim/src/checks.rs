@@ -350,6 +350,7 @@ impl Kernel {
             }
             let t = &self.tasks[task];
             let waited = self.now.saturating_sub(t.runnable_at);
+            let could_move = self.now.saturating_sub(t.runnable_at.max(t.allowed_at));
             if waited > watchdog {
                 let cpu = t.cpu;
                 return self.violate("starved", format!("task {task} waits on CPU {cpu} for {} ms", waited / MSEC));
@@ -357,7 +358,7 @@ impl Kernel {
             // Sent to an idle CPU that a higher class took before it arrived: the kernel tells nobody (cpu_release() is
             // for CPUs that run a task of ours).
             let taken = matches!(t.place, Place::Local(cpu) if self.cpus[cpu].curr == Curr::HigherClass);
-            if waited <= WAKEUP_GRACE || idle.is_empty() || taken {
+            if could_move <= WAKEUP_GRACE || idle.is_empty() || taken {
                 continue;
             }
             let confined = t.mask().and(&self.online) != self.online
@@ -369,7 +370,7 @@ impl Kernel {
                 let grace = if near && !confined { WAKEUP_GRACE } else { tick_grace };
                 let may = cpu == t.cpu
                     || t.may_run_on(cpu) && self.may_move(task) && self.steals_from(cpu, t.cpu);
-                may && (near || within_reach) && waited > grace && self.now > self.cpus[cpu].idle_since + grace
+                may && (near || within_reach) && could_move > grace && self.now > self.cpus[cpu].idle_since + grace
             });
             if let Some(cpu) = helper {
                 let (at, place) = (t.cpu, t.place);
@@ -473,7 +474,7 @@ impl Kernel {
             self.update_curr(cpu);
         }
         let starve = u64::from(self.tunables.timeout_ms) * MSEC / 4;
-        let turns = 2 + (self.now - from) / starve;
+        let turns = 3 + (self.now - from) / starve;
         for cpu in 0..self.cpus.len() {
             let on: Vec<TaskId> =
                 hogs.iter().copied().filter(|&task| self.tasks[task].traits.allowed.is_only(cpu)).collect();

@@ -102,7 +102,7 @@ proptest! {
         let allowed: BTreeSet<_> = allowed.into_iter().filter(|&cpu| cpu < nr).chain([0]).collect();
         let task = rig.task_on(allowed.iter().copied());
         let mut found = BTreeSet::new();
-        while let Ok(cpu) = usize::try_from(rig.call(rig.u.scan_any, (rig.raw(task), (from % nr) as i32))) {
+        while let Ok(cpu) = usize::try_from(rig.call(rig.u.scan_thief, (rig.raw(task), (from % nr) as i32))) {
             prop_assert!(found.insert(cpu), "{cpu} twice");
         }
         prop_assert_eq!(found, idle.into_iter().filter(|cpu| allowed.contains(cpu)).collect::<BTreeSet<_>>());
@@ -118,7 +118,7 @@ fn not_beyond_its_bound() {
     for (i, llc) in others.into_iter().enumerate() {
         let cpu = 2 * llc + 1;
         rig.only_idle(&[cpu]);
-        let found = rig.call(rig.u.scan_beyond, (rig.raw(task), 3, rig.kernel.layout.cpus[&6].slot as u32));
+        let found = rig.call(rig.u.scan_beyond, (rig.raw(task), 3, rig.kernel.layout.cpus[&6].slot as u32, 11));
         let expected = if i < MAX_BEYOND as usize { cpu as i32 } else { -1 };
         assert_eq!(found, expected, "LLC {i} of the others");
     }
