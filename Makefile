@@ -56,7 +56,7 @@ mutants: setup-build ## plant bugs into the BPF code, one at a time: do the simu
 vm-test: setup build build-conform ## the tests on real kernels: most on the default one, some on each of the matrix
 	@tests/vm/run
 
-test-matrix: setup build build-conform ## the VM tests on each kernel of the matrix, with five long runs of the load test; half an hour
+test-matrix: setup build build-conform ## the VM tests on each kernel of the matrix, five long load tests; half an hour
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
 
 verifier-stats: setup build ## what each BPF program costs the verifier, on each kernel of the matrix

@@ -105,6 +105,7 @@ impl Stage {
             .collect::<Result<Vec<_>>>()?;
         let go = Channel::eventfd()?;
         let play = Play { scenario, shared: Shared::default(), channels, rt: &self.rt };
+        let mut late = false;
         let start = thread::scope(|scope| -> Result<u64> {
             let mut tasks = Vec::new();
             for (index, task) in scenario.tasks.iter().enumerate().filter(|(_, task)| !task.is_child()) {
@@ -124,7 +125,10 @@ impl Stage {
             tasks.iter().try_for_each(|_| go.send())?;
             for (at, action) in &scenario.actions {
                 sleep_until(start + at);
-                play.act(action)?;
+                match play.act(action) {
+                    Err(err) if is_gone(&err) => late = true,
+                    done => done?,
+                }
             }
             while !tasks.iter().all(|task| task.is_finished()) {
                 if now() > start + DEADLINE {
@@ -143,6 +147,10 @@ impl Stage {
         self.ring.consume()?;
         let callbacks = mem::take(&mut *self.callbacks.borrow_mut());
         self.quirks.prolog_disables_migration = callbacks.iter().all(|callback| callback.migration_disabled > 0);
+        if late {
+            eprintln!("  ({}: disturbed: the director came late)", scenario.name);
+            return Ok(None);
+        }
         Ok(judge(&play, start, &callbacks))
     }
 }
@@ -329,6 +337,11 @@ fn read(fd: impl AsFd) -> Result<u64> {
 
 fn check(result: i32) -> Result<i32> {
     if result < 0 { Err(anyhow!(io::Error::last_os_error())) } else { Ok(result) }
+}
+
+/// There is no such task any more.
+fn is_gone(err: &anyhow::Error) -> bool {
+    err.downcast_ref::<io::Error>().is_some_and(|err| err.raw_os_error() == Some(libc::ESRCH))
 }
 
 fn set_affinity(pid: i32, cpus: &[usize]) -> Result<()> {

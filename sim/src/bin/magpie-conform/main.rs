@@ -3,8 +3,8 @@
 //! simulator; both must see the scheduler's callbacks in the same order.
 //!
 //! ```text
-//! conformance/scenarios --script.rs--+--> kernel.rs: processes, traced by conformance/trace.bpf.c --+
-//!                                    +--> simulated.rs: magpie_sim's kernel ------------------------+--> order.rs: compare
+//! conformance/scenarios --script.rs--+--> kernel.rs: threads, traced by conformance/trace.bpf.c --+
+//!                                    +--> simulated.rs: magpie_sim's kernel ----------------------+--> order.rs
 //! ```
 
 mod kernel;
@@ -93,8 +93,8 @@ fn main() -> Result<ExitCode> {
     Ok(if differ == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Plays a scenario until it is clear whether the kernel's order is the simulator's. The kernel's, if it is another, and
-/// how it came.
+/// Plays a scenario until it is clear whether the kernel's order is the simulator's. That, the kernel's if it is
+/// another, and how it came.
 fn compare(stage: &mut kernel::Stage, scenario: &Scenario) -> Result<(Order, Option<Order>, String)> {
     let mut expected = None;
     let mut times = 0;
@@ -103,7 +103,7 @@ fn compare(stage: &mut kernel::Stage, scenario: &Scenario) -> Result<(Order, Opt
     for _ in 0..MAX_RUNS {
         let Some(order) = stage.play(scenario).with_context(|| format!("scenario {}", scenario.name))? else {
             disturbed += 1;
-            // Mostly by work that the end of a task of the run before has left to its CPU.
+            // By what a CPU has to do now and then, which it will have done soon.
             thread::sleep(SETTLE);
             continue;
         };

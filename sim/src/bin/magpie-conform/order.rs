@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is compared of two traces: the order of the callbacks about the scripted tasks.
 //!
-//! Left out, for they are a matter of time or of what else runs: ticks, init_task, numbers of CPUs, flags but those that
-//! say why, other tasks, and
+//! Left out, for they are a matter of time or of what else runs: ticks, init_task, numbers of CPUs, flags but those
+//! that say why, other tasks, and
 //! - dispatch() about no scripted task;
 //! - dispatch() after which the task just goes on, or is there until a higher class takes the CPU: how often that comes
 //!   depends on how long it runs. Unless it is right after the task's yield, which causes it;

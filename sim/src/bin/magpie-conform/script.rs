@@ -200,7 +200,8 @@ mod tests {
 
     #[test]
     fn a_script() {
-        let scenarios = parse("# x\nscenario one pairs\npipe p\ntask A 1,3 # y\n send p\n nice B 5\ntask B 1-3\n run 2ms\nat 5ms affinity A 2\nscenario two").unwrap();
+        let one = "# x\nscenario one pairs\npipe p\ntask A 1,3 # y\n send p\n nice B 5\ntask B 1-3\n run 2ms\n";
+        let scenarios = parse(&format!("{one}at 5ms affinity A 2\nscenario two")).unwrap();
         assert_eq!(scenarios.len(), 2);
         let one = &scenarios[0];
         assert!(one.pairs && one.channels[0].pipe);
