@@ -75,13 +75,38 @@ pub struct Tunables {
     #[arg(long, value_enum, default_value_t = Steal::All)]
     pub steal: Steal,
 
-    /// How often each LLC's sum_util is published to the BPF program. Milliseconds, 1..1000.
+    /// How much of an LLC may be in use before wakeups stop to search it: 100 / this. Percent, 101..1000.
+    ///
+    /// SIS_UTIL: with the kernel's 117 an LLC is searched up to 85 % utilization, less of it the more it is used.
+    #[arg(long, default_value_t = 117, value_name = "PCT", value_parser = value_parser!(u32).range(101..=1000))]
+    pub imbalance_pct: u32,
+
+    /// Wakeups search the whole LLC, however busy it is.
+    #[arg(long)]
+    pub no_scan_limit: bool,
+
+    /// Whether wakeups search more of an LLC of 16 CPUs or fewer than its utilization would allow: nr_scan * 32 / CPUs.
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub small_llc_boost: Switch,
+
+    /// Count how long searches for an idle CPU take, for --stats.
+    #[arg(long)]
+    pub latency_hist: bool,
+
+    /// How often each LLC's sum_util and nr_scan are published to the BPF program. Milliseconds, 1..1000.
     #[arg(long, default_value_t = 32, value_name = "MS", value_parser = value_parser!(u64).range(1..=1000))]
     pub util_interval: u64,
 
     /// The kernel ejects the scheduler when a runnable task waited this long. Milliseconds, 1000..30000.
     #[arg(long, env = "SCX_TIMEOUT_MS", default_value_t = 30_000, value_name = "MS", value_parser = value_parser!(u32).range(1000..=30_000))]
     pub timeout_ms: u32,
+}
+
+/// A feature that can be turned off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
 }
 
 /// CPUs from which waiting tasks are taken.
@@ -108,8 +133,30 @@ impl Opts {
 pub enum Command {
     /// Print the machine's nodes, LLCs, cores and capacities as the scheduler understands them.
     Topology,
+    /// Print how many CPUs of an LLC a wakeup searches, by the LLC's utilization.
+    ScanTable(ScanTable),
     /// Load the BPF programs without attaching, and print what each cost the verifier.
     VerifierStats,
+}
+
+/// For which LLC.
+#[derive(Debug, Args)]
+pub struct ScanTable {
+    /// CPUs of the LLC, 1..1024.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1024))]
+    pub llc_weight: u32,
+
+    /// How much of the LLC may be in use before wakeups stop to search it: 100 / this. Percent, 101..1000.
+    #[arg(long, default_value_t = 117, value_name = "PCT", value_parser = value_parser!(u32).range(101..=1000))]
+    pub imbalance_pct: u32,
+
+    /// Whether an LLC of 16 CPUs or fewer is searched further than its utilization would allow.
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub small_llc_boost: Switch,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The longest interval that `Duration` and people agree on: a day.
@@ -157,6 +204,7 @@ mod tests {
                 Some("MS") => "Milliseconds, ",
                 Some("SEC") => "Seconds, ",
                 Some("BYTES") => "Bytes, ",
+                Some("PCT") => "Percent, ",
                 _ => continue,
             };
             let help = arg.get_help().map(|h| h.to_string()).unwrap_or_default();

@@ -12,6 +12,8 @@
 pub mod bpf_intf;
 pub mod bpf_skel;
 pub mod cli;
+pub mod frequency;
+pub mod nr_scan;
 pub mod pelt;
 pub mod preflight;
 pub mod publisher;

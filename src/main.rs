@@ -21,7 +21,7 @@ use tracing_subscriber::prelude::*;
 use scx_magpie::cli::{Command, Opts};
 use scx_magpie::preflight::{self, Refusal};
 use scx_magpie::scheduler::Scheduler;
-use scx_magpie::{SCHEDULER_NAME, stats, topology, verifier_stats};
+use scx_magpie::{SCHEDULER_NAME, nr_scan, stats, topology, verifier_stats};
 
 fn main() -> ExitCode {
     let opts = match Opts::try_parse() {
@@ -63,6 +63,15 @@ fn run(opts: &Opts) -> Result<()> {
         Some(Command::Topology) => {
             let layout = topology::Layout::new(&scx_utils::Topology::new()?)?;
             print!("{layout}");
+            Ok(())
+        }
+        Some(Command::ScanTable(ref args)) => {
+            let table = nr_scan::Table::new(args);
+            if args.json {
+                println!("{}", serde_json::to_string(&table)?);
+            } else {
+                print!("{table}");
+            }
             Ok(())
         }
         Some(Command::VerifierStats) => {

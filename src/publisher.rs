@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Publishes each LLC's `sum_util` to the BPF program at an interval, with the time of writing.
+//! Publishes each LLC's `sum_util` and `nr_scan` to the BPF program at an interval, with the time of writing.
 //!
 //! ```text
-//! cpu_ctxs[].pelt --read in place--> util_avg now --sum by LLC--> llc_publisheds[]
+//! cpu_ctxs[].pelt --read in place--> util_avg now --sum by LLC--> sum_util --+-- ScanLimit --> nr_scan
+//! frequency --> what the CPUs can reach now --sum by LLC--> capacity --------+
 //! ```
 //!
 //! Both live in the program's memory, which is mapped here: no system call. They come as cells, for the program
@@ -13,18 +14,33 @@ use std::cell::UnsafeCell;
 use std::time::Duration;
 
 use crate::bpf_intf::{cpu_ctx, llc_published};
+use crate::nr_scan::ScanLimit;
 use crate::pelt::{Pelt, decay_factors};
 use crate::topology::Layout;
 
-/// Sums of utilization, by LLC.
+/// Sums of utilization, by LLC, and what follows from them.
 pub struct Publisher {
     layout: Layout,
+    limit: ScanLimit,
+    /// What the CPUs of each LLC can reach now, together.
+    capacities: Vec<u32>,
     factors: [u32; 32],
 }
 
 impl Publisher {
-    pub fn new(layout: Layout) -> Self {
-        Self { layout, factors: decay_factors() }
+    /// All CPUs reach their capacity until [`Publisher::set_reachable`] says otherwise.
+    pub fn new(layout: Layout, limit: ScanLimit) -> Self {
+        let mut publisher = Self { layout, limit, capacities: Vec::new(), factors: decay_factors() };
+        publisher.set_reachable(|_, capacity| capacity);
+        publisher
+    }
+
+    /// Notes what CPUs can reach now: `reachable(id, capacity)`, 1..=capacity.
+    pub fn set_reachable(&mut self, reachable: impl Fn(usize, usize) -> usize) {
+        self.capacities = vec![0; self.layout.llcs.len()];
+        for (&id, cpu) in &self.layout.cpus {
+            self.capacities[cpu.llc] += reachable(id, cpu.capacity) as u32;
+        }
     }
 
     /// Sum of `util_avg` of each LLC's CPUs at `now` (CLOCK_MONOTONIC), 0..nr_cpus * 1024.
@@ -45,7 +61,7 @@ impl Publisher {
         sums
     }
 
-    /// Writes the sums at `now` (CLOCK_MONOTONIC) where the BPF program reads them.
+    /// Writes what is known at `now` (CLOCK_MONOTONIC) where the BPF program reads them.
     pub fn publish(
         &self,
         cpu_ctxs: &[UnsafeCell<cpu_ctx>],
@@ -54,9 +70,13 @@ impl Publisher {
     ) {
         for (llc, sum_util) in self.sum_util(cpu_ctxs, now).into_iter().enumerate() {
             let published = llc_publisheds[llc].get();
+            let (capacity, nr_cpus) = (self.capacities[llc], self.layout.llcs[llc].nr_cpus as u32);
+            let nr_scan = self.limit.nr_scan(sum_util, capacity, nr_cpus);
             // SAFETY: plain words in valid memory; the time comes last, so that it is never too new.
             unsafe {
                 std::ptr::write_volatile(&raw mut (*published).sum_util, sum_util);
+                std::ptr::write_volatile(&raw mut (*published).capacity, capacity);
+                std::ptr::write_volatile(&raw mut (*published).nr_scan, nr_scan);
                 std::ptr::write_volatile(&raw mut (*published).at, now.as_nanos() as u64);
             }
         }
@@ -88,7 +108,8 @@ mod tests {
             cpu_ctxs[*id].get_mut().pelt.running = u8::from(cpu.llc == 1);
         }
 
-        let publisher = Publisher::new(layout);
+        let limit = ScanLimit { imbalance_pct: 117, small_llc_boost: false };
+        let mut publisher = Publisher::new(layout, limit);
         let now = Duration::from_secs(1); // since when the CPUs of LLC 1 are busy
         publisher.publish(&cpu_ctxs, &llc_publisheds, now);
         let sums: Vec<u32> = llc_publisheds.iter_mut().map(|llc| llc.get_mut().sum_util).collect();
@@ -96,5 +117,15 @@ mod tests {
         assert_eq!(sums[0], 0);
         assert!(sums[1].abs_diff(2 * 1024) <= 6, "{sums:?}");
         assert!(llc_publisheds.iter_mut().all(|llc| llc.get_mut().at == 1_000_000_000));
+        let nr_scans: Vec<u32> = llc_publisheds.iter_mut().map(|llc| llc.get_mut().nr_scan).collect();
+        assert_eq!(nr_scans, [2, 0]);
+
+        // Clamped to half, an LLC in use to half of its capacity is full.
+        cpu_ctxs[2].get_mut().pelt.running = 0;
+        publisher.publish(&cpu_ctxs, &llc_publisheds, now);
+        assert_eq!(llc_publisheds[1].get_mut().nr_scan, 1);
+        publisher.set_reachable(|_, capacity| capacity / 2);
+        publisher.publish(&cpu_ctxs, &llc_publisheds, now);
+        assert_eq!((llc_publisheds[1].get_mut().capacity, llc_publisheds[1].get_mut().nr_scan), (1024, 0));
     }
 }

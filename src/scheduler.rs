@@ -24,17 +24,22 @@ use scx_utils::{
     uei_report, uei_set_size,
 };
 
-use crate::bpf_intf::{cpu_ctx, llc_published};
+use crate::bpf_intf::{cpu_ctx, latency_hist, llc_published};
 use crate::bpf_skel::*;
 use crate::cli::Opts;
+use crate::frequency;
+use crate::nr_scan::ScanLimit;
 use crate::preflight;
 use crate::publisher::{Publisher, monotonic};
 use crate::rodata::Rodata;
-use crate::stats::{self, Snapshot};
+use crate::stats::{self, Shared, Snapshot};
 use crate::topology::Layout;
 
 /// How long Ctrl-C, an ejection or a request for statistics waits at most.
 const RESPONSE: Duration = Duration::from_millis(50);
+
+/// How often frequency clamps are looked at: users and daemons set them, seldom.
+const FREQUENCY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A loaded scheduler, attached while `link` is held.
 pub struct Scheduler<'a> {
@@ -71,7 +76,7 @@ impl<'a> Scheduler<'a> {
 
         Ok(Self {
             skel,
-            publisher: Publisher::new(layout.clone()),
+            publisher: Publisher::new(layout.clone(), ScanLimit::from(&opts.tunables)),
             layout,
             util_interval: Duration::from_millis(opts.tunables.util_interval),
             link: None,
@@ -81,6 +86,8 @@ impl<'a> Scheduler<'a> {
     /// Hands the machine's tasks over to the loaded programs.
     pub fn attach(&mut self) -> Result<()> {
         call(&mut self.skel.progs.register_loader)?;
+        self.look_at_frequencies();
+        self.publish()?;
         let skel = &mut self.skel;
         self.link = Some(scx_ops_attach!(skel, magpie)?);
         info!("attached: {} CPUs, {} LLCs", self.layout.cpus.len(), self.layout.llcs.len());
@@ -99,12 +106,16 @@ impl<'a> Scheduler<'a> {
         let server = StatsServer::new(stats::server_data()).launch().context("cannot serve statistics")?;
         let (res, req) = server.channels();
         let mut publish_at = Instant::now();
+        let mut frequencies_at = publish_at + FREQUENCY_INTERVAL;
 
         while !shutdown.load(Ordering::Relaxed) && !uei_exited!(&self.skel, uei) {
             let now = Instant::now();
+            if now >= frequencies_at {
+                self.look_at_frequencies();
+                frequencies_at = now + FREQUENCY_INTERVAL;
+            }
             if now >= publish_at {
-                let (cpu_ctxs, llc_publisheds) = shared(self.skel.maps.bss_data.as_mut().context("no .bss")?);
-                self.publisher.publish(cpu_ctxs, llc_publisheds, monotonic());
+                self.publish()?;
                 publish_at = now + self.util_interval;
             }
             while req.try_recv().is_ok() {
@@ -116,11 +127,21 @@ impl<'a> Scheduler<'a> {
         Ok(())
     }
 
+    fn look_at_frequencies(&mut self) {
+        self.publisher.set_reachable(|cpu, capacity| frequency::reachable(frequency::SYS_CPU.as_ref(), cpu, capacity));
+    }
+
+    fn publish(&mut self) -> Result<()> {
+        let shared = shared(self.skel.maps.bss_data.as_mut().context("no .bss")?);
+        self.publisher.publish(shared.cpu_ctxs, shared.llc_publisheds, monotonic());
+        Ok(())
+    }
+
     fn snapshot(&mut self) -> Result<Snapshot> {
         call(&mut self.skel.progs.sample_queues)?;
-        let (cpu_ctxs, _) = shared(self.skel.maps.bss_data.as_mut().context("no .bss")?);
-        let sum_util = self.publisher.sum_util(cpu_ctxs, monotonic());
-        Ok(Snapshot::new(&self.layout, cpu_ctxs, &sum_util))
+        let shared = shared(self.skel.maps.bss_data.as_mut().context("no .bss")?);
+        let sum_util = self.publisher.sum_util(shared.cpu_ctxs, monotonic());
+        Ok(Snapshot::new(&self.layout, &shared, &sum_util))
     }
 }
 
@@ -137,10 +158,16 @@ fn tell(skel: &mut types::rodata, rodata: &Rodata) {
     skel.pelt_decay = rodata.pelt_decay;
 }
 
-/// What the loader reads and writes while the program runs: its `cpu_ctxs` and `llc_publisheds`.
-fn shared(skel: &mut types::bss) -> (&[UnsafeCell<cpu_ctx>], &[UnsafeCell<llc_published>]) {
+/// What the loader reads and writes while the program runs.
+fn shared(skel: &mut types::bss) -> Shared<'_> {
     // SAFETY: pairs made from the same C structs, which hold integers only.
-    unsafe { (twins(&mut skel.cpu_ctxs), twins(&mut skel.llc_publisheds)) }
+    unsafe {
+        Shared {
+            cpu_ctxs: twins::<_, cpu_ctx>(&mut skel.cpu_ctxs),
+            llc_publisheds: twins::<_, llc_published>(&mut skel.llc_publisheds),
+            latency_hists: twins::<_, latency_hist>(&mut skel.latency_hists),
+        }
+    }
 }
 
 /// Copies C values of the type that Rust knows as `S` from `bpf_intf` and as `D` from the skeleton.

@@ -25,6 +25,16 @@ use crate::topology::Layout;
 
 pub type Counters = [u64; magpie_stat_MAGPIE_NR_STATS as usize];
 
+/// Of `struct latency_hist`.
+pub type Latencies = [u64; magpie_limits_LATENCY_BUCKETS as usize];
+
+/// Memory that the BPF program writes while we read it.
+pub struct Shared<'a> {
+    pub cpu_ctxs: &'a [UnsafeCell<cpu_ctx>],
+    pub llc_publisheds: &'a [UnsafeCell<llc_published>],
+    pub latency_hists: &'a [UnsafeCell<latency_hist>],
+}
+
 /// State of one LLC at one time.
 #[derive(Clone, Debug)]
 pub struct LlcSnapshot {
@@ -33,12 +43,16 @@ pub struct LlcSnapshot {
     pub capacity: usize,
     /// Sum of `util_avg` of its CPUs, 0..capacity.
     pub sum_util: u32,
+    /// CPUs that a search may go over now.
+    pub nr_scan: u32,
     /// Tasks waiting in the queues of its CPUs.
     pub nr_queued: u64,
     /// The longest of these queues.
     pub max_queued: u64,
     /// Counted since the start.
     pub counters: Counters,
+    /// Searches since the start by the time that they took, in powers of two of ns; with --latency-hist.
+    pub latencies: Latencies,
 }
 
 /// State of the machine at one time.
@@ -61,8 +75,28 @@ pub struct Group {
     pub nr_queued: u64,
     #[stat(desc = "tasks waiting in the longest queue now")]
     pub max_queued: u64,
-    #[stat(desc = "wakeups for which a CPU was searched")]
-    pub wakeups: u64,
+    #[stat(desc = "CPUs that a search may go over now, of all in nr_cpus")]
+    pub nr_scan: u64,
+    #[stat(desc = "searches for an idle CPU, one a wakeup")]
+    pub search: u64,
+    #[stat(desc = "searches that went past the fast candidates: target, previous and recently used CPU")]
+    pub domain_search: u64,
+    #[stat(desc = "CPUs that searches went over: 1 for a fast hit, all up to the one found in the LLC and beyond")]
+    pub scanned: u64,
+    #[stat(desc = "searches that found no idle CPU")]
+    pub failed: u64,
+    #[stat(desc = "search efficiency, CPUs found per CPU scanned %: (search - failed) / scanned")]
+    pub se_eff: f64,
+    #[stat(desc = "the same past the fast candidates %: (domain_search - failed) / CPUs scanned there")]
+    pub dom_eff: f64,
+    #[stat(desc = "searches that ended at a fast candidate %: (search - domain_search) / search")]
+    pub fast_rate: f64,
+    #[stat(desc = "searches that found a CPU %: (search - failed) / search")]
+    pub success_rate: f64,
+    #[stat(desc = "searches by time, with --latency-hist: item i took 2^i .. 2^(i+1) ns")]
+    pub latencies: Vec<u64>,
+    #[stat(desc = "times that the BPF program began to estimate nr_scan itself, for the loader was late")]
+    pub stale: u64,
     #[stat(desc = "wakeups placed on an idle target: the previous or the waking CPU")]
     pub target: u64,
     #[stat(desc = "wakeups placed on the idle previous CPU, when it was not the target")]
@@ -73,8 +107,6 @@ pub struct Group {
     pub scan: u64,
     #[stat(desc = "wakeups placed on an idle CPU of another LLC")]
     pub beyond: u64,
-    #[stat(desc = "wakeups that found no idle CPU")]
-    pub none: u64,
     #[stat(desc = "tasks enqueued on a CPU that turned out idle, pinned tasks mostly")]
     pub local: u64,
     #[stat(desc = "per-CPU kernel threads and the loader, run at once")]
@@ -120,6 +152,58 @@ pub struct Metrics {
     pub llcs: BTreeMap<usize, Group>,
 }
 
+/// What an interval's searches came to. SIS_UTIL's author defines the rates, and gives tables of them (seed
+/// 000_01329a4e9aec875b).
+#[derive(Clone, Copy, Debug)]
+pub struct SearchCounts {
+    pub search: u64,
+    /// Those that went past the fast candidates.
+    pub domain_search: u64,
+    /// CPUs that these went over.
+    pub domain_scanned: u64,
+    pub failed: u64,
+}
+
+impl SearchCounts {
+    fn of(count: impl Fn(magpie_stat) -> u64) -> Self {
+        let search = count(magpie_stat_STAT_SEARCH);
+        let fast = count(magpie_stat_STAT_TARGET) + count(magpie_stat_STAT_PREV) + count(magpie_stat_STAT_RECENT);
+        Self {
+            search,
+            // CPUs count on while they are read.
+            domain_search: search.saturating_sub(fast),
+            domain_scanned: count(magpie_stat_STAT_SCANNED),
+            failed: count(magpie_stat_STAT_FAILED),
+        }
+    }
+
+    /// CPUs gone over: one for each fast hit, and those past them.
+    pub fn scanned(&self) -> u64 {
+        self.search - self.domain_search + self.domain_scanned
+    }
+
+    pub fn se_eff(&self) -> f64 {
+        percent(self.search.saturating_sub(self.failed), self.scanned())
+    }
+
+    pub fn dom_eff(&self) -> f64 {
+        percent(self.domain_search.saturating_sub(self.failed), self.domain_scanned)
+    }
+
+    pub fn fast_rate(&self) -> f64 {
+        percent(self.search - self.domain_search, self.search)
+    }
+
+    pub fn success_rate(&self) -> f64 {
+        percent(self.search.saturating_sub(self.failed), self.search)
+    }
+}
+
+/// 0 of nothing is 0 %.
+fn percent(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}
+
 impl LlcSnapshot {
     /// What came since `prev`. Counters that went back (the scheduler restarted) count from 0.
     fn since(&self, prev: Option<&Self>) -> Group {
@@ -127,18 +211,32 @@ impl LlcSnapshot {
             let now = self.counters[stat as usize];
             now.checked_sub(prev.map_or(0, |prev| prev.counters[stat as usize])).unwrap_or(now)
         };
+        let counts = SearchCounts::of(of);
+        let since = |i: usize| {
+            let now = self.latencies[i];
+            now.checked_sub(prev.map_or(0, |prev| prev.latencies[i])).unwrap_or(now)
+        };
         Group {
             nr_cpus: self.nr_cpus as u64,
             util: 100.0 * f64::from(self.sum_util) / self.capacity as f64,
             nr_queued: self.nr_queued,
             max_queued: self.max_queued,
-            wakeups: of(magpie_stat_STAT_WAKEUPS),
+            nr_scan: u64::from(self.nr_scan),
+            search: counts.search,
+            domain_search: counts.domain_search,
+            scanned: counts.scanned(),
+            failed: counts.failed,
+            se_eff: counts.se_eff(),
+            dom_eff: counts.dom_eff(),
+            fast_rate: counts.fast_rate(),
+            success_rate: counts.success_rate(),
+            latencies: (0..self.latencies.len()).map(since).collect(),
+            stale: of(magpie_stat_STAT_STALE),
             target: of(magpie_stat_STAT_TARGET),
             prev: of(magpie_stat_STAT_PREV),
             recent: of(magpie_stat_STAT_RECENT),
             scan: of(magpie_stat_STAT_SCAN),
             beyond: of(magpie_stat_STAT_BEYOND),
-            none: of(magpie_stat_STAT_NONE),
             local: of(magpie_stat_STAT_LOCAL),
             kthread: of(magpie_stat_STAT_KTHREAD),
             preempt: of(magpie_stat_STAT_PREEMPT),
@@ -159,21 +257,24 @@ impl LlcSnapshot {
 }
 
 impl Snapshot {
-    /// What `cpu_ctxs` hold now, by LLC, with the publisher's `sum_util` of each. The BPF program may write them
+    /// What is in the shared memory now, by LLC, with the publisher's `sum_util` of each. The BPF program may write them
     /// meanwhile; how many tasks wait is as old as its last sample.
-    pub fn new(layout: &Layout, cpu_ctxs: &[UnsafeCell<cpu_ctx>], sum_util: &[u32]) -> Self {
-        let mut llcs: Vec<LlcSnapshot> = (layout.llcs.iter().zip(sum_util))
-            .map(|(llc, &sum_util)| LlcSnapshot {
+    pub fn new(layout: &Layout, shared: &Shared<'_>, sum_util: &[u32]) -> Self {
+        let mut llcs: Vec<LlcSnapshot> = (layout.llcs.iter().zip(sum_util).zip(shared.llc_publisheds))
+            .map(|((llc, &sum_util), published)| LlcSnapshot {
                 nr_cpus: llc.nr_cpus,
                 capacity: llc.capacity,
                 sum_util,
+                // SAFETY: valid; a plain word.
+                nr_scan: unsafe { (&raw const (*published.get()).nr_scan).read_volatile() },
                 nr_queued: 0,
                 max_queued: 0,
                 counters: Counters::default(),
+                latencies: Latencies::default(),
             })
             .collect();
         for (&id, cpu) in &layout.cpus {
-            let cctx = cpu_ctxs[id].get();
+            let (cctx, hist) = (shared.cpu_ctxs[id].get(), shared.latency_hists[id].get());
             let llc = &mut llcs[cpu.llc];
             // SAFETY: valid; plain words, the counters among them incremented by their CPU.
             let (nr_queued, counters) = unsafe {
@@ -185,6 +286,10 @@ impl Snapshot {
             for (total, count) in llc.counters.iter_mut().zip(counters) {
                 *total += count;
             }
+            for (bucket, total) in llc.latencies.iter_mut().enumerate() {
+                // SAFETY: as above.
+                *total += unsafe { (&raw const (*hist).buckets[bucket]).read_volatile() };
+            }
         }
         Self { llcs }
     }
@@ -195,6 +300,10 @@ impl Snapshot {
             sum.nr_cpus += llc.nr_cpus;
             sum.capacity += llc.capacity;
             sum.sum_util += llc.sum_util;
+            sum.nr_scan += llc.nr_scan;
+            for (total, count) in sum.latencies.iter_mut().zip(llc.latencies) {
+                *total += count;
+            }
             sum.nr_queued += llc.nr_queued;
             sum.max_queued = sum.max_queued.max(llc.max_queued);
             for (total, count) in sum.counters.iter_mut().zip(llc.counters) {
@@ -216,15 +325,18 @@ impl Snapshot {
 
 impl Group {
     /// The table's columns: those figures that tell how it goes. JSON has them all.
-    pub fn columns(&self) -> [(&'static str, String); 15] {
+    pub fn columns(&self) -> [(&'static str, String); 18] {
         [
             ("cpus", self.nr_cpus.to_string()),
             ("util%", format!("{:.1}", self.util)),
-            ("wakeups", self.wakeups.to_string()),
-            ("fast", (self.target + self.prev + self.recent).to_string()),
-            ("scan", self.scan.to_string()),
-            ("beyond", self.beyond.to_string()),
-            ("none", self.none.to_string()),
+            ("nr_scan", self.nr_scan.to_string()),
+            ("search", self.search.to_string()),
+            ("scanned", self.scanned.to_string()),
+            ("failed", self.failed.to_string()),
+            ("se_eff%", format!("{:.1}", self.se_eff)),
+            ("domeff%", format!("{:.1}", self.dom_eff)),
+            ("fast%", format!("{:.1}", self.fast_rate)),
+            ("found%", format!("{:.1}", self.success_rate)),
             ("preempt", self.preempt.to_string()),
             ("queued", self.queued.to_string()),
             ("own", self.own.to_string()),
@@ -234,6 +346,28 @@ impl Group {
             ("balance", self.balance.to_string()),
             ("in_line", self.nr_queued.to_string()),
         ]
+    }
+}
+
+/// Widest bar of the histogram.
+const BAR: u64 = 40;
+
+impl Group {
+    /// How long searches took: a line for each power of two that occurred, and those between.
+    fn format_latencies<W: Write>(&self, w: &mut W) -> Result<()> {
+        let (Some(first), Some(last)) =
+            (self.latencies.iter().position(|&count| count > 0), self.latencies.iter().rposition(|&count| count > 0))
+        else {
+            return Ok(());
+        };
+        let most = self.latencies.iter().copied().max().unwrap_or(0).max(1);
+        writeln!(w, "{:>21} : {:>10} search time", "ns", "count")?;
+        for (i, &count) in self.latencies.iter().enumerate().take(last + 1).skip(first) {
+            let (from, to) = (if i == 0 { 0 } else { 1u64 << i }, (2u64 << i) - 1);
+            let bar = "*".repeat((count * BAR / most) as usize);
+            writeln!(w, "{from:>9} -> {to:<8} : {count:>10} |{bar:<40}|")?;
+        }
+        Ok(())
     }
 }
 
@@ -256,7 +390,8 @@ impl Metrics {
         for (id, llc) in &self.llcs {
             line(w, &format!("LLC {id}"), llc.columns().iter().map(|(_, value)| value))?;
         }
-        line(w, "total", self.total.columns().iter().map(|(_, value)| value))
+        line(w, "total", self.total.columns().iter().map(|(_, value)| value))?;
+        self.total.format_latencies(w)
     }
 }
 
@@ -315,6 +450,8 @@ mod tests {
             sum_util: 2048,
             nr_queued: 3,
             max_queued: count,
+            nr_scan: 2,
+            latencies: std::array::from_fn(|_| count),
             counters: std::array::from_fn(|stat| count * (stat as u64 + 1)),
         };
         Snapshot { llcs: counts.map(llc).into() }
@@ -333,7 +470,11 @@ mod tests {
         }
         cpu_ctxs[0].get_mut().nr_queued = -1; // an error: counts as none
 
-        let llcs = Snapshot::new(&layout, &cpu_ctxs, &[7, 8]).llcs;
+        // SAFETY: as above.
+        let zeroed = || unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        let (llc_publisheds, latency_hists): (Vec<_>, Vec<_>) = (0..nr_cpus).map(|_| zeroed()).unzip();
+        let shared = Shared { cpu_ctxs: &cpu_ctxs, llc_publisheds: &llc_publisheds, latency_hists: &latency_hists };
+        let llcs = Snapshot::new(&layout, &shared, &[7, 8]).llcs;
         assert_eq!((llcs[0].nr_cpus, llcs[0].capacity, llcs[0].sum_util, llcs[1].sum_util), (2, 2048, 7, 8));
         assert_eq!((llcs[0].nr_queued, llcs[0].max_queued), (1, 1)); // CPUs 0 and 1
         assert_eq!((llcs[1].nr_queued, llcs[1].max_queued), (2 + 3, 3));
@@ -343,9 +484,9 @@ mod tests {
     #[test]
     fn intervals_add_up() {
         let metrics = snapshot([5, 9]).since(&snapshot([1, 2]), SECOND);
-        assert_eq!(metrics.llcs[&0].wakeups, 4);
+        assert_eq!(metrics.llcs[&0].search, 4);
         assert_eq!(metrics.llcs[&1].target, 7 * 2);
-        assert_eq!(metrics.total.wakeups, 4 + 7);
+        assert_eq!(metrics.total.search, 4 + 7);
         assert_eq!(metrics.total.util, 50.0);
         assert_eq!((metrics.total.nr_queued, metrics.total.max_queued), (6, 9));
         assert_eq!(metrics.total.reenqueue, (4 + 7) * u64::from(magpie_stat_MAGPIE_NR_STATS));
@@ -353,8 +494,8 @@ mod tests {
 
     #[test]
     fn a_restart_counts_from_zero() {
-        assert_eq!(snapshot([2, 2]).since(&snapshot([7, 7]), SECOND).llcs[&0].wakeups, 2);
-        assert_eq!(snapshot([2, 2]).since(&Snapshot::default(), SECOND).total.wakeups, 4);
+        assert_eq!(snapshot([2, 2]).since(&snapshot([7, 7]), SECOND).llcs[&0].search, 2);
+        assert_eq!(snapshot([2, 2]).since(&Snapshot::default(), SECOND).total.search, 4);
     }
 
     #[test]

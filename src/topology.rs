@@ -37,6 +37,8 @@ pub struct LlcPlace {
     pub capacity: usize,
     pub first_line: usize,
     pub nr_lines: usize,
+    /// From its first CPU's slot to its last's.
+    pub nr_slots: usize,
     /// Indices of all other LLCs, nearest first: those of the node, then by the distance of the nodes.
     pub others: Vec<usize>,
     /// How many of `others` are on the same node.
@@ -89,6 +91,7 @@ impl Layout {
                 layout.slot_cpus.resize(layout.slot_cpus.len().next_multiple_of(smt_width), None);
                 nr_cores += 1;
             }
+            let nr_slots = layout.slot_cpus.len() - first_line * SLOTS_PER_LINE as usize;
             layout.slot_cpus.resize(layout.slot_cpus.len().next_multiple_of(SLOTS_PER_LINE as usize), None);
 
             let others = neighbours(topo, &llcs, index);
@@ -98,6 +101,7 @@ impl Layout {
                 capacity,
                 first_line,
                 nr_lines: layout.slot_cpus.len() / SLOTS_PER_LINE as usize - first_line,
+                nr_slots,
                 nr_near: others.iter().filter(|&&other| llcs[other].node_id == llc.node_id).count(),
                 others,
             });

@@ -368,8 +368,7 @@ impl Kernel {
             let helper = idle.iter().copied().find(|&cpu| {
                 let near = self.machine.places[cpu].llc == self.machine.places[t.cpu].llc;
                 let grace = if near && !confined { WAKEUP_GRACE } else { tick_grace };
-                let may = cpu == t.cpu
-                    || t.may_run_on(cpu) && self.may_move(task) && self.steals_from(cpu, t.cpu);
+                let may = cpu == t.cpu || t.may_run_on(cpu) && self.may_move(task) && self.steals_from(cpu, t.cpu);
                 may && (near || within_reach) && could_move > grace && self.now > self.cpus[cpu].idle_since + grace
             });
             if let Some(cpu) = helper {
@@ -392,7 +391,7 @@ impl Kernel {
         let sum = |stats: &[magpie_stat]| -> u64 { stats.iter().map(|&stat| sums[stat as usize]).sum() };
         let called = |op: Op| self.trace.counts[op as usize] - self.checks.counts[op as usize];
         let pairs = [
-            ("select_cpu() calls", called(Op::SelectCpu), sum(&[magpie_stat_STAT_WAKEUPS])),
+            ("select_cpu() calls", called(Op::SelectCpu), sum(&[magpie_stat_STAT_SEARCH])),
             (
                 "where wakeups went",
                 called(Op::SelectCpu),
@@ -402,7 +401,7 @@ impl Kernel {
                     magpie_stat_STAT_RECENT,
                     magpie_stat_STAT_SCAN,
                     magpie_stat_STAT_BEYOND,
-                    magpie_stat_STAT_NONE,
+                    magpie_stat_STAT_FAILED,
                 ]),
             ),
             (

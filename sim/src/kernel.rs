@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use scx_magpie::cli::Tunables;
+use scx_magpie::nr_scan::ScanLimit;
 use scx_magpie::publisher::Publisher;
 use scx_magpie::rodata::Rodata;
 use scx_magpie::topology::Layout;
@@ -214,7 +215,7 @@ impl Kernel {
             ops: native.ops(),
             native,
             tunables: tunables.clone(),
-            publisher: Publisher::new(layout.clone()),
+            publisher: Publisher::new(layout.clone(), ScanLimit::from(tunables)),
             layout,
             // Not 0, which the program takes for never.
             now: TICK,
@@ -252,7 +253,7 @@ impl Kernel {
     pub fn attach(&mut self) -> Result<()> {
         let online: BTreeSet<_> = self.online.iter().collect();
         self.layout = self.machine.layout(&online)?;
-        self.publisher = Publisher::new(self.layout.clone());
+        self.publisher = Publisher::new(self.layout.clone(), ScanLimit::from(&self.tunables));
         self.native.load(&Rodata::new(&self.layout, &self.tunables, self.machine.nr_cpus()));
         self.ops = self.native.ops();
         self.dsqs = vec![None; self.machine.nr_cpus()];
@@ -262,6 +263,7 @@ impl Kernel {
             self.violate("init", format!("init() returned {err}"));
         }
         self.in_program(|native| native.register_loader());
+        self.publish();
         for task in 0..self.tasks.len() {
             if self.tasks[task].is_alive() {
                 self.init_task(task, false);
@@ -487,12 +489,13 @@ impl Kernel {
 
     /// As the loader does each util_interval.
     pub fn publish(&mut self) {
-        self.publisher.publish(self.native.cpu_ctxs(), self.native.llc_publisheds(), Duration::from_nanos(self.now));
+        let shared = self.native.shared();
+        self.publisher.publish(shared.cpu_ctxs, shared.llc_publisheds, Duration::from_nanos(self.now));
     }
 
     /// sum_util of each LLC of the layout.
     pub fn sum_util(&self) -> Vec<u32> {
-        self.publisher.sum_util(self.native.cpu_ctxs(), Duration::from_nanos(self.now))
+        self.publisher.sum_util(self.native.shared().cpu_ctxs, Duration::from_nanos(self.now))
     }
 
     /// An invariant does not hold: the run ends.

@@ -15,10 +15,11 @@ use std::cell::UnsafeCell;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use scx_magpie::bpf_intf::{
-    cpu_ctx, cpu_layout, llc_layout, llc_published, magpie_limits_MAX_CPUS, magpie_limits_MAX_LINES,
+    cpu_ctx, cpu_layout, latency_hist, llc_layout, llc_published, magpie_limits_MAX_CPUS, magpie_limits_MAX_LINES,
     magpie_limits_MAX_LLCS, magpie_limits_SLOTS_PER_LINE, map_line, tunables,
 };
 use scx_magpie::rodata::Rodata;
+use scx_magpie::stats::Shared;
 
 #[allow(clippy::all, dead_code, unsafe_op_in_unsafe_fn)]
 mod bindings {
@@ -44,6 +45,7 @@ unsafe extern "C" {
     static pelt_decay: [UnsafeCell<u32>; 32];
     static cpu_ctxs: [UnsafeCell<cpu_ctx>; MAX_CPUS];
     static llc_publisheds: [UnsafeCell<llc_published>; MAX_LLCS];
+    static latency_hists: [UnsafeCell<latency_hist>; MAX_CPUS];
     static idle_map: [UnsafeCell<map_line>; MAX_LINES];
     static overload_map: [UnsafeCell<map_line>; MAX_LINES];
     static mut __start_bpf_bss: u8;
@@ -116,14 +118,10 @@ impl Native {
         unsafe { &*cpu_ctxs[cpu].get() }
     }
 
-    pub fn cpu_ctxs(&self) -> &'static [UnsafeCell<cpu_ctx>] {
+    /// What the loader reads and writes while the program runs.
+    pub fn shared(&self) -> Shared<'static> {
         // SAFETY: always there.
-        unsafe { &cpu_ctxs }
-    }
-
-    pub fn llc_publisheds(&self) -> &'static [UnsafeCell<llc_published>] {
-        // SAFETY: always there.
-        unsafe { &llc_publisheds }
+        unsafe { Shared { cpu_ctxs: &cpu_ctxs, llc_publisheds: &llc_publisheds, latency_hists: &latency_hists } }
     }
 
     /// The CPU's slot in the bitmaps; `None` if the loader saw no such CPU.

@@ -140,7 +140,7 @@ impl Kernel {
             })
             .sum();
         self.sample_queues();
-        let snapshot = Snapshot::new(&self.layout, self.native.cpu_ctxs(), &self.sum_util());
+        let snapshot = Snapshot::new(&self.layout, &self.native.shared(), &self.sum_util());
         Report {
             seconds: elapsed as f64 / SEC as f64,
             busy: 100.0 - 100.0 * idle as f64 / (self.online.len() as u64 * self.now) as f64,
@@ -194,11 +194,13 @@ impl Report {
         }
         let stats = &self.stats;
         for (what, count) in [
-            ("wakeups", stats.wakeups),
+            ("search", stats.search),
+            ("domain_search", stats.domain_search),
+            ("scanned", stats.scanned),
+            ("failed", stats.failed),
             ("fast", stats.target + stats.prev + stats.recent),
             ("scan", stats.scan),
             ("beyond", stats.beyond),
-            ("none", stats.none),
             ("preempt", stats.preempt),
             ("queued", stats.queued),
             ("kick", stats.kick),

@@ -37,7 +37,7 @@ static u64 first_wait(s32 cpu)
 /* The next overloaded CPU of @llc after @slot, not @cpu; -1: none. */
 __noinline s32 next_overloaded(s32 cpu, u32 llc, u32 slot)
 {
-	struct map_walk walk = map_walk_from(llc, slot);
+	struct map_walk walk = map_walk_from(llc, slot, ALL_SLOTS);
 
 	while (map_walk_more(&walk) && can_loop)
 		if (map_walk_next(overload_map, &walk) && slot_cpu(walk.slot) != cpu)

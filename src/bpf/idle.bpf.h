@@ -14,6 +14,20 @@
 
 struct map_line idle_map[MAX_LINES];
 
+/*
+ * Keeps the hint that the LLC has a core which is idle as a whole, as the kernel's sd_llc_shared does: set by its last
+ * CPU to go idle, cleared by a search that finds no such core. Written only when it changes.
+ */
+static void note_idle_core(s32 cpu)
+{
+	const volatile struct cpu_layout *l = cpu_layout(cpu);
+	u64 core = map_bit(l->slot & ~(tun.smt_width - 1));
+
+	if (tun.smt_width > 1 && !llc_ctx(l->llc)->has_idle_core &&
+	    whole_cores(READ_ONCE(map_line(idle_map, l->slot)->bits), l->slot / SLOTS_PER_LINE) & core)
+		llc_ctx(l->llc)->has_idle_core = true;
+}
+
 /* Nothing is sent to a CPU that came online after the loader looked: it has no slot. */
 static void mark_idle(s32 cpu, struct cpu_ctx *cctx)
 {
@@ -21,6 +35,7 @@ static void mark_idle(s32 cpu, struct cpu_ctx *cctx)
 		return;
 	cctx->idle = true;
 	map_set(idle_map, cpu_layout(cpu)->slot);
+	note_idle_core(cpu);
 }
 
 static void mark_busy(s32 cpu, struct cpu_ctx *cctx)

@@ -34,6 +34,11 @@ enum magpie_limits {
 	SLOTS_PER_LINE = 16,
 	MAX_SLOTS = MAX_LINES * SLOTS_PER_LINE,
 	CACHE_LINE = 64,
+	/* CPUs of an LLC whose nr_scan --small-llc-boost scales up. */
+	SMALL_LLC = 16,
+	/* What is published counts for so many intervals. */
+	STALE_INTERVALS = 3,
+	LATENCY_BUCKETS = 32,
 	/* Overloaded CPUs a CPU about to go idle tries before it gives up. */
 	MAX_STEAL_TRIES = 8,
 };
@@ -58,6 +63,11 @@ struct tunables {
 	u32 nr_cpu_ids;	    /* CPU ids are below this */
 	u32 nr_cpus_possible;
 	u32 nr_llcs;
+	u64 util_interval_ns; /* between two of the publisher's rounds */
+	u32 imbalance_pct;    /* an LLC that is utilized more than 100 / this is not searched */
+	u8 scan_limit;	      /* does nr_scan bound the search? */
+	u8 small_llc_boost;   /* ... and is larger for LLCs of SMALL_LLC CPUs or fewer? */
+	u8 latency_hist;      /* is the time that searches take counted? */
 	u8 wakeup_preempt;
 	u8 steal; /* do CPUs take each other's waiting tasks? */
 };
@@ -75,6 +85,8 @@ struct cpu_layout {
 struct llc_layout {
 	u32 first_line;
 	u32 nr_lines;
+	u32 nr_slots; /* from its first CPU's to its last's */
+	u32 nr_cpus;
 	u32 nr_near;  /* the first nr_near of others[] are on the same node */
 	u32 nr_reach; /* its CPUs steal from the first nr_reach of others[] */
 	u16 others[MAX_LLCS];
@@ -87,13 +99,15 @@ struct map_line {
 
 /* What became of a wakeup, where tasks waited, and who took them: counted on the CPU that did it. */
 enum magpie_stat {
-	STAT_WAKEUPS,	 /* calls of select_cpu */
+	STAT_SEARCH,	 /* calls of select_cpu */
 	STAT_TARGET,	 /* ... placed on an idle target */
 	STAT_PREV,	 /* ... on an idle previous CPU */
 	STAT_RECENT,	 /* ... on the CPU used before that */
 	STAT_SCAN,	 /* ... on an idle CPU of the target's LLC */
 	STAT_BEYOND,	 /* ... on an idle CPU of another LLC */
-	STAT_NONE,	 /* ... none idle: left to enqueue */
+	STAT_FAILED,	 /* ... none idle: left to enqueue */
+	STAT_SCANNED,	 /* CPUs that searches went over, beyond the fast candidates */
+	STAT_STALE,	 /* times that nr_scan began to be estimated here, for the loader was late */
 	STAT_LOCAL,	 /* enqueued on a CPU that was idle */
 	STAT_KTHREAD,	 /* per-CPU kernel threads and the loader, run at once */
 	STAT_PREEMPT,	 /* woken tasks that were owed time and took the CPU */
@@ -150,7 +164,20 @@ struct cpu_ctx {
 /* What the loader publishes of an LLC each interval. */
 struct llc_published {
 	u64 at;	      /* CLOCK_MONOTONIC */
-	u32 sum_util; /* sum of util_avg of its CPUs, 0..nr_cpus * CAPACITY_SCALE */
+	u32 sum_util; /* sum of util_avg of its CPUs, 0..capacity */
+	u32 capacity; /* that they can reach now, for their frequency may be clamped: 1..nr_cpus * CAPACITY_SCALE */
+	u32 nr_scan;  /* CPUs that a search may go over; written by the BPF program while the loader is late */
+} __attribute__((aligned(CACHE_LINE)));
+
+/* State of an LLC that is not for the loader. */
+struct llc_ctx {
+	u64 estimated_at; /* CLOCK_MONOTONIC of the last own nr_scan */
+	u8 has_idle_core; /* under SMT: maybe a core is idle as a whole */
+} __attribute__((aligned(CACHE_LINE)));
+
+/* Searches by the time that they took: bucket i counts those of [2^i, 2^(i+1)) ns, the first also those of 0. */
+struct latency_hist {
+	u64 buckets[LATENCY_BUCKETS];
 } __attribute__((aligned(CACHE_LINE)));
 
 #endif /* __MAGPIE_INTF_H */

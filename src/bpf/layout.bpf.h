@@ -18,6 +18,7 @@ const volatile u16 slot_cpus[MAX_SLOTS];
 
 struct cpu_ctx cpu_ctxs[MAX_CPUS];
 struct llc_published llc_publisheds[MAX_LLCS];
+struct llc_ctx llc_ctxs[MAX_LLCS];
 
 static const volatile struct cpu_layout *cpu_layout(s32 cpu)
 {
@@ -27,6 +28,16 @@ static const volatile struct cpu_layout *cpu_layout(s32 cpu)
 static const volatile struct llc_layout *llc_layout(u32 llc)
 {
 	return &llc_layouts[llc & (MAX_LLCS - 1)];
+}
+
+static struct llc_published *llc_published(u32 llc)
+{
+	return &llc_publisheds[llc & (MAX_LLCS - 1)];
+}
+
+static struct llc_ctx *llc_ctx(u32 llc)
+{
+	return &llc_ctxs[llc & (MAX_LLCS - 1)];
 }
 
 /* The i-th nearest LLC. The compiler may know that i is in range; the verifier wants to see it. */

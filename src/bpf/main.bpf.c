@@ -5,6 +5,7 @@
  * The way of a task, and the file that tells of each step:
  *
  *	wakes    select_cpu  near whom?              affine.bpf.h    target: previous or waking CPU
+ *	                     how far to look?        nr_scan.bpf.h   the busier the LLC, the less of it
  *	                     who is idle?            scan.bpf.h      found: claimed (idle.bpf.h), run there
  *	waits    enqueue     owed time?              preempt.bpf.h   takes the CPU
  *	                     else in line            vtime.bpf.h     by virtual deadline
@@ -32,8 +33,10 @@
 #include "vtime.bpf.h"
 #include "preempt.bpf.h"
 #include "pelt.bpf.h"
+#include "nr_scan.bpf.h"
 #include "idle.bpf.h"
 #include "scan.bpf.h"
+#include "latency.bpf.h"
 #include "affine.bpf.h"
 #include "overload.bpf.h"
 #include "steal.bpf.h"
@@ -51,14 +54,14 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	struct task_ctx *tctx = task_ctx(p);
 	s32 target, cpu;
 
-	stat_inc(STAT_WAKEUPS);
+	stat_inc(STAT_SEARCH);
 	if (!cpu_layout(prev)->present || !may_use(p, prev))
 		prev = any_allowed(p, prev);
 	if (!tctx)
 		return prev;
 
 	target = affine_target(p, prev, wake_flags);
-	cpu = find_idle(p, tctx, prev, target);
+	cpu = timed_find_idle(p, tctx, prev, target);
 	if (cpu < 0)
 		return target;
 
@@ -217,6 +220,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 
 	pelt_update(cpu, cctx, true);
+	estimate_nr_scan(cpu, cctx);
 	/* Who waits for a tick, be it behind an urgent task that is not as brief as it should be, gets help. */
 	offer_waiting(cpu, cctx);
 }

@@ -13,7 +13,8 @@
  */
 #pragma once
 
-#define NSEC_PER_SEC 1000000000ULL
+#define NSEC_PER_SEC   1000000000ULL
+#define PELT_PERIOD_NS (PELT_PERIOD << PELT_UNIT_SHIFT)
 
 /* (2^32 - 1) * y^n, from src/pelt.rs. */
 const volatile u32 pelt_decay[PELT_HALFLIFE];

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The search for an idle CPU (select_idle_sibling; its bound, SIS_UTIL of 70fb5ccf2e, is to come).
+ * The search for an idle CPU (select_idle_sibling), bounded by SIS_UTIL of 70fb5ccf2e.
  *
  *	fast: target, previous, recently used CPU, if they share the target's LLC ---> claimed
- *	scan: the target's LLC from the slot after the target on, wrapping;
- *	      under SMT cores that are idle as a whole first ------------------------> claimed
- *	beyond: the nearest other LLCs, in the same way -----------------------------> claimed
+ *	core: under SMT, if the target's LLC may have a core idle as a whole ---------> claimed
+ *	scan: the target's LLC, nr_scan CPUs from the one after the target on,
+ *	      wrapping, so that successive wakeups cover all of it -------------------> claimed
+ *	beyond: the nearest other LLCs, in the same way, each by its own nr_scan -----> claimed
  *	else -1
  *
  * Busy CPUs are skipped by the word: a search that finds nothing reads one word a line.
@@ -16,46 +17,60 @@ enum {
 	MAX_BEYOND = 8, /* other LLCs looked at */
 };
 
-/* Claims an idle CPU of @llc that @p may use. Bounded by the LLC's slots. */
-__noinline s32 scan_slots(struct task_struct *p __arg_trusted, u32 llc, u32 slot, bool whole_cores)
+/* Claims an idle CPU that @p may use; @walk is there then. Bounded by the walk's window. */
+__noinline s32 scan_window(struct task_struct *p __arg_trusted, struct map_walk *walk __arg_nonnull)
 {
-	struct map_walk walk = map_walk_from(llc, slot);
-
-	walk.whole_cores = whole_cores;
-	while (map_walk_more(&walk) && can_loop) {
+	while (map_walk_more(walk) && can_loop) {
 		s32 cpu;
 
-		if (!map_walk_next(idle_map, &walk))
+		if (!map_walk_next(idle_map, walk))
 			continue;
-		cpu = slot_cpu(walk.slot);
-		if (may_use(p, cpu) && map_test_and_clear(idle_map, walk.slot))
+		cpu = slot_cpu(walk->slot);
+		if (may_use(p, cpu) && map_test_and_clear(idle_map, walk->slot))
 			return cpu;
 	}
 	return -1;
 }
 
-static s32 scan_llc(struct task_struct *p, u32 llc, u32 slot)
+/* Adds to @scanned the CPUs that it went over. @scanned is NULL for a thief, for whom there is no budget either. */
+static s32 scan_llc(struct task_struct *p, u32 llc, u32 slot, u32 *scanned)
 {
-	s32 cpu = -1;
+	u32 window = scanned ? budget(llc) : ALL_SLOTS;
+	struct map_walk walk;
+	s32 cpu;
 
-	if (!map_any(idle_map, llc))
+	if (!window)
 		return -1;
-	if (tun.smt_width > 1)
-		cpu = scan_slots(p, llc, slot, true);
-	if (cpu < 0)
-		cpu = scan_slots(p, llc, slot, false);
+	if (llc_ctx(llc)->has_idle_core) {
+		walk = map_walk_from(llc, slot, ALL_SLOTS);
+		walk.whole_cores = true;
+		cpu = scan_window(p, &walk);
+		if (scanned)
+			*scanned += map_walked(&walk, cpu >= 0);
+		if (cpu >= 0)
+			return cpu;
+		llc_ctx(llc)->has_idle_core = false;
+	}
+	walk = map_walk_from(llc, slot, window);
+	cpu = scan_window(p, &walk);
+	if (scanned)
+		*scanned += map_walked(&walk, cpu >= 0);
 	return cpu;
 }
 
 /* As scan_llc(), in the @nr nearest other LLCs. Bounded by MAX_BEYOND. */
-static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 nr)
+static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 nr, u32 *scanned)
 {
 	const volatile struct llc_layout *l = llc_layout(llc);
 	s32 cpu;
 	u32 i;
 
 	for (i = bpf_arena_loop_zero; i < MAX_BEYOND && i < nr && can_loop; i++) {
-		cpu = scan_llc(p, other_llc(l, i), slot);
+		u32 other = other_llc(l, i);
+
+		if (!map_any(idle_map, other))
+			continue;
+		cpu = scan_llc(p, other, slot, scanned);
 		if (cpu >= 0)
 			return cpu;
 	}
@@ -66,9 +81,9 @@ static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 nr)
 static s32 scan_thief(struct task_struct *p, s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
-	s32 idle = scan_llc(p, l->llc, l->slot);
+	s32 idle = scan_llc(p, l->llc, l->slot, NULL);
 
-	return idle >= 0 ? idle : scan_beyond(p, l->llc, l->slot, llc_layout(l->llc)->nr_reach);
+	return idle >= 0 ? idle : scan_beyond(p, l->llc, l->slot, llc_layout(l->llc)->nr_reach, NULL);
 }
 
 static bool claim_fast(struct task_struct *p, s32 cpu, s32 target)
@@ -80,6 +95,7 @@ static bool claim_fast(struct task_struct *p, s32 cpu, s32 target)
 static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 prev, s32 target)
 {
 	const volatile struct cpu_layout *l = cpu_layout(target);
+	u32 scanned = 0;
 	s32 cpu;
 
 	if (claim_fast(p, target, target)) {
@@ -94,12 +110,13 @@ static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 pre
 		stat_inc(STAT_RECENT);
 		return tctx->recent;
 	}
-	cpu = scan_llc(p, l->llc, l->slot);
+	cpu = scan_llc(p, l->llc, l->slot, &scanned);
 	if (cpu >= 0) {
 		stat_inc(STAT_SCAN);
-		return cpu;
+	} else {
+		cpu = scan_beyond(p, l->llc, l->slot, tun.nr_llcs - 1, &scanned);
+		stat_inc(cpu >= 0 ? STAT_BEYOND : STAT_FAILED);
 	}
-	cpu = scan_beyond(p, l->llc, l->slot, tun.nr_llcs - 1);
-	stat_inc(cpu >= 0 ? STAT_BEYOND : STAT_NONE);
+	stat_add(STAT_SCANNED, scanned);
 	return cpu;
 }

@@ -4,31 +4,37 @@
  * that CPUs which write seldom share a line with many others ("a limited number of
  * significant bits per cacheline", Sistare's task stealing). Two of them: idle_map and overload_map.
  *
- * A walk visits the set bits of one LLC once, from the slot after a given one on, wrapping:
+ * A walk visits the set bits of a window of one LLC's slots once: so many from the slot after a given one on, wrapping:
  *
- *	from slot 18:    line 1 [19..31]  line 2 [32..47]  line 0 [0..15]  line 1 [16..18]
- *	                 step 0           step 1           step 2          step 3 = nr_lines
+ *	40 slots from 18 on:   line 1 [19..31]   line 2 [32..47]   line 0 [0..10]
+ *	left:                  40 -> 27          27 -> 11          11 -> 0
  *
- *	struct map_walk walk = map_walk_from(llc, slot);
+ *	struct map_walk walk = map_walk_from(llc, slot, ALL_SLOTS);
  *	while (map_walk_more(&walk) && can_loop)
  *		if (map_walk_next(map, &walk))
  *			... walk.slot ...
  *
- * Bounded by nr_lines + 1 steps and SLOTS_PER_LINE bits a step. One loop, not two, and steps counted with
- * bpf_arena_loop_one: so the verifier sees soon that all rounds are alike.
+ * Bounded by nr_lines + 1 lines and SLOTS_PER_LINE bits a line. One loop, not two: so the verifier sees soon that all
+ * rounds are alike.
  */
 #pragma once
 
 /* Slots without a CPU whose core has one: such a core is whole when its CPUs are. */
 const volatile u16 absent_slots[MAX_LINES];
 
+enum {
+	ALL_SLOTS = 1 << 30, /* a window as large as the LLC */
+};
+
 struct map_walk {
-	u32 first_line, nr_lines;
-	u32 start;	  /* line to begin with, relative to first_line */
-	u32 step;	  /* lines gone through: 0..nr_lines + 1, for the line of the start comes twice */
-	u64 low;	  /* bits of the first line up to the starting slot: the last step's share */
-	u64 bits;	  /* of the current line, set and not yet visited */
-	u32 base;	  /* slot of its bit 0 */
+	u32 first_slot;
+	u32 nr_slots;
+	u32 pos;	  /* next slot to go to, relative to first_slot */
+	u32 left;	  /* slots of the window from there on */
+	u32 window;	  /* slots of the window */
+	u32 base;	  /* slot of bit 0 of the current line */
+	u32 end;	  /* slot after the current line's share of the window */
+	u64 bits;	  /* of that share, set and not yet visited */
 	u32 slot;	  /* where the walk is */
 	bool whole_cores; /* only the first slots of cores all of whose CPUs are set */
 };
@@ -75,44 +81,51 @@ static u64 whole_cores(u64 bits, u32 line)
 	return (bits & last) >> (tun.smt_width - 1);
 }
 
-static struct map_walk map_walk_from(u32 llc, u32 slot)
+static u32 min_u32(u32 a, u32 b)
+{
+	return a < b ? a : b;
+}
+
+static struct map_walk map_walk_from(u32 llc, u32 slot, u32 window)
 {
 	const volatile struct llc_layout *l = llc_layout(llc);
 	struct map_walk walk = {
-		.first_line = l->first_line,
-		.nr_lines = l->nr_lines,
-		.step = bpf_arena_loop_zero,
+		.first_slot = l->first_line * SLOTS_PER_LINE,
+		.nr_slots = l->nr_slots,
 	};
-	u32 line = slot / SLOTS_PER_LINE - walk.first_line;
+	u32 pos = slot - walk.first_slot;
 
 	/* A slot of another LLC: any start will do, and its offset spreads the callers. */
-	walk.start = line < walk.nr_lines ? line : 0;
-	walk.low = map_bit(slot) | (map_bit(slot) - 1);
+	if (pos >= walk.nr_slots)
+		pos = slot % SLOTS_PER_LINE;
+	walk.pos = pos + 1 < walk.nr_slots ? pos + 1 : 0;
+	walk.window = min_u32(window, walk.nr_slots);
+	walk.left = walk.window;
 	return walk;
 }
 
 /* Moves to the next line. */
 static void map_walk_line(struct map_line *map, struct map_walk *walk)
 {
-	u32 line = walk->start + walk->step;
+	u32 offset = walk->pos % SLOTS_PER_LINE;
+	u32 line = (walk->first_slot + walk->pos) / SLOTS_PER_LINE;
+	u32 nr = min_u32(min_u32(SLOTS_PER_LINE - offset, walk->nr_slots - walk->pos), walk->left);
 
-	if (line >= walk->nr_lines)
-		line -= walk->nr_lines;
-	line += walk->first_line;
 	walk->base = line * SLOTS_PER_LINE;
+	walk->end = walk->base + offset + nr;
 	walk->bits = READ_ONCE(map[line & (MAX_LINES - 1)].bits);
 	if (walk->whole_cores)
 		walk->bits = whole_cores(walk->bits, line);
-	if (!walk->step)
-		walk->bits &= ~walk->low;
-	if (walk->step == walk->nr_lines)
-		walk->bits &= walk->low;
-	walk->step += bpf_arena_loop_one;
+	walk->bits &= ((1ULL << (nr & 31)) - 1) << offset;
+	walk->left -= nr;
+	walk->pos += nr;
+	if (walk->pos >= walk->nr_slots)
+		walk->pos = 0;
 }
 
 static bool map_walk_more(const struct map_walk *walk)
 {
-	return walk->bits || walk->step <= walk->nr_lines;
+	return walk->bits || walk->left;
 }
 
 /* Moves to the next set bit of the line, or of the next line; false if that has none. */
@@ -139,4 +152,10 @@ static bool map_any(struct map_line *map, u32 llc)
 		line++;
 	}
 	return false;
+}
+
+/* Slots that the walk went over until it came where it is; all of the window, if @found nothing. */
+static u32 map_walked(const struct map_walk *walk, bool found)
+{
+	return walk->window - walk->left - (found ? walk->end - walk->slot - 1 : 0);
 }

@@ -5,7 +5,12 @@
  */
 #pragma once
 
+static void stat_add(enum magpie_stat stat, u64 count)
+{
+	this_cpu_ctx()->stats[stat] += count;
+}
+
 static void stat_inc(enum magpie_stat stat)
 {
-	this_cpu_ctx()->stats[stat]++;
+	stat_add(stat, 1);
 }

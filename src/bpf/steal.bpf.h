@@ -12,7 +12,7 @@
 /* In dispatch of @cpu. Takes the first task of a victim in @llc that may run here. */
 __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 {
-	struct map_walk walk = map_walk_from(llc, cpu_layout(cpu)->slot);
+	struct map_walk walk = map_walk_from(llc, cpu_layout(cpu)->slot, ALL_SLOTS);
 	s32 victim;
 
 	while (map_walk_more(&walk) && can_loop) {

@@ -185,6 +185,11 @@ void sim_store(const volatile void *addr);
 		sim_load(&(x));                                                                                        \
 		*(volatile typeof(x) *)&(x);                                                                           \
 	})
+#define WRITE_ONCE(x, val)                                                                                             \
+	({                                                                                                             \
+		sim_store(&(x));                                                                                       \
+		*(volatile typeof(x) *)&(x) = (val);                                                                   \
+	})
 #define __sync_fetch_and_or(addr, val)	(sim_store(addr), __atomic_fetch_or(addr, val, __ATOMIC_SEQ_CST))
 #define __sync_fetch_and_and(addr, val) (sim_store(addr), __atomic_fetch_and(addr, val, __ATOMIC_SEQ_CST))
 

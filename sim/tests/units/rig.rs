@@ -80,7 +80,7 @@ impl Rig {
     }
 
     pub fn cctx(&self, cpu: usize) -> *mut cpu_ctx {
-        self.kernel.native.cpu_ctxs()[cpu].get()
+        self.kernel.native.shared().cpu_ctxs[cpu].get()
     }
 
     /// Reads or writes what the program keeps of a CPU.

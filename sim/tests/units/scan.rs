@@ -79,7 +79,7 @@ proptest! {
             () => match (in_llc(&rig, own, target, &idle, &allowed), beyond()) {
                 (Some(cpu), _) => (Some(cpu), magpie_stat_STAT_SCAN),
                 (None, Some(cpu)) => (Some(cpu), magpie_stat_STAT_BEYOND),
-                (None, None) => (None, magpie_stat_STAT_NONE),
+                (None, None) => (None, magpie_stat_STAT_FAILED),
             },
         };
         let found = rig.call(rig.u.find_idle, (rig.raw(task), rig.tctx(task), prev as i32, target as i32));

@@ -180,7 +180,7 @@ pub const MUTANTS: &[Mutant] = &[
         "\t\tpelt->util_sum = decay_load(pelt->util_sum, periods);\n", ""),
     mutant("util-idle", "idle time counts as used", "pelt.bpf.h", "\tpelt->running = running;\n", "\tpelt->running = true;\n"),
     // Counters.
-    mutant("count-wakeups", "wakeups are not counted", "main.bpf.c", "\tstat_inc(STAT_WAKEUPS);\n", ""),
+    mutant("count-wakeups", "wakeups are not counted", "main.bpf.c", "\tstat_inc(STAT_SEARCH);\n", ""),
     mutant("count-scan", "what the scan finds is not counted", "scan.bpf.h", "\t\tstat_inc(STAT_SCAN);\n", ""),
     mutant("count-preempt", "preemptions are not counted", "main.bpf.c", "\t\t\tstat_inc(STAT_PREEMPT);\n", ""),
     mutant("count-own", "own tasks are not counted", "overload.bpf.h",

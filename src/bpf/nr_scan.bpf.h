@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How many CPUs of an LLC a search may go over: nr_scan, SIS_UTIL of 70fb5ccf2e (seed 000_01329a4e9aec875b). The more of
+ * its capacity an LLC uses, the less likely is a search to find an idle CPU, and the less of it is searched; above
+ * 100 / imbalance_pct (85 %) none of it is:
+ *
+ *	x = sum_util / capacity     y = 1 - (x * imbalance_pct / 100)^2     nr_scan = nr_cpus * y
+ *
+ *	loader, each util_interval  ---> llc_published: sum_util, capacity, nr_scan     (src/nr_scan.rs)
+ *	loader late or stopped: tick ---> nr_scan from util_avg as it is found here
+ *	search budget() <--- nr_scan
+ *
+ * capacity is what the CPUs can reach now: where their frequency is clamped, util_avg, which is relative to the highest
+ * one, would tell of room that is not there.
+ */
+#pragma once
+
+/* The kernel's arithmetic; as nr_scan() in src/nr_scan.rs, which publishes. */
+static u32 nr_scan_of(u64 sum_util, u64 capacity, u32 nr_cpus)
+{
+	u64 x = sum_util * CAPACITY_SCALE / capacity;
+	u64 used = x * x * tun.imbalance_pct * tun.imbalance_pct / (10000 * CAPACITY_SCALE);
+	u32 nr;
+
+	if (used >= CAPACITY_SCALE)
+		return 0;
+	nr = nr_cpus * (CAPACITY_SCALE - used) / CAPACITY_SCALE;
+	if (tun.small_llc_boost && nr_cpus <= SMALL_LLC)
+		nr = min_u32(nr * 2 * SMALL_LLC / nr_cpus, nr_cpus);
+	return nr;
+}
+
+/* Slots of @llc that a search may go over. */
+static u32 budget(u32 llc)
+{
+	u32 nr = READ_ONCE(llc_published(llc)->nr_scan);
+
+	return !tun.scan_limit || nr >= llc_layout(llc)->nr_cpus ? ALL_SLOTS : nr;
+}
+
+/* util_avg of a CPU by @now: a whole number of periods later than it was brought up to date. */
+static u64 util_avg_at(s32 cpu, u64 now)
+{
+	const struct pelt *pelt = &cpu_ctx(cpu)->pelt;
+	u64 updated_at = READ_ONCE(pelt->updated_at), util_avg = READ_ONCE(pelt->util_avg);
+	u64 periods = now > updated_at ? (now - updated_at) / PELT_PERIOD_NS : 0;
+	u64 capacity = cpu_layout(cpu)->capacity;
+
+	if (!pelt->running)
+		return decay_load(util_avg, periods);
+	return util_avg < capacity ? capacity - decay_load(capacity - util_avg, periods) : util_avg;
+}
+
+/* Bounded by the LLC's slots: about a microsecond for 16 of them. */
+__noinline u64 sum_util(u32 llc, u64 now)
+{
+	struct map_walk walk = map_walk_from(llc, 0, ALL_SLOTS);
+	u64 sum = 0;
+	u32 i;
+
+	bpf_for(i, 0, walk.nr_slots) {
+		s32 cpu = slot_cpu(walk.first_slot + i);
+
+		/* Slots without a CPU lead to CPU 0, whose slot is another. */
+		if (cpu_layout(cpu)->slot == walk.first_slot + i)
+			sum += util_avg_at(cpu, now);
+	}
+	return sum;
+}
+
+/*
+ * In tick of @cpu. When what is published of its LLC is out of date, for the loader was stopped or is starved, the first
+ * CPU to notice does its work, once an interval.
+ */
+static void estimate_nr_scan(s32 cpu, const struct cpu_ctx *cctx)
+{
+	u32 llc = cpu_layout(cpu)->llc;
+	struct llc_published *published = llc_published(llc);
+	struct llc_ctx *lctx = llc_ctx(llc);
+	u64 now = scx_bpf_now(), mono = now + cctx->pelt.mono_offset;
+	u64 at = READ_ONCE(published->at), last = READ_ONCE(lctx->estimated_at);
+
+	if (!tun.scan_limit || !cpu_layout(cpu)->present || !published->capacity ||
+	    (s64)(mono - at) < (s64)(STALE_INTERVALS * tun.util_interval_ns) ||
+	    (s64)(mono - last) < (s64)tun.util_interval_ns)
+		return;
+	if (__sync_val_compare_and_swap(&lctx->estimated_at, last, mono) != last)
+		return;
+	if (last <= at)
+		stat_inc(STAT_STALE);
+	WRITE_ONCE(published->nr_scan, nr_scan_of(sum_util(llc, now), published->capacity, llc_layout(llc)->nr_cpus));
+}

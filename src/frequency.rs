@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a CPU can reach while its frequency is clamped. `util_avg` is relative to its highest frequency: where the user
+//! allows less (`scaling_max_freq`), a CPU that never idles would still look as if it had room to spare. The author of
+//! SIS_UTIL names this as what it does not see (seed 000_01329a4e9aec875b).
+
+use std::fs;
+use std::path::Path;
+
+/// Where the kernel tells of CPUs.
+pub const SYS_CPU: &str = "/sys/devices/system/cpu";
+
+/// `capacity` of the CPU, lowered as far as its frequency is clamped: 1..=capacity. CPUs without cpufreq, or with files
+/// that make no sense, reach it all.
+pub fn reachable(sys_cpu: &Path, cpu: usize, capacity: usize) -> usize {
+    let khz = |file: &str| -> Option<u64> {
+        fs::read_to_string(sys_cpu.join(format!("cpu{cpu}/cpufreq/{file}"))).ok()?.trim().parse().ok()
+    };
+    match (khz("scaling_max_freq"), khz("cpuinfo_max_freq")) {
+        (Some(allowed), Some(highest)) if (1..highest).contains(&allowed) => {
+            ((capacity as u64 * allowed / highest) as usize).max(1)
+        }
+        _ => capacity,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clamped_cpus_reach_less() {
+        let dir = tempfile::tempdir().unwrap();
+        let clamp = |cpu: usize, allowed: &str, highest: &str| {
+            let folder = dir.path().join(format!("cpu{cpu}/cpufreq"));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("scaling_max_freq"), allowed).unwrap();
+            fs::write(folder.join("cpuinfo_max_freq"), highest).unwrap();
+        };
+        clamp(0, "1000000\n", "4000000\n");
+        clamp(1, "4000000\n", "4000000\n");
+        clamp(2, "4800000\n", "4000000\n");
+        clamp(3, "x", "4000000");
+        clamp(4, "0", "4000000");
+        let reach: Vec<_> = (0..6).map(|cpu| reachable(dir.path(), cpu, 1024)).collect();
+        assert_eq!(reach, [256, 1024, 1024, 1024, 1024, 1024]);
+        assert_eq!(reachable(dir.path(), 0, 3), 1);
+    }
+}
