@@ -90,7 +90,6 @@ impl Stage {
             0
         })?;
         let ring = builder.build()?;
-        drop(map);
         send_all_to(DIRECTOR_CPU)?;
         let rt = (0..NR_CPUS).map(start_rt).collect::<Result<_>>()?;
         Ok(Self { callbacks, ring, _links: links, _object: object, disables_migration: false, rt })

@@ -38,7 +38,7 @@ fn play_once(scenario: &Scenario, disables_migration: bool, seed: u64) -> Result
     kernel.groups.push(GroupStats::new("script", false));
     // Programs and channels are as many as tasks and channels of the script, so that indexes are the same.
     for task in &scenario.tasks {
-        let steps = task.steps.iter().map(|step| translate(step)).chain([program::Step::Exit]).collect();
+        let steps = task.steps.iter().map(translate).chain([program::Step::Exit]).collect();
         kernel.programs.push(Program { steps, group: 0, name: task.name.clone() });
     }
     for channel in &scenario.channels {
