@@ -12,6 +12,7 @@
 #![allow(non_camel_case_types, non_upper_case_globals, non_snake_case)]
 
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use scx_magpie::bpf_intf::{
@@ -52,6 +53,8 @@ unsafe extern "C" {
     static mut __stop_bpf_data: u8;
     static mut __start_bpf_rodata: u8;
     static mut __stop_bpf_rodata: u8;
+    static __start_bpf_text: u8;
+    static __stop_bpf_text: u8;
     fn register_loader(ctx: *mut std::ffi::c_void) -> i32;
     fn sample_queues(ctx: *mut std::ffi::c_void) -> i32;
 }
@@ -101,7 +104,7 @@ impl Native {
     /// The program's functions, for tests of each alone.
     pub fn units(&self) -> &'static units {
         // SAFETY: constant.
-        unsafe { &*(&raw const bindings::units) }
+        unsafe { &bindings::units }
     }
 
     /// What the program keeps of a CPU.
@@ -160,6 +163,11 @@ fn is_bit(map: &[UnsafeCell<map_line>], slot: usize) -> bool {
     // SAFETY: as cpu_ctx().
     let bits = unsafe { (*map[slot / SLOTS_PER_LINE].get()).bits };
     bits & 1 << (slot % SLOTS_PER_LINE) != 0
+}
+
+/// Where the program's code is.
+pub fn text() -> Range<usize> {
+    (&raw const __start_bpf_text).addr()..(&raw const __stop_bpf_text).addr()
 }
 
 /// Which line of the sparse bitmaps `addr` is in, idle_map's first, overload_map's after them.
