@@ -10,7 +10,7 @@ use scx_utils::{Llc, Topology};
 
 use crate::bpf_intf::{
     magpie_limits_MAX_CPUS as MAX_CPUS, magpie_limits_MAX_LINES as MAX_LINES, magpie_limits_MAX_LLCS as MAX_LLCS,
-    magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE, pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE,
+    magpie_limits_LINES_PER_LLC as LINES_PER_LLC, magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE, pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE,
 };
 
 /// Where a CPU stands.
@@ -94,13 +94,20 @@ impl Layout {
             let nr_slots = layout.slot_cpus.len() - first_line * SLOTS_PER_LINE as usize;
             layout.slot_cpus.resize(layout.slot_cpus.len().next_multiple_of(SLOTS_PER_LINE as usize), None);
 
+            let nr_lines = layout.slot_cpus.len() / SLOTS_PER_LINE as usize - first_line;
+            ensure!(
+                nr_lines <= LINES_PER_LLC as usize,
+                "LLC {index} has {nr_slots} CPUs, or places for CPUs: at most {} are supported",
+                LINES_PER_LLC * SLOTS_PER_LINE
+            );
+
             let others = neighbours(topo, &llcs, index);
             layout.llcs.push(LlcPlace {
                 node: llc.node_id,
                 nr_cpus: llc.cores.values().map(|core| core.cpus.len()).sum(),
                 capacity,
                 first_line,
-                nr_lines: layout.slot_cpus.len() / SLOTS_PER_LINE as usize - first_line,
+                nr_lines,
                 nr_slots,
                 nr_near: others.iter().filter(|&&other| llcs[other].node_id == llc.node_id).count(),
                 others,

@@ -30,6 +30,7 @@ use crate::checks::{Checks, Violation};
 use crate::costs::{CALLBACK, IDLE_EXIT, SMT_SPEED, TICK};
 use crate::dsq::{Dsq, TaskId};
 use crate::faults::Fault;
+use crate::instructions::{Counter, end_child};
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::native::{NR_MAP_LINES, Native, PF_IDLE, cpumask, sched_ext_ops, task_struct};
@@ -162,6 +163,8 @@ pub struct Kernel {
     pub kicks: Vec<(usize, u64)>,
     pub quirks: Quirks,
     pub checks: Checks,
+    /// Counts the instructions of some callbacks.
+    pub counter: Option<Counter>,
     pub trace: Trace,
     pub violation: Option<Violation>,
     /// What the program said by scx_bpf_dump().
@@ -240,6 +243,7 @@ impl Kernel {
             kicks: Vec::new(),
             quirks: Quirks::of_seed(seed),
             checks: Checks::new(nr_cpus, TICK),
+            counter: None,
             trace: Trace::default(),
             violation: None,
             dump: Vec::new(),
@@ -454,6 +458,10 @@ impl Kernel {
         unsafe { (*curr).migration_disabled += u16::from(disables) };
         let ops = self.ops;
         let before = CURRENT.replace(self);
+        if self.counter.as_mut().is_some_and(|counter| counter.in_child(op, task, arg)) {
+            callback(&ops);
+            end_child();
+        }
         let ret = callback(&ops);
         CURRENT.set(before);
         // SAFETY: as above.

@@ -8,6 +8,7 @@
 //!     native.rs           the BPF program; kfuncs.rs: what it asks
 //!     machine.rs          its CPUs; costs.rs, cache.rs: what things cost there
 //!   checks.rs             what must hold; report.rs, trace.rs: what came of it
+//! growth.rs               what a callback costs as the machine grows; instructions.rs counts
 //! ```
 
 pub mod cache;
@@ -17,6 +18,8 @@ pub mod dsq;
 pub mod exec;
 pub mod faults;
 pub mod fuzz;
+pub mod growth;
+pub mod instructions;
 pub mod kernel;
 mod kfuncs;
 pub mod machine;

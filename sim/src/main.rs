@@ -6,6 +6,7 @@
 //! magpie-sim ... --compare "" "--no-wakeup-preempt"                     two sets of flags, side by side
 //! magpie-sim ... --trace FILE                                           for Perfetto
 //! magpie-sim fuzz --seeds 0..200                                        scenarios by chance; failures are shrunk
+//! magpie-sim growth                                                     instructions a callback as an LLC grows
 //! magpie-sim replay FILE                                                a scenario, such as fuzz leaves
 //! ```
 
@@ -20,6 +21,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use magpie_sim::fuzz::{self, Verdict};
+use magpie_sim::growth;
 use magpie_sim::machine::{PRESETS, Shape};
 use magpie_sim::report::Table;
 use magpie_sim::scenario::{Outcome, Scenario};
@@ -97,6 +99,19 @@ enum Command {
         #[arg(long, default_value = "sim-failures", value_name = "DIR")]
         out: PathBuf,
     },
+    /// Count instructions of a wakeup and a dispatch in LLCs of 8 to 1024 CPUs, idle, half busy and overloaded.
+    ///
+    /// Fails if any of the counts grows worse than logarithmically.
+    Growth {
+        /// Callbacks that are counted at each size.
+        #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+        samples: u64,
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        seed: u64,
+        /// The scheduler's flags, after `--`.
+        #[arg(last = true, value_name = "FLAGS")]
+        flags: Vec<String>,
+    },
     /// Run a scenario from a file (-: standard input).
     Replay {
         file: PathBuf,
@@ -130,6 +145,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         None => run(&cli.run),
         Some(Command::Fuzz { seeds, out }) => fuzz_seeds(seeds, &out),
+        Some(Command::Growth { samples, seed, flags }) => grow(samples as usize, seed, &flags),
         Some(Command::Replay { file, trace, text, verdict }) => replay(&file, trace.as_deref(), text, verdict),
     };
     match done {
@@ -189,6 +205,13 @@ fn run(args: &Run) -> Result<bool> {
         print!("{table}");
     }
     Ok(held)
+}
+
+/// True if nothing grows worse than logarithmically.
+fn grow(samples: usize, seed: u64, flags: &[String]) -> Result<bool> {
+    let rows = growth::measure(flags, samples, seed)?;
+    print!("{}", growth::Table(&rows));
+    Ok(rows.iter().all(|row| row.wakeup.is_logarithmic() && row.dispatch.is_logarithmic()))
 }
 
 fn write_trace(outcome: &Outcome, path: &Path) -> Result<()> {

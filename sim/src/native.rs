@@ -12,18 +12,19 @@
 #![allow(non_camel_case_types, non_upper_case_globals, non_snake_case)]
 
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use scx_magpie::bpf_intf::{
     cpu_ctx, cpu_layout, latency_hist, llc_layout, llc_published, magpie_limits_MAX_CPUS, magpie_limits_MAX_LINES,
-    magpie_limits_MAX_LLCS, magpie_limits_SLOTS_PER_LINE, map_line, tunables,
+    magpie_limits_MAX_LLCS, magpie_limits_SLOTS_PER_LINE, map_line, sparse_map, tunables,
 };
 use scx_magpie::rodata::Rodata;
 use scx_magpie::stats::Shared;
 
 #[allow(clippy::all, dead_code, unsafe_op_in_unsafe_fn)]
 mod bindings {
-    use scx_magpie::bpf_intf::{cpu_ctx, cpu_layout, llc_layout, magpie_stat, map_line, pelt};
+    use scx_magpie::bpf_intf::{cpu_ctx, cpu_layout, llc_layout, magpie_stat, pelt, sparse_map};
 
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 }
@@ -46,14 +47,16 @@ unsafe extern "C" {
     static cpu_ctxs: [UnsafeCell<cpu_ctx>; MAX_CPUS];
     static llc_publisheds: [UnsafeCell<llc_published>; MAX_LLCS];
     static latency_hists: [UnsafeCell<latency_hist>; MAX_CPUS];
-    static idle_map: [UnsafeCell<map_line>; MAX_LINES];
-    static overload_map: [UnsafeCell<map_line>; MAX_LINES];
+    static idle_map: UnsafeCell<sparse_map>;
+    static overload_map: UnsafeCell<sparse_map>;
     static mut __start_bpf_bss: u8;
     static mut __stop_bpf_bss: u8;
     static mut __start_bpf_data: u8;
     static mut __stop_bpf_data: u8;
     static mut __start_bpf_rodata: u8;
     static mut __stop_bpf_rodata: u8;
+    static __start_bpf_text: u8;
+    static __stop_bpf_text: u8;
     fn register_loader(ctx: *mut std::ffi::c_void) -> i32;
     fn sample_queues(ctx: *mut std::ffi::c_void) -> i32;
 }
@@ -109,7 +112,7 @@ impl Native {
     /// The program's functions, for tests of each alone.
     pub fn units(&self) -> &'static units {
         // SAFETY: constant.
-        unsafe { &*(&raw const bindings::units) }
+        unsafe { &bindings::units }
     }
 
     /// What the program keeps of a CPU.
@@ -164,6 +167,11 @@ fn is_bit(map: &[UnsafeCell<map_line>], slot: usize) -> bool {
     // SAFETY: as cpu_ctx().
     let bits = unsafe { (*map[slot / SLOTS_PER_LINE].get()).bits };
     bits & 1 << (slot % SLOTS_PER_LINE) != 0
+}
+
+/// Where the program's code is.
+pub fn text() -> Range<usize> {
+    (&raw const __start_bpf_text).addr()..(&raw const __stop_bpf_text).addr()
 }
 
 /// Which line of the sparse bitmaps `addr` is in, idle_map's first, overload_map's after them.

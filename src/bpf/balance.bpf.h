@@ -37,12 +37,20 @@ static u64 first_wait(s32 cpu)
 /* The next overloaded CPU of @llc after @slot, not @cpu; -1: none. */
 __noinline s32 next_overloaded(s32 cpu, u32 llc, u32 slot)
 {
-	struct map_walk walk = map_walk_from(llc, slot, ALL_SLOTS);
+	struct map_walk walk = map_walk_from(&overload_map, llc, slot, ALL_SLOTS);
 
 	while (map_walk_more(&walk) && can_loop)
-		if (map_walk_next(overload_map, &walk) && slot_cpu(walk.slot) != cpu)
+		if (map_walk_next(&overload_map, &walk) && slot_cpu(walk.slot) != cpu)
 			return slot_cpu(walk.slot);
 	return -1;
+}
+
+/* Where a look at another LLC starts: elsewhere each time that its turn comes. */
+static u32 far_slot(u32 llc, u32 round)
+{
+	const volatile struct llc_layout *l = llc_layout(llc);
+
+	return l->first_line * SLOTS_PER_LINE + (l->nr_slots ? round % l->nr_slots : 0);
 }
 
 /* In dispatch of @cpu, which has work of its own. True if a task was taken. */
@@ -63,14 +71,15 @@ static bool balance(s32 cpu, struct cpu_ctx *cctx)
 	for (i = bpf_arena_loop_zero; victim < 0 && i < l->nr_reach && can_loop; i++) {
 		u32 llc = other_llc(l, (turn / 2 + i) % l->nr_reach);
 
-		if (map_any(overload_map, llc))
-			victim = next_overloaded(cpu, llc, cctx->balance_slot);
+		if (map_any(&overload_map, llc))
+			victim = next_overloaded(cpu, llc, far_slot(llc, turn / 2 / l->nr_reach));
 	}
 	if (victim < 0 && !(turn % 2))
 		victim = next_overloaded(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
 	if (victim < 0)
 		return false;
-	cctx->balance_slot = cpu_layout(victim)->slot;
+	if (share_llc(cpu, victim))
+		cctx->balance_slot = cpu_layout(victim)->slot;
 
 	if (first_wait(victim) < first_wait(cpu) + BALANCE_WAIT_NS)
 		return false;

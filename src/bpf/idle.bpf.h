@@ -12,7 +12,7 @@
  */
 #pragma once
 
-struct map_line idle_map[MAX_LINES];
+struct sparse_map idle_map;
 
 /*
  * Keeps the hint that the LLC has a core which is idle as a whole, as the kernel's sd_llc_shared does: set by its last
@@ -24,7 +24,7 @@ static void note_idle_core(s32 cpu)
 	u64 core = map_bit(l->slot & ~(tun.smt_width - 1));
 
 	if (tun.smt_width > 1 && !llc_ctx(l->llc)->has_idle_core &&
-	    whole_cores(READ_ONCE(map_line(idle_map, l->slot)->bits), l->slot / SLOTS_PER_LINE) & core)
+	    whole_cores(READ_ONCE(map_line(&idle_map, l->slot)->bits), l->slot / SLOTS_PER_LINE) & core)
 		llc_ctx(l->llc)->has_idle_core = true;
 }
 
@@ -34,7 +34,7 @@ static void mark_idle(s32 cpu, struct cpu_ctx *cctx)
 	if (!cpu_layout(cpu)->present)
 		return;
 	cctx->idle = true;
-	map_set(idle_map, cpu_layout(cpu)->slot);
+	map_set(&idle_map, cpu_layout(cpu));
 	note_idle_core(cpu);
 }
 
@@ -45,8 +45,8 @@ static void mark_busy(s32 cpu, struct cpu_ctx *cctx)
 	if (!cctx->idle)
 		return;
 	cctx->idle = false;
-	if (map_test(idle_map, slot))
-		map_test_and_clear(idle_map, slot);
+	if (map_test(&idle_map, slot))
+		map_test_and_clear(&idle_map, slot);
 }
 
 /* Take the CPU, if it is idle and nobody else took it. */
@@ -54,5 +54,5 @@ static bool claim_idle(s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
 
-	return l->present && map_test(idle_map, l->slot) && map_test_and_clear(idle_map, l->slot);
+	return l->present && map_test(&idle_map, l->slot) && map_test_and_clear(&idle_map, l->slot);
 }

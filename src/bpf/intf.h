@@ -33,6 +33,7 @@ enum magpie_limits {
 	 */
 	SLOTS_PER_LINE = 16,
 	MAX_SLOTS = MAX_LINES * SLOTS_PER_LINE,
+	LINES_PER_LLC = 64, /* as many as a word has bits */
 	CACHE_LINE = 64,
 	/* CPUs of an LLC whose nr_scan --small-llc-boost scales up. */
 	SMALL_LLC = 16,
@@ -96,6 +97,12 @@ struct map_line {
 	u64 bits;
 	u64 pad[CACHE_LINE / sizeof(u64) - 1];
 } __attribute__((aligned(CACHE_LINE)));
+
+/* A bitmap of all slots; see sparse_map.bpf.h. */
+struct sparse_map {
+	struct map_line lines[MAX_LINES];
+	struct map_line llcs[MAX_LLCS];
+};
 
 /* What became of a wakeup, where tasks waited, and who took them: counted on the CPU that did it. */
 enum magpie_stat {

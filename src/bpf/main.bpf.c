@@ -143,7 +143,7 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	/* Woken in vain, maybe claimed: idle again, and then comes the other half of kick_thief(). */
 	if (is_idle_task(bpf_get_current_task_btf())) {
 		mark_idle(cpu, cctx);
-		if (map_any(overload_map, cpu_layout(cpu)->llc) && steal(cpu))
+		if (map_any(&overload_map, cpu_layout(cpu)->llc) && steal(cpu))
 			return;
 	}
 	/* While stealing let go of the rq lock, somebody may have queued a task here. */
@@ -237,7 +237,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 	}
 	mark_idle(cpu, cctx);
 	/* The other half of kick_thief(): somebody may have queued a task after dispatch() looked. */
-	if (map_any(overload_map, cpu_layout(cpu)->llc))
+	if (map_any(&overload_map, cpu_layout(cpu)->llc))
 		scx_bpf_kick_cpu(cpu, 0);
 }
 

@@ -54,15 +54,15 @@ static u64 util_avg_at(s32 cpu, u64 now)
 /* Bounded by the LLC's slots: about a microsecond for 16 of them. */
 __noinline u64 sum_util(u32 llc, u64 now)
 {
-	struct map_walk walk = map_walk_from(llc, 0, ALL_SLOTS);
+	const volatile struct llc_layout *l = llc_layout(llc);
+	u32 first = l->first_line * SLOTS_PER_LINE, i;
 	u64 sum = 0;
-	u32 i;
 
-	bpf_for(i, 0, walk.nr_slots) {
-		s32 cpu = slot_cpu(walk.first_slot + i);
+	bpf_for(i, first, first + l->nr_slots) {
+		s32 cpu = slot_cpu(i);
 
 		/* Slots without a CPU lead to CPU 0, whose slot is another. */
-		if (cpu_layout(cpu)->slot == walk.first_slot + i)
+		if (cpu_layout(cpu)->slot == i)
 			sum += util_avg_at(cpu, now);
 	}
 	return sum;

@@ -17,7 +17,7 @@ enum {
 	MAX_OFFER_LOOKS = 16, /* waiting tasks looked at for one that may move */
 };
 
-struct map_line overload_map[MAX_LINES];
+struct sparse_map overload_map;
 
 /* @p is about to wait in @cpu's queue. The kernel inserts it when enqueue() returns. */
 static void mark_waiting(const struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
@@ -25,7 +25,7 @@ static void mark_waiting(const struct task_struct *p, s32 cpu, struct cpu_ctx *c
 	cctx->waiting = true;
 	if (!cctx->overloaded && tun.steal && may_move(p)) {
 		cctx->overloaded = true;
-		map_set(overload_map, cpu_layout(cpu)->slot);
+		map_set(&overload_map, cpu_layout(cpu));
 	}
 }
 
@@ -33,7 +33,7 @@ static void clear_overloaded(s32 cpu, struct cpu_ctx *cctx)
 {
 	if (cctx->overloaded) {
 		cctx->overloaded = false;
-		map_test_and_clear(overload_map, cpu_layout(cpu)->slot);
+		map_test_and_clear(&overload_map, cpu_layout(cpu)->slot);
 	}
 }
 

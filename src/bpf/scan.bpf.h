@@ -9,7 +9,7 @@
  *	beyond: the nearest other LLCs, in the same way, each by its own nr_scan -----> claimed
  *	else -1
  *
- * Busy CPUs are skipped by the word: a search that finds nothing reads one word a line.
+ * Busy CPUs are skipped by the line: a search that finds nothing reads one word.
  */
 #pragma once
 
@@ -23,10 +23,10 @@ __noinline s32 scan_window(struct task_struct *p __arg_trusted, struct map_walk 
 	while (map_walk_more(walk) && can_loop) {
 		s32 cpu;
 
-		if (!map_walk_next(idle_map, walk))
+		if (!map_walk_next(&idle_map, walk))
 			continue;
 		cpu = slot_cpu(walk->slot);
-		if (may_use(p, cpu) && map_test_and_clear(idle_map, walk->slot))
+		if (may_use(p, cpu) && map_test_and_clear(&idle_map, walk->slot))
 			return cpu;
 	}
 	return -1;
@@ -42,7 +42,7 @@ static s32 scan_llc(struct task_struct *p, u32 llc, u32 slot, u32 *scanned)
 	if (!window)
 		return -1;
 	if (llc_ctx(llc)->has_idle_core) {
-		walk = map_walk_from(llc, slot, ALL_SLOTS);
+		walk = map_walk_from(&idle_map, llc, slot, ALL_SLOTS);
 		walk.whole_cores = true;
 		cpu = scan_window(p, &walk);
 		if (scanned)
@@ -51,7 +51,7 @@ static s32 scan_llc(struct task_struct *p, u32 llc, u32 slot, u32 *scanned)
 			return cpu;
 		llc_ctx(llc)->has_idle_core = false;
 	}
-	walk = map_walk_from(llc, slot, window);
+	walk = map_walk_from(&idle_map, llc, slot, window);
 	cpu = scan_window(p, &walk);
 	if (scanned)
 		*scanned += map_walked(&walk, cpu >= 0);
@@ -68,7 +68,7 @@ static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 nr, u32 *sc
 	for (i = bpf_arena_loop_zero; i < MAX_BEYOND && i < nr && can_loop; i++) {
 		u32 other = other_llc(l, i);
 
-		if (!map_any(idle_map, other))
+		if (!map_any(&idle_map, other))
 			continue;
 		cpu = scan_llc(p, other, slot, scanned);
 		if (cpu >= 0)

@@ -2,20 +2,27 @@
 /*
  * Sparse bitmaps: one bit a CPU, SLOTS_PER_LINE bits a cache line, each LLC on lines of its own, so
  * that CPUs which write seldom share a line with many others ("a limited number of
- * significant bits per cacheline", Sistare's task stealing). Two of them: idle_map and overload_map.
+ * significant bits per cacheline", Sistare's task stealing). Above them a word for each LLC says which of its lines may
+ * have bits set, so that looking for one in vain costs the same in an LLC of 8 CPUs and of 1024:
+ *
+ *	llcs[]    0 0 ... 1 0 1        set by who sets the first bit of a line, cleared by who walks over an empty line
+ *	                  |   |
+ *	lines[]          [. 1 . 1]    [. . . .]    [1 . . .]
+ *
+ * Two of them: idle_map and overload_map.
  *
  * A walk visits the set bits of a window of one LLC's slots once: so many from the slot after a given one on, wrapping:
  *
  *	40 slots from 18 on:   line 1 [19..31]   line 2 [32..47]   line 0 [0..10]
- *	left:                  40 -> 27          27 -> 11          11 -> 0
+ *	                       lines                               wrapped
  *
- *	struct map_walk walk = map_walk_from(llc, slot, ALL_SLOTS);
+ *	struct map_walk walk = map_walk_from(&map, llc, slot, ALL_SLOTS);
  *	while (map_walk_more(&walk) && can_loop)
- *		if (map_walk_next(map, &walk))
+ *		if (map_walk_next(&map, &walk))
  *			... walk.slot ...
  *
- * Bounded by nr_lines + 1 lines and SLOTS_PER_LINE bits a line. One loop, not two: so the verifier sees soon that all
- * rounds are alike.
+ * Bounded by the lines of which llcs[] tells, the first of them twice, and SLOTS_PER_LINE bits a line. One loop, not two:
+ * so the verifier sees soon that all rounds are alike.
  */
 #pragma once
 
@@ -24,24 +31,37 @@ const volatile u16 absent_slots[MAX_LINES];
 
 enum {
 	ALL_SLOTS = 1 << 30, /* a window as large as the LLC */
+	NO_LINE = LINES_PER_LLC,
 };
 
+/* Lines are relative to the LLC's first. */
 struct map_walk {
-	u32 first_slot;
-	u32 nr_slots;
-	u32 pos;	  /* next slot to go to, relative to first_slot */
-	u32 left;	  /* slots of the window from there on */
-	u32 window;	  /* slots of the window */
-	u32 base;	  /* slot of bit 0 of the current line */
-	u32 end;	  /* slot after the current line's share of the window */
-	u64 bits;	  /* of that share, set and not yet visited */
-	u32 slot;	  /* where the walk is */
-	bool whole_cores; /* only the first slots of cores all of whose CPUs are set */
+	u32 llc, first_line, nr_slots;
+	u32 pos;	     /* where the window begins, relative to the LLC's first slot */
+	u32 window;	     /* its slots: 1..nr_slots */
+	u64 lines, wrapped;  /* still to go to before and after the LLC's end; a bit each */
+	u32 start, end;	     /* the lines of which only the first and last bits are in the window; or NO_LINE */
+	u32 wrapped_end;     /* end, once the walk has wrapped */
+	u64 first, last;     /* these bits */
+	u64 bits;	     /* of the current line, set and not yet visited */
+	u32 base;	     /* slot of its bit 0 */
+	u32 slot;	     /* where the walk is */
+	bool whole_cores;    /* only the first slots of cores all of whose CPUs are set */
 };
 
-static struct map_line *map_line(struct map_line *map, u32 slot)
+static u32 min_u32(u32 a, u32 b)
 {
-	return &map[(slot / SLOTS_PER_LINE) & (MAX_LINES - 1)];
+	return a < b ? a : b;
+}
+
+static struct map_line *map_line(struct sparse_map *map, u32 slot)
+{
+	return &map->lines[(slot / SLOTS_PER_LINE) & (MAX_LINES - 1)];
+}
+
+static struct map_line *map_llc(struct sparse_map *map, u32 llc)
+{
+	return &map->llcs[llc & (MAX_LLCS - 1)];
 }
 
 static u64 map_bit(u32 slot)
@@ -49,21 +69,47 @@ static u64 map_bit(u32 slot)
 	return 1ULL << (slot % SLOTS_PER_LINE);
 }
 
-static bool map_test(struct map_line *map, u32 slot)
+static u64 line_bit(u32 line)
+{
+	return 1ULL << (line % LINES_PER_LLC);
+}
+
+static bool map_test(struct sparse_map *map, u32 slot)
 {
 	return READ_ONCE(map_line(map, slot)->bits) & map_bit(slot);
 }
 
-/* Full barrier, as every atomic that returns a value. */
-static void map_set(struct map_line *map, u32 slot)
+/* May any bit of the LLC be set? */
+static bool map_any(struct sparse_map *map, u32 llc)
 {
-	__sync_fetch_and_or(&map_line(map, slot)->bits, map_bit(slot));
+	return READ_ONCE(map_llc(map, llc)->bits);
+}
+
+/* Full barrier, as every atomic that returns a value. */
+static void map_set(struct sparse_map *map, const volatile struct cpu_layout *l)
+{
+	u64 bit = line_bit(l->slot / SLOTS_PER_LINE - llc_layout(l->llc)->first_line);
+	struct map_line *llc = map_llc(map, l->llc);
+
+	if (!__sync_fetch_and_or(&map_line(map, l->slot)->bits, map_bit(l->slot)) && !(READ_ONCE(llc->bits) & bit))
+		__sync_fetch_and_or(&llc->bits, bit);
 }
 
 /* Clears the bit; true if it was set, which only one of several callers sees. */
-static bool map_test_and_clear(struct map_line *map, u32 slot)
+static bool map_test_and_clear(struct sparse_map *map, u32 slot)
 {
 	return __sync_fetch_and_and(&map_line(map, slot)->bits, ~map_bit(slot)) & map_bit(slot);
+}
+
+/*
+ * The LLC's word says that a line may have bits set, and it has none. It may just have got one, from a CPU that found the
+ * word as it should be: looking once more sees that.
+ */
+static void map_line_emptied(struct sparse_map *map, u32 llc, u32 line, const struct map_line *emptied)
+{
+	__sync_fetch_and_and(&map_llc(map, llc)->bits, ~line_bit(line));
+	if (READ_ONCE(emptied->bits))
+		__sync_fetch_and_or(&map_llc(map, llc)->bits, line_bit(line));
 }
 
 /*
@@ -81,55 +127,79 @@ static u64 whole_cores(u64 bits, u32 line)
 	return (bits & last) >> (tun.smt_width - 1);
 }
 
-static u32 min_u32(u32 a, u32 b)
-{
-	return a < b ? a : b;
-}
-
-static struct map_walk map_walk_from(u32 llc, u32 slot, u32 window)
+/* @window: ALL_SLOTS, or 1 and more. */
+static struct map_walk map_walk_from(struct sparse_map *map, u32 llc, u32 slot, u32 window)
 {
 	const volatile struct llc_layout *l = llc_layout(llc);
+	u64 lines = READ_ONCE(map_llc(map, llc)->bits), from_start, to_end;
 	struct map_walk walk = {
-		.first_slot = l->first_line * SLOTS_PER_LINE,
+		.llc = llc,
+		.first_line = l->first_line,
 		.nr_slots = l->nr_slots,
 	};
-	u32 pos = slot - walk.first_slot;
+	u32 pos = slot - walk.first_line * SLOTS_PER_LINE, end;
 
 	/* A slot of another LLC: any start will do, and its offset spreads the callers. */
 	if (pos >= walk.nr_slots)
 		pos = slot % SLOTS_PER_LINE;
 	walk.pos = pos + 1 < walk.nr_slots ? pos + 1 : 0;
 	walk.window = min_u32(window, walk.nr_slots);
-	walk.left = walk.window;
+	end = walk.pos + walk.window - 1;
+	walk.first = ~(map_bit(walk.pos) - 1);
+	walk.start = walk.pos / SLOTS_PER_LINE;
+	from_start = ~(line_bit(walk.start) - 1);
+	if (end < walk.nr_slots) {
+		walk.end = end / SLOTS_PER_LINE;
+		to_end = line_bit(walk.end) | (line_bit(walk.end) - 1);
+		walk.lines = lines & from_start & to_end;
+	} else {
+		end -= walk.nr_slots;
+		walk.end = NO_LINE;
+		walk.wrapped_end = end / SLOTS_PER_LINE;
+		to_end = line_bit(walk.wrapped_end) | (line_bit(walk.wrapped_end) - 1);
+		walk.lines = lines & from_start;
+		walk.wrapped = lines & to_end;
+	}
+	walk.last = map_bit(end) | (map_bit(end) - 1);
 	return walk;
 }
 
 /* Moves to the next line. */
-static void map_walk_line(struct map_line *map, struct map_walk *walk)
+static void map_walk_line(struct sparse_map *map, struct map_walk *walk)
 {
-	u32 offset = walk->pos % SLOTS_PER_LINE;
-	u32 line = (walk->first_slot + walk->pos) / SLOTS_PER_LINE;
-	u32 nr = min_u32(min_u32(SLOTS_PER_LINE - offset, walk->nr_slots - walk->pos), walk->left);
+	struct map_line *at;
+	u32 line;
 
-	walk->base = line * SLOTS_PER_LINE;
-	walk->end = walk->base + offset + nr;
-	walk->bits = READ_ONCE(map[line & (MAX_LINES - 1)].bits);
+	if (!walk->lines) {
+		walk->lines = walk->wrapped;
+		walk->wrapped = 0;
+		walk->start = NO_LINE;
+		walk->end = walk->wrapped_end;
+	}
+	line = ctzll(walk->lines);
+	walk->lines &= walk->lines - 1;
+	walk->base = (walk->first_line + line) * SLOTS_PER_LINE;
+	at = map_line(map, walk->base);
+	walk->bits = READ_ONCE(at->bits);
+	if (!walk->bits) {
+		map_line_emptied(map, walk->llc, line, at);
+		return;
+	}
 	if (walk->whole_cores)
-		walk->bits = whole_cores(walk->bits, line);
-	walk->bits &= ((1ULL << (nr & 31)) - 1) << offset;
-	walk->left -= nr;
-	walk->pos += nr;
-	if (walk->pos >= walk->nr_slots)
-		walk->pos = 0;
+		walk->bits = whole_cores(walk->bits, walk->first_line + line);
+	if (line == walk->start)
+		walk->bits &= walk->first;
+	if (line == walk->end)
+		walk->bits &= walk->last;
 }
 
 static bool map_walk_more(const struct map_walk *walk)
 {
-	return walk->bits || walk->left;
+	return walk->bits || walk->lines || walk->wrapped;
 }
 
 /* Moves to the next set bit of the line, or of the next line; false if that has none. */
-static bool map_walk_next(struct map_line *map, struct map_walk *walk)
+static bool map_walk_next(struct sparse_map *map, struct map_walk *walk)
 {
 	if (!walk->bits)
 		map_walk_line(map, walk);
@@ -140,22 +210,12 @@ static bool map_walk_next(struct map_line *map, struct map_walk *walk)
 	return true;
 }
 
-/* Is any bit of the LLC set? Reads nr_lines words. */
-static bool map_any(struct map_line *map, u32 llc)
-{
-	const volatile struct llc_layout *l = llc_layout(llc);
-	u32 line = l->first_line, end = line + l->nr_lines;
-
-	while (line < end && can_loop) {
-		if (READ_ONCE(map[line & (MAX_LINES - 1)].bits))
-			return true;
-		line++;
-	}
-	return false;
-}
-
-/* Slots that the walk went over until it came where it is; all of the window, if @found nothing. */
+/* Slots that the walk went over until it came where it is; all of the window, if it @found nothing. */
 static u32 map_walked(const struct map_walk *walk, bool found)
 {
-	return walk->window - walk->left - (found ? walk->end - walk->slot - 1 : 0);
+	u32 pos = walk->slot - walk->first_line * SLOTS_PER_LINE;
+
+	if (!found)
+		return walk->window;
+	return pos + 1 - walk->pos + (pos < walk->pos ? walk->nr_slots : 0);
 }

@@ -12,11 +12,11 @@
 /* In dispatch of @cpu. Takes the first task of a victim in @llc that may run here. */
 __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 {
-	struct map_walk walk = map_walk_from(llc, cpu_layout(cpu)->slot, ALL_SLOTS);
+	struct map_walk walk = map_walk_from(&overload_map, llc, cpu_layout(cpu)->slot, ALL_SLOTS);
 	s32 victim;
 
 	while (map_walk_more(&walk) && can_loop) {
-		if (!map_walk_next(overload_map, &walk))
+		if (!map_walk_next(&overload_map, &walk))
 			continue;
 		victim = slot_cpu(walk.slot);
 		if (victim == cpu)
@@ -43,7 +43,7 @@ static bool steal(s32 cpu)
 	for (i = bpf_arena_loop_zero; i < l->nr_reach && tries < MAX_STEAL_TRIES && can_loop; i++) {
 		u32 llc = other_llc(l, i);
 
-		if (map_any(overload_map, llc) && steal_from(cpu, llc, &tries)) {
+		if (map_any(&overload_map, llc) && steal_from(cpu, llc, &tries)) {
 			stat_inc(i < l->nr_near ? STAT_STEAL_NODE : STAT_STEAL_FAR);
 			return true;
 		}

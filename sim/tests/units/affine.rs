@@ -60,11 +60,3 @@ fn a_sync_wakeup_by_what_is_not_ours_counts_for_nothing() {
     let task = rig.task();
     assert_eq!(rig.call(rig.u.affine_target, (rig.raw(task), PREV as i32, SYNC)), PREV as i32);
 }
-
-#[test]
-fn a_waker_on_the_previous_cpu_is_there_already() {
-    let mut rig = Rig::new("1x1x4x1", &[]);
-    rig.kernel.cpu = PREV;
-    let task = rig.task();
-    assert_eq!(rig.call(rig.u.affine_target, (rig.raw(task), PREV as i32, SYNC)), PREV as i32);
-}

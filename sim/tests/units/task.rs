@@ -51,6 +51,7 @@ fn per_cpu_kernel_threads_and_the_loader_are_urgent() {
 fn the_idle_task_is_told_by_its_flag() {
     let mut rig = Rig::new("1x1x1x1", &[]);
     let task = rig.task();
+    rig.kernel.tasks[task].raw_mut().flags = PF_KTHREAD;
     assert!(!rig.call(rig.u.is_idle_task, (rig.raw(task),)));
     rig.kernel.tasks[task].raw_mut().flags = PF_IDLE;
     assert!(rig.call(rig.u.is_idle_task, (rig.raw(task),)));

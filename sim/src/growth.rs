@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How the cost of a wakeup and of a dispatch() grows with the number of CPUs that share a cache, in instructions of
+//! the native build.
+//!
+//! ```text
+//! one LLC of 8 .. 1024 CPUs  x  idle, half, overloaded  --instructions.rs-->  counts  -->  fits, verdict
+//! ```
+//!
+//! The verdict: from the largest size but one to the largest, the count must not grow by more a doubling than it did
+//! up to there, give or take [`SLACK`] and twice the standard error. What grows with log2(n) grows by the same each
+//! doubling; what grows with n does nearly all of it in the last ones, however small it begins, which a bound on
+//! count(1024) / count(8) would let pass.
+
+use std::fmt;
+
+use anyhow::{Result, ensure};
+use scx_magpie::cli::Tunables;
+
+use crate::costs::TICK;
+use crate::instructions::Counter;
+use crate::kernel::Kernel;
+use crate::machine::{Machine, Shape};
+use crate::program::{Dist, Step};
+use crate::scenario::parse_flags;
+use crate::time::{MSEC, SEC};
+use crate::workload::Builder;
+
+/// CPUs of the LLC.
+pub const SIZES: [usize; 5] = [8, 64, 112, 256, 1024];
+
+/// Growth a doubling that the verdict forgives, as a share of the count at the smallest size: there is chance in who is
+/// busy, and a count that is flat but for that must pass.
+pub const SLACK: f64 = 0.1;
+
+/// Tasks of each CPU, and how long each runs between its sleeps.
+const TASKS: usize = 4;
+const RUN: u64 = MSEC;
+
+/// Until tasks have spread and clocks have gone apart; and the time from which samples are taken, on large machines.
+const WARM_UP: u64 = 60 * MSEC;
+const WINDOW: u64 = 20 * MSEC;
+
+/// How busy the CPUs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Idle,
+    Half,
+    Overloaded,
+}
+
+impl State {
+    pub const ALL: [Self; 3] = [Self::Idle, Self::Half, Self::Overloaded];
+
+    /// CPU time that the tasks want, in % of what there is.
+    fn load(self) -> u64 {
+        match self {
+            Self::Idle => 5,
+            Self::Half => 50,
+            Self::Overloaded => 150,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Half => "half",
+            Self::Overloaded => "overloaded",
+        }
+    }
+}
+
+/// Mean instructions and their standard errors, by [`SIZES`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Growth {
+    pub counts: [f64; SIZES.len()],
+    pub errors: [f64; SIZES.len()],
+}
+
+/// A line through the counts, and how much of their variance it explains (0..1).
+#[derive(Clone, Copy, Debug)]
+pub struct Fit {
+    pub at_zero: f64,
+    pub slope: f64,
+    pub r2: f64,
+}
+
+impl Growth {
+    /// Least squares of the count against a function of the size.
+    pub fn fit(&self, of: impl Fn(f64) -> f64) -> Fit {
+        let points: Vec<_> = SIZES.iter().map(|&size| of(size as f64)).zip(self.counts).collect();
+        let mean = |value: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(value).sum::<f64>() / points.len() as f64;
+        let (x, y) = (mean(&|p| p.0), mean(&|p| p.1));
+        let (xx, xy) = (mean(&|p| (p.0 - x).powi(2)), mean(&|p| (p.0 - x) * (p.1 - y)));
+        let yy = mean(&|p| (p.1 - y).powi(2));
+        // Counts that are all the same are explained by any line.
+        let r2 = if yy > 0.0 { xy * xy / (xx * yy) } else { 1.0 };
+        Fit { at_zero: y - xy / xx * x, slope: xy / xx, r2 }
+    }
+
+    /// Is growth no worse than logarithmic?
+    pub fn is_logarithmic(&self) -> bool {
+        let [first, .., before, last] = self.counts;
+        let [size_first, .., size_before, size_last] = SIZES.map(|size| (size as f64).log2());
+        let up_to_there = (before - first) / (size_before - size_first);
+        let at_the_end = (last - before) / (size_last - size_before);
+        let [.., error_before, error_last] = self.errors;
+        let error = error_before.hypot(error_last) / (size_last - size_before);
+        at_the_end <= up_to_there.max(0.0) + SLACK * first + 2.0 * error
+    }
+
+    /// Instructions for each line of a bitmap, as the last doublings have it.
+    pub fn per_line(&self) -> f64 {
+        let [.., before, last] = self.counts;
+        let [.., size_before, size_last] = SIZES.map(|size| size as f64 / 16.0);
+        (last - before) / (size_last - size_before)
+    }
+}
+
+/// Of a state, the growth of both.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    pub state: State,
+    pub wakeup: Growth,
+    pub dispatch: Growth,
+}
+
+/// Counts so many wakeups and dispatches at each size and state.
+pub fn measure(flags: &[String], samples: usize, seed: u64) -> Result<Vec<Row>> {
+    let tunables = parse_flags(flags)?;
+    let mut rows = Vec::new();
+    for state in State::ALL {
+        let mut row = Row { state, wakeup: Growth::default(), dispatch: Growth::default() };
+        for (i, &size) in SIZES.iter().enumerate() {
+            let counter = count(&tunables, size, state, samples, seed)?;
+            (row.wakeup.counts[i], row.wakeup.errors[i]) = mean(&counter.wakeups);
+            (row.dispatch.counts[i], row.dispatch.errors[i]) = mean(&counter.dispatches);
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// And the standard error.
+fn mean(counts: &[u64]) -> (f64, f64) {
+    let nr = counts.len() as f64;
+    let mean = counts.iter().sum::<u64>() as f64 / nr;
+    let variance = counts.iter().map(|&count| (count as f64 - mean).powi(2)).sum::<f64>() / (nr - 1.0).max(1.0);
+    (mean, (variance / nr).sqrt())
+}
+
+fn count(tunables: &Tunables, size: usize, state: State, samples: usize, seed: u64) -> Result<Counter> {
+    let shape = Shape { nodes: 1, llcs: 1, cores: size / 2, smt: 2, capacities: vec![1024] };
+    let mut kernel = Kernel::new(Machine::new(&shape), tunables, seed)?;
+    let at = kernel.now + TICK;
+    let mut builder = Builder::new(&mut kernel, at);
+    let group = builder.group("growth", false);
+    // A task wants load / (100 * TASKS) of a CPU.
+    let sleep = RUN * (100 * TASKS as u64 - state.load()) / state.load();
+    let steps = vec![Step::Sleep(Dist::Exp(sleep)), Step::Run(Dist::Exp(RUN)), Step::Jump(0)];
+    let program = builder.program(group, "task", steps);
+    for _ in 0..TASKS * size {
+        let traits = builder.traits();
+        builder.task(program, traits);
+    }
+    kernel.run_until(at + WARM_UP);
+
+    let wakeups = size as u64 * state.load() * WINDOW / (100 * RUN);
+    kernel.counter = Some(Counter::new((wakeups as usize / samples).max(1), samples));
+    let end = kernel.now + 10 * SEC;
+    while !kernel.counter.as_ref().is_some_and(Counter::is_full) {
+        ensure!(kernel.now < end, "{} CPUs, {}: too few wakeups", size, state.name());
+        kernel.run_until(kernel.now + MSEC);
+        if let Some(violation) = &kernel.violation {
+            anyhow::bail!("{size} CPUs, {}: {violation}", state.name());
+        }
+    }
+    Ok(kernel.counter.take().expect("it was set above"))
+}
+
+/// Rows as a table, with fits.
+pub struct Table<'a>(pub &'a [Row]);
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<22}", "instructions at CPUs")?;
+        SIZES.iter().try_for_each(|size| write!(f, "{size:>8}"))?;
+        writeln!(f, "   a doubling (R2)   a CPU (R2)")?;
+        for row in self.0 {
+            for (what, growth) in [("wakeup", &row.wakeup), ("dispatch", &row.dispatch)] {
+                write!(f, "{:<22}", format!("{what}, {}", row.state.name()))?;
+                growth.counts.iter().try_for_each(|count| write!(f, "{count:>8.0}"))?;
+                let (log, linear) = (growth.fit(f64::log2), growth.fit(|size| size));
+                write!(f, "{:>11.1} ({:.2})", log.slope, log.r2)?;
+                write!(f, "{:>8.2} ({:.2})", linear.slope, linear.r2)?;
+                let better = match log.r2.max(linear.r2) {
+                    r2 if r2 < 0.9 => "neither fits",
+                    r2 if r2 == log.r2 => "log2(n) fits",
+                    _ => "n fits",
+                };
+                let verdict = if growth.is_logarithmic() { "ok" } else { "WORSE than logarithmic" };
+                writeln!(f, "   {better}: {verdict}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn growth(count: impl Fn(f64) -> f64) -> Growth {
+        Growth { counts: SIZES.map(|size| count(size as f64)), ..Default::default() }
+    }
+
+    #[test]
+    fn lines_are_found() {
+        let fit = growth(|n| 30.0 + 5.0 * n.log2()).fit(f64::log2);
+        assert!((fit.at_zero - 30.0).abs() < 1e-9 && (fit.slope - 5.0).abs() < 1e-9 && fit.r2 > 0.999_999, "{fit:?}");
+        assert!(growth(|n| 30.0 + 5.0 * n.log2()).fit(|n| n).r2 < 0.8);
+    }
+
+    #[test]
+    fn verdicts() {
+        for (name, growth, logarithmic) in [
+            ("flat", growth(|_| 100.0), true),
+            ("log", growth(|n| 10.0 + 40.0 * n.log2()), true),
+            ("levels off", growth(|n| 500.0 - 2000.0 / n), true),
+            ("falls", growth(|n| 300.0 - 10.0 * n.log2()), true),
+            ("linear", growth(|n| 100.0 + n), false),
+            // count(1024) / count(8) is below the ratio of the logarithms.
+            ("linear, but slowly", growth(|n| 200.0 + n / 4.0), false),
+            ("root", growth(|n| 20.0 * n.sqrt()), false),
+        ] {
+            assert_eq!(growth.is_logarithmic(), logarithmic, "{name}");
+        }
+        let by_chance = Growth { counts: [100.0, 100.0, 100.0, 100.0, 130.0], errors: [10.0; 5] };
+        assert!(by_chance.is_logarithmic() && !Growth { errors: [0.0; 5], ..by_chance }.is_logarithmic());
+    }
+}
