@@ -139,6 +139,10 @@ impl Kernel {
         if self.online.test(cpu) && !might.test(cpu) && !might.is_empty() {
             self.violate("affinity", format!("select_cpu() sends task {task} to CPU {cpu}, which it may not use"));
         }
+        let claims = self.tasks[task].ddsp.is_some();
+        if claims && self.native.slot(cpu).is_some_and(|slot| self.native.is_idle_bit(slot)) {
+            self.violate("idle bit", format!("select_cpu() sends task {task} to CPU {cpu}, and leaves it for others"));
+        }
     }
 
     /// The task starts to run on `cpu`.

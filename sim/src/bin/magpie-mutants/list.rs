@@ -22,6 +22,18 @@ const fn mutant(
     Mutant { name, what, file, find, replace, survives: None }
 }
 
+/// One that no invariant catches, and why.
+const fn survivor(
+    name: &'static str,
+    what: &'static str,
+    file: &'static str,
+    find: &'static str,
+    replace: &'static str,
+    why: &'static str,
+) -> Mutant {
+    Mutant { survives: Some(why), ..mutant(name, what, file, find, replace) }
+}
+
 #[rustfmt::skip]
 pub const MUTANTS: &[Mutant] = &[
     // Wakeups.
@@ -43,8 +55,9 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("scan-cores-only", "under SMT only whole idle cores are taken", "scan.bpf.h",
         "\tif (cpu < 0)\n\t\tcpu = scan_slots(p, llc, slot, false);",
         "\tif (tun.smt_width == 1)\n\t\tcpu = scan_slots(p, llc, slot, false);"),
-    mutant("scan-no-cores", "under SMT whole idle cores do not come first", "scan.bpf.h",
-        "if (tun.smt_width > 1)", "if (tun.smt_width > 16)"),
+    survivor("scan-no-cores", "under SMT whole idle cores do not come first", "scan.bpf.h",
+        "if (tun.smt_width > 1)", "if (tun.smt_width > 16)",
+        "whole cores are a matter of speed, and no invariant judges that"),
     mutant("scan-no-beyond", "no other LLC is looked at", "scan.bpf.h",
         "i < MAX_BEYOND && i + 1 < tun.nr_llcs", "i < 0"),
     // Bitmaps.
@@ -66,8 +79,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("claim-no-clear", "a claim leaves the CPU for others to claim", "idle.bpf.h",
         " && map_test_and_clear(idle_map, l->slot)", ""),
     mutant("vain-not-idle", "a CPU claimed in vain is not idle again", "main.bpf.c",
-        "\t\tmark_idle(cpu, cctx);\n\t\tif (map_any(overload_map, cpu_layout(cpu)->llc) && steal(cpu))\n\t\t\treturn;\n",
-        ""),
+        "\t\tmark_idle(cpu, cctx);\n\t\tif (map_any(", "\t\tif (map_any("),
     // Waiting.
     mutant("enqueue-other-queue", "a task waits in the queue of the waking CPU", "main.bpf.c",
         "scx_bpf_dsq_insert_vtime(p, cpu, tun", "scx_bpf_dsq_insert_vtime(p, bpf_get_smp_processor_id(), tun"),
@@ -80,9 +92,9 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("enqueue-absent", "a CPU that has just come online is taken to have a queue", "main.bpf.c",
         "if (!tctx || !cpu_layout(cpu)->present) {", "if (!tctx) {"),
     mutant("enqueue-no-kick", "nobody is told of a task that waits", "main.bpf.c",
-        "\t\tkick_thief(p, cpu);\n}", "\t\t;\n}"),
+        "enq_flags & SCX_ENQ_WAKEUP)\n\t\tkick_thief(p, cpu);", "enq_flags & SCX_ENQ_WAKEUP)\n\t\t;"),
     mutant("kick-claimed", "an idle CPU is claimed for a waiting task and not kicked", "overload.bpf.h",
-        "\tscx_bpf_kick_cpu(thief, SCX_KICK_IDLE);\n", ""),
+        "\tstat_inc(STAT_KICK);\n\tscx_bpf_kick_cpu(thief, SCX_KICK_IDLE);\n", ""),
     mutant("waiting-not-set", "a CPU does not note that a task waits", "overload.bpf.h",
         "\tcctx->waiting = true;\n", ""),
     mutant("waiting-dropped", "a CPU that takes a task forgets the others", "overload.bpf.h",
@@ -94,22 +106,24 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("overload-leak-own", "the overload bit stays when the queue is found empty", "overload.bpf.h",
         "\t\tcctx->waiting = false;\n\t\tclear_overloaded(cpu, cctx);", "\t\tcctx->waiting = false;"),
     mutant("overload-leak-tick", "the overload bit stays when nothing may move", "overload.bpf.h",
-        "\t\t\treturn;\n\t}\n\tclear_overloaded(cpu, cctx);", "\t\t\treturn;\n\t}"),
+        "\tif (!movable)\n\t\tclear_overloaded(cpu, cctx);\n", ""),
+    mutant("overload-cleared", "the overload bit is cleared when nobody is idle for what waits", "overload.bpf.h",
+        "\tif (!movable)\n\t\tclear_overloaded", "\tif (true)\n\t\tclear_overloaded"),
     mutant("overload-leak-bit", "the overload bit stays, and the CPU does not know", "overload.bpf.h",
         "\t\tmap_test_and_clear(overload_map, cpu_layout(cpu)->slot);\n", ""),
     mutant("overload-hides", "the tick takes a task that may move for one that may not", "overload.bpf.h",
-        "\t\tif (may_move(p)) {\n\t\t\tkick_thief", "\t\tif (!may_move(p)) {\n\t\t\tkick_thief"),
+        "if (may_move(p)) {", "if (!may_move(p)) {"),
     mutant("offer-budget", "the tick looks at one task more", "overload.bpf.h",
         "MAX_OFFER_LOOKS = 16", "MAX_OFFER_LOOKS = 17"),
     mutant("tick-no-offer", "the tick offers nobody help", "main.bpf.c",
-        "\t/* Who waits for a tick, be it behind an urgent task that is not as brief as it should be, gets help. */\n\toffer_waiting(cpu, cctx);\n",
-        ""),
+        "\tpelt_update(cpu, cctx, true);\n", "\tpelt_update(cpu, cctx, true);\n\tif (true)\n\t\treturn;\n"),
     mutant("release-left-behind", "tasks stay in the local queue of a CPU that a higher class takes", "main.bpf.c",
         "\tscx_bpf_reenqueue_local();\n", ""),
-    mutant("release-no-offer", "tasks in line for a CPU that a higher class takes are offered to nobody", "main.bpf.c",
-        "\tcctx->making_way = false;\n\toffer_waiting(cpu, cctx);", "\tcctx->making_way = false;"),
+    survivor("release-no-offer", "who waits for a CPU that a higher class takes is not offered", "main.bpf.c",
+        "\tcctx->making_way = false;\n\toffer_waiting(cpu, cctx);", "\tcctx->making_way = false;",
+        "who waits was offered when put in line; where that was in vain the check allows a few ticks"),
     mutant("way-made-for-good", "a CPU makes way for ever", "main.bpf.c",
-        "\tif (!runnable)\n\t\tcctx->making_way = false;\n", ""),
+        "\tif (cctx->making_way) {\n\t\tcctx->making_way = false;", "\tif (cctx->making_way) {"),
     // Dispatch.
     mutant("keep-uncharged", "what the running task has used does not count when it is to go on", "main.bpf.c",
         "\t\tcharge(prev, tctx);\n\t\tnext", "\t\tnext"),
@@ -119,8 +133,9 @@ pub const MUTANTS: &[Mutant] = &[
         "\tscx_bpf_task_set_slice(prev, tun.slice_ns);\n", ""),
     mutant("steal-never", "a CPU that runs out goes idle", "main.bpf.c",
         "\tif (steal(cpu))\n\t\treturn;\n", ""),
-    mutant("idle-race", "a CPU on its way to idle does not look again", "main.bpf.c",
-        "\tif (map_any(overload_map, cpu_layout(cpu)->llc))\n\t\tscx_bpf_kick_cpu(cpu, 0);\n", ""),
+    survivor("idle-race", "a CPU on its way to idle does not look again", "main.bpf.c",
+        "\tif (map_any(overload_map, cpu_layout(cpu)->llc))\n\t\tscx_bpf_kick_cpu(cpu, 0);\n", "",
+        "nothing happens here between dispatch()'s look and update_idle()"),
     mutant("steal-budget", "one victim more is tried", "steal.bpf.h",
         "if (*tries >= MAX_STEAL_TRIES)", "if (*tries > MAX_STEAL_TRIES)"),
     mutant("steal-first-only", "the first victim whose tasks cannot come ends the search", "steal.bpf.h",
@@ -178,7 +193,8 @@ pub const MUTANTS: &[Mutant] = &[
         "return cpu_layout(cpu)->capacity * freq / CAPACITY_SCALE;", "return freq;"),
     mutant("util-no-decay", "past use does not fade", "pelt.bpf.h",
         "\t\tpelt->util_sum = decay_load(pelt->util_sum, periods);\n", ""),
-    mutant("util-idle", "idle time counts as used", "pelt.bpf.h", "\tpelt->running = running;\n", "\tpelt->running = true;\n"),
+    mutant("util-idle", "idle time counts as used", "pelt.bpf.h",
+        "\tpelt->running = running;\n", "\tpelt->running = true;\n"),
     // Counters.
     mutant("count-wakeups", "wakeups are not counted", "main.bpf.c", "\tstat_inc(STAT_WAKEUPS);\n", ""),
     mutant("count-scan", "what the scan finds is not counted", "scan.bpf.h", "\t\tstat_inc(STAT_SCAN);\n", ""),
@@ -186,7 +202,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("count-own", "own tasks are not counted", "overload.bpf.h",
         "\tif (taken)\n\t\tstat_inc(STAT_OWN);\n", ""),
     mutant("count-keep", "slices prolonged are not counted", "main.bpf.c", "\tstat_inc(STAT_KEEP);\n", ""),
-    mutant("count-empty", "dispatches that find nothing are not counted", "main.bpf.c", "\tstat_inc(STAT_EMPTY);\n", ""),
+    mutant("count-empty", "dispatches that find nothing are not counted", "main.bpf.c",
+        "\tstat_inc(STAT_EMPTY);\n", ""),
     mutant("count-kick", "kicks are not counted", "overload.bpf.h", "\tstat_inc(STAT_KICK);\n", ""),
     mutant("count-reenqueue", "tasks that flee are not counted", "main.bpf.c",
         "\tif (enq_flags & SCX_ENQ_REENQ)\n\t\tstat_inc(STAT_REENQUEUE);\n", ""),
