@@ -153,16 +153,19 @@ impl Kernel {
     }
 }
 
+/// What each row is of, and its value in each run; in order.
+type Rows = BTreeMap<usize, (String, Vec<f64>)>;
+
 /// Runs of one or more sets of flags, a column each: medians, and from where to where the runs went.
 #[derive(Default)]
 pub struct Table {
-    columns: Vec<(String, BTreeMap<usize, (String, Vec<f64>)>)>,
+    columns: Vec<(String, Rows)>,
 }
 
 impl Table {
     /// A column; one run for each seed.
     pub fn add(&mut self, name: &str, reports: &[Report]) {
-        let mut rows: BTreeMap<usize, (String, Vec<f64>)> = BTreeMap::new();
+        let mut rows = Rows::new();
         for report in reports {
             for (i, (what, value)) in report.rows().into_iter().enumerate() {
                 rows.entry(i).or_insert_with(|| (what, Vec::new())).1.push(value);
