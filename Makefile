@@ -53,10 +53,10 @@ soak: setup-build ## SEEDS=FROM..TO (0..5000) scenarios by chance, with and with
 mutants: setup-build ## plant bugs into the BPF code, one at a time: do the simulator's invariants catch them?
 	@$(ENV) cargo run --quiet --release --locked -p magpie-sim --bin magpie-mutants
 
-vm-test: setup build ## the tests on real kernels: most on the default one, load and verifier on each of the matrix
+vm-test: setup build build-conform ## the tests on real kernels: most on the default one, some on each of the matrix
 	@tests/vm/run
 
-test-matrix: setup build ## the VM tests on each kernel of the matrix, with five long runs of the load test; half an hour
+test-matrix: setup build build-conform ## the VM tests on each kernel of the matrix, with five long runs of the load test; half an hour
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
 
 verifier-stats: setup build ## what each BPF program costs the verifier, on each kernel of the matrix
@@ -70,9 +70,13 @@ fmt: setup-build ## format Rust and C
 setup: ## install what building and testing need
 	@tools/setup all
 
-.PHONY: setup-build
+.PHONY: setup-build build-conform
 setup-build:
 	@tools/setup build
+
+# The player of the conformance test.
+build-conform: setup-build
+	@$(ENV) cargo build --release --locked -p magpie-sim --bin magpie-conform
 
 clean: ## forget what was built and downloaded
 	rm -rf "$(CACHE)"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Compiles `src/bpf/main.bpf.c` for the host against the stand-in, and generates the stand-in's bindings. Compiles the
+//! Compiles `src/bpf/main.bpf.c` for the host against the stand-in, and generates bindings of both. Compiles the
 //! conformance test's tracing programs for BPF.
 
 use std::env;
@@ -45,16 +45,20 @@ fn main() {
     }
 
     bindgen::Builder::default()
-        .header("native/scx/common.bpf.h")
+        .header("native/native.c")
+        .clang_args(["-Inative", "-I../src/bpf", "-std=gnu11"])
+        // The project's own library has these.
+        .blocklist_file(".*/intf.h")
         .allowlist_type("task_struct|cpumask|scx_init_task_args|scx_cpu_release_args|scx_exit_info|sched_ext_ops")
         .allowlist_type("scx_ops_flags|scx_public_consts|bpf_iter_scx_dsq|scx_dump_ctx")
-        .allowlist_var("(SCX|PF|MAX)_.*")
+        .allowlist_type("units")
+        .allowlist_var("units|(SCX|PF|MAX|BALANCE)_.*|STARVE_LOOKS|OVERRUN_NS")
         .allowlist_var("BPF_LOCAL_STORAGE_GET_F_CREATE")
         .clang_macro_fallback()
         .clang_macro_fallback_build_dir(&out)
         .derive_default(true)
         .generate()
-        .expect("bindings of native/scx/common.bpf.h")
+        .expect("bindings of native/native.c")
         .write_to_file(out.join("bindings.rs"))
         .expect("OUT_DIR is writable");
 }

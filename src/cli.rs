@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line: flags with unit, range and default, and the subcommands.
 
-use clap::{Args, Parser, Subcommand, value_parser};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 
 /// A sched_ext scheduler that looks around before it lands, and steals what lies idle.
@@ -71,6 +71,10 @@ pub struct Tunables {
     #[arg(long)]
     pub no_wakeup_preempt: bool,
 
+    /// How far a CPU about to go idle looks for waiting tasks to take.
+    #[arg(long, value_enum, default_value_t = Steal::All)]
+    pub steal: Steal,
+
     /// How often each LLC's sum_util is published to the BPF program. Milliseconds, 1..1000.
     #[arg(long, default_value_t = 32, value_name = "MS", value_parser = value_parser!(u64).range(1..=1000))]
     pub util_interval: u64,
@@ -78,6 +82,19 @@ pub struct Tunables {
     /// The kernel ejects the scheduler when a runnable task waited this long. Milliseconds, 1000..30000.
     #[arg(long, env = "SCX_TIMEOUT_MS", default_value_t = 30_000, value_name = "MS", value_parser = value_parser!(u32).range(1000..=30_000))]
     pub timeout_ms: u32,
+}
+
+/// CPUs from which waiting tasks are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Steal {
+    /// None: tasks wait for the CPU that they were sent to
+    Off,
+    /// Those of the own LLC
+    Llc,
+    /// Those of the own node
+    Node,
+    /// All, nearest first
+    All,
 }
 
 impl Opts {

@@ -12,7 +12,7 @@ use crate::bpf_intf::{
     cpu_layout, llc_layout, magpie_limits_MAX_CPUS as MAX_CPUS, magpie_limits_MAX_LINES as MAX_LINES,
     magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_SLOTS as MAX_SLOTS, tunables,
 };
-use crate::cli::Tunables;
+use crate::cli::{Steal, Tunables};
 use crate::pelt;
 use crate::topology::Layout;
 
@@ -36,7 +36,7 @@ impl Rodata {
             tun: tun(layout, tunables, nr_cpus_possible),
             cpu_layouts: vec![cpu_layout { llc: 0, node: 0, slot: 0, capacity: 0, present: 0 }; MAX_CPUS as usize],
             llc_layouts: vec![
-                llc_layout { first_line: 0, nr_lines: 0, nr_near: 0, others: [0; MAX_LLCS as usize] };
+                llc_layout { first_line: 0, nr_lines: 0, nr_near: 0, nr_reach: 0, others: [0; MAX_LLCS as usize] };
                 MAX_LLCS as usize
             ],
             slot_cpus: vec![0; MAX_SLOTS as usize],
@@ -56,6 +56,11 @@ impl Rodata {
             entry.first_line = llc.first_line as u32;
             entry.nr_lines = llc.nr_lines as u32;
             entry.nr_near = llc.nr_near as u32;
+            entry.nr_reach = match tunables.steal {
+                Steal::Off | Steal::Llc => 0,
+                Steal::Node => llc.nr_near as u32,
+                Steal::All => llc.others.len() as u32,
+            };
             for (slot, &other) in entry.others.iter_mut().zip(&llc.others) {
                 *slot = other as u16;
             }
@@ -84,6 +89,7 @@ fn tun(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) -> tunable
         nr_cpus_possible: nr_cpus_possible as u32,
         nr_llcs: layout.llcs.len() as u32,
         wakeup_preempt: u8::from(!tunables.no_wakeup_preempt),
+        steal: u8::from(tunables.steal != Steal::Off),
     }
 }
 

@@ -3,16 +3,19 @@
  * The native build of src/bpf/main.bpf.c: the same source, compiled for the host against the stand-in.
  *
  * Its variables go to sections of their own, so that src/native.rs can set them back to what a freshly loaded
- * program has, and can write those that are constant to the program, as libbpf does before the load.
+ * program has, and can write those that are constant to the program, as libbpf does before the load. So does its
+ * code, for src/growth.rs counts what of it is executed.
  */
 #include <scx/common.bpf.h>
 
 #include <stdarg.h>
 #include <stdio.h>
 
-#pragma clang section bss = "bpf_bss" data = "bpf_data" rodata = "bpf_rodata"
+#pragma clang section bss = "bpf_bss" data = "bpf_data" rodata = "bpf_rodata" text = "bpf_text"
 #include "main.bpf.c"
-#pragma clang section bss = "" data = "" rodata = ""
+#pragma clang section bss = "" data = "" rodata = "" text = ""
+
+#include "units.h"
 
 static void report(bool error, const char *fmt, va_list args)
 {

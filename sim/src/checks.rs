@@ -11,6 +11,7 @@
 use std::fmt;
 
 use scx_magpie::bpf_intf::*;
+use scx_magpie::cli::Steal;
 use serde::{Deserialize, Serialize};
 
 use crate::costs::TICK;
@@ -217,7 +218,7 @@ impl Kernel {
         if !waiting {
             self.violate("lost", format!("CPU {id} does not know that task {task} waits"));
         }
-        if !overloaded && self.may_move(task) {
+        if !overloaded && self.may_be_stolen(task) {
             self.violate("overload bit", format!("CPU {id} hides task {task}, which waits and may move"));
         }
     }
@@ -244,6 +245,21 @@ impl Kernel {
 
     fn may_move(&self, task: TaskId) -> bool {
         self.tasks[task].raw().nr_cpus_allowed > 1 && !self.tasks[task].is_migration_disabled()
+    }
+
+    fn may_be_stolen(&self, task: TaskId) -> bool {
+        self.tunables.steal != Steal::Off && self.may_move(task)
+    }
+
+    /// May `thief` take tasks that wait for `cpu`, by --steal?
+    fn steals_from(&self, thief: usize, cpu: usize) -> bool {
+        let (thief, cpu) = (&self.machine.places[thief], &self.machine.places[cpu]);
+        match self.tunables.steal {
+            Steal::Off => false,
+            Steal::Llc => thief.llc == cpu.llc,
+            Steal::Node => thief.node == cpu.node,
+            Steal::All => true,
+        }
     }
 
     /// Everything that holds at any time.
@@ -294,7 +310,7 @@ impl Kernel {
         }
         let dsq = self.dsqs[cpu].as_ref();
         let queued = dsq.map_or(0, |dsq| dsq.len());
-        let movable = dsq.is_some_and(|dsq| dsq.iter().any(|task| self.may_move(task)));
+        let movable = dsq.is_some_and(|dsq| dsq.iter().any(|task| self.may_be_stolen(task)));
         if queued > 0 && !waiting {
             return self.violate("lost", format!("CPU {cpu} does not know that {queued} tasks wait in its queue"));
         }
@@ -338,6 +354,7 @@ impl Kernel {
             }
             let t = &self.tasks[task];
             let waited = self.now.saturating_sub(t.runnable_at);
+            let could_move = self.now.saturating_sub(t.runnable_at.max(t.allowed_at));
             if waited > watchdog {
                 let cpu = t.cpu;
                 return self.violate("starved", format!("task {task} waits on CPU {cpu} for {} ms", waited / MSEC));
@@ -345,7 +362,7 @@ impl Kernel {
             // Sent to an idle CPU that a higher class took before it arrived: the kernel tells nobody (cpu_release() is
             // for CPUs that run a task of ours).
             let taken = matches!(t.place, Place::Local(cpu) if self.cpus[cpu].curr == Curr::HigherClass);
-            if waited <= WAKEUP_GRACE || idle.is_empty() || taken {
+            if could_move <= WAKEUP_GRACE || idle.is_empty() || taken {
                 continue;
             }
             let confined = t.mask().and(&self.online) != self.online
@@ -355,8 +372,9 @@ impl Kernel {
             let helper = idle.iter().copied().find(|&cpu| {
                 let near = self.machine.places[cpu].llc == self.machine.places[t.cpu].llc;
                 let grace = if near && !confined { WAKEUP_GRACE } else { tick_grace };
-                let may = cpu == t.cpu || t.may_run_on(cpu) && self.may_move(task);
-                may && (near || within_reach) && waited > grace && self.now > self.cpus[cpu].idle_since + grace
+                let may = cpu == t.cpu
+                    || t.may_run_on(cpu) && self.may_move(task) && self.steals_from(cpu, t.cpu);
+                may && (near || within_reach) && could_move > grace && self.now > self.cpus[cpu].idle_since + grace
             });
             if let Some(cpu) = helper {
                 let (at, place) = (t.cpu, t.place);
@@ -460,7 +478,7 @@ impl Kernel {
             self.update_curr(cpu);
         }
         let starve = u64::from(self.tunables.timeout_ms) * MSEC / 4;
-        let turns = 2 + (self.now - from) / starve;
+        let turns = 3 + (self.now - from) / starve;
         for cpu in 0..self.cpus.len() {
             let on: Vec<TaskId> =
                 hogs.iter().copied().filter(|&task| self.tasks[task].traits.allowed.is_only(cpu)).collect();

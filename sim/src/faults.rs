@@ -156,6 +156,7 @@ impl Kernel {
 
     pub fn set_allowed(&mut self, task: TaskId, allowed: Mask) {
         self.tasks[task].traits.allowed = allowed;
+        self.tasks[task].allowed_at = self.now;
         self.tasks[task].set_mask(allowed);
         self.tasks[task].raw_mut().nr_cpus_allowed = allowed.len() as i32;
     }

@@ -178,6 +178,8 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
         prop::option::weighted(0.3, values)
             .prop_map(move |value| value.map_or(vec![], |value| vec![name.to_string(), value.to_string()]))
     };
+    let steal = prop::sample::select(vec!["off", "llc", "node", "all"])
+        .prop_map(|reach| vec!["--steal".to_string(), reach.to_string()]);
     (
         flag("--slice-us", 100..20_000),
         flag("--slice-us-lag", 0..100_000),
@@ -186,8 +188,9 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
         // Short enough for the guard against starvation to have its turn.
         flag("--timeout-ms", 1000..3000),
         prop::bool::weighted(0.2).prop_map(|no| if no { vec!["--no-wakeup-preempt".to_string()] } else { vec![] }),
+        prop::option::weighted(0.3, steal).prop_map(Option::unwrap_or_default),
     )
-        .prop_map(|(a, b, c, d, e, f)| vec![a, b, c, d, e, f])
+        .prop_map(|(a, b, c, d, e, f, g)| vec![a, b, c, d, e, f, g])
 }
 
 fn masks() -> impl Strategy<Value = Mask> {

@@ -54,6 +54,8 @@ pub enum Event {
     /// By index among the faults.
     Fault(usize),
     HigherClassEnds(usize),
+    /// What scx_bpf_reenqueue_local() has put off.
+    Reenqueue(usize),
     /// The loader starts anew after a CPU came or went.
     Restart,
     Check,
@@ -111,6 +113,22 @@ pub struct Call {
     pub looks: u32,
 }
 
+/// In what kernels differ, as far as the program can tell.
+#[derive(Clone, Copy, Debug)]
+pub struct Quirks {
+    /// The BPF prolog counts migrate_disable() in the current task.
+    pub prolog_disables_migration: bool,
+    /// scx_bpf_reenqueue_local() has it done by an interrupt to come, when the CPU has turned to the higher class: from
+    /// 6.19 on. Before, it is done in cpu_release(), when the task that goes is still the current one.
+    pub defers_reenqueue: bool,
+}
+
+impl Quirks {
+    fn of_seed(seed: u64) -> Self {
+        Self { prolog_disables_migration: seed & 1 != 0, defers_reenqueue: seed & 2 != 0 }
+    }
+}
+
 pub struct Kernel {
     pub machine: Machine,
     pub native: Native,
@@ -141,8 +159,7 @@ pub struct Kernel {
     /// Lines of the BPF program's bitmaps.
     pub map_lines: Vec<Line>,
     pub kicks: Vec<(usize, u64)>,
-    /// The kernel's BPF prolog counts migrate_disable() in the current task.
-    pub prolog_disables_migration: bool,
+    pub quirks: Quirks,
     pub checks: Checks,
     pub trace: Trace,
     pub violation: Option<Violation>,
@@ -220,7 +237,7 @@ impl Kernel {
             faults: Vec::new(),
             map_lines: vec![Line::default(); NR_MAP_LINES],
             kicks: Vec::new(),
-            prolog_disables_migration: seed % 2 == 1,
+            quirks: Quirks::of_seed(seed),
             checks: Checks::new(nr_cpus, TICK),
             trace: Trace::default(),
             violation: None,
@@ -307,7 +324,8 @@ impl Kernel {
                 }
                 cpu
             }
-            Event::Resched(cpu) | Event::Tick(cpu) | Event::RemoteWake { cpu, .. } | Event::HigherClassEnds(cpu) => cpu,
+            Event::Resched(cpu) | Event::Tick(cpu) | Event::Reenqueue(cpu) => cpu,
+            Event::RemoteWake { cpu, .. } | Event::HigherClassEnds(cpu) => cpu,
             Event::Timer(task) => self.timer_cpu(task),
             Event::Fault(_) | Event::Restart => self.boot_cpu(),
             Event::Check => return self.check(),
@@ -325,6 +343,7 @@ impl Kernel {
             Event::RemoteWake { task, .. } => self.remote_wake(task, cpu),
             Event::Fault(index) => self.fault(index),
             Event::HigherClassEnds(_) => self.higher_class_ends(cpu),
+            Event::Reenqueue(_) => _ = self.reenqueue(cpu),
             Event::Restart => self.restart(),
             Event::Check => {}
         }
@@ -427,7 +446,7 @@ impl Kernel {
         self.trace.record(Record { at: self.now + self.cost, cpu, task, op, arg });
         let call = Call { op, cpu, task, nr_tasks: 0, rounds: 0, looks: 0 };
         let outer = self.call.replace(call);
-        let disables = self.prolog_disables_migration;
+        let disables = self.quirks.prolog_disables_migration;
         let curr = self.curr_raw(cpu);
         // SAFETY: tasks outlive the call.
         unsafe { (*curr).migration_disabled += u16::from(disables) };

@@ -4,6 +4,7 @@
 //! ```text
 //! load():  .bss = 0, .data as compiled, .rodata = what the loader says (scx_magpie::rodata), then read-only
 //! ops():   the callbacks, for kernel.rs to call; kfuncs.rs is where they call back
+//! units(): the functions that they are made of, for tests/units
 //! ```
 //!
 //! There is one program in a process, as its variables are the C source's own: [`Native`] is held by one simulation
@@ -21,6 +22,8 @@ use scx_magpie::rodata::Rodata;
 
 #[allow(clippy::all, dead_code, unsafe_op_in_unsafe_fn)]
 mod bindings {
+    use scx_magpie::bpf_intf::{cpu_ctx, cpu_layout, llc_layout, magpie_stat, map_line, pelt};
+
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 }
 pub use bindings::*;
@@ -99,6 +102,12 @@ impl Native {
     pub fn ops(&self) -> sched_ext_ops {
         // SAFETY: written by load() only.
         unsafe { magpie }
+    }
+
+    /// The program's functions, for tests of each alone.
+    pub fn units(&self) -> &'static units {
+        // SAFETY: constant.
+        unsafe { &*(&raw const bindings::units) }
     }
 
     /// What the program keeps of a CPU.

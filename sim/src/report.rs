@@ -153,7 +153,7 @@ impl Kernel {
     }
 }
 
-/// What each row is of, and its value in each run; in order.
+/// By place: a row's name and its values, one of each run.
 type Rows = BTreeMap<usize, (String, Vec<f64>)>;
 
 /// Runs of one or more sets of flags, a column each: medians, and from where to where the runs went.

@@ -172,8 +172,17 @@ impl Kernel {
         }
     }
 
-    /// scx_bpf_reenqueue_local(), in cpu_release(). Returns how many.
+    /// scx_bpf_reenqueue_local(), in cpu_release(). Returns how many, as far as that is known.
     pub fn reenqueue_local(&mut self, cpu: usize) -> u32 {
+        if self.quirks.defers_reenqueue {
+            self.push(self.now + self.cost, Event::Reenqueue(cpu));
+            return 0;
+        }
+        self.reenqueue(cpu)
+    }
+
+    /// reenq_local().
+    pub fn reenqueue(&mut self, cpu: usize) -> u32 {
         // Not one that is about to be moved away (migration_pending).
         let pending = self.cpus[cpu].push_away;
         let tasks: Vec<_> = self.cpus[cpu].local.iter().filter(|&task| pending != Some(task)).collect();

@@ -109,6 +109,8 @@ pub struct Task {
 
     /// When it became runnable (woke, or was put back in line) last.
     pub runnable_at: u64,
+    /// Since when it may use the CPUs that it may use.
+    pub allowed_at: u64,
     /// That was a wakeup.
     pub woken: bool,
     /// Where it ran last.
@@ -155,6 +157,7 @@ impl Task {
             waits_for_children: false,
             blocked: false,
             runnable_at: now,
+            allowed_at: now,
             woken: false,
             last_cpu: None,
             nr_migrations: 0,

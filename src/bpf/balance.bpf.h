@@ -8,7 +8,7 @@
  *	    its first task's wait - own first task's wait (both by weight) >= BALANCE_WAIT_NS? take it
  *
  * Wait counts by weight: that a SCHED_IDLE task waits long is as it should be. Bounded by one victim and
- * nr_llcs maps a look.
+ * nr_reach + 1 maps a look.
  */
 #pragma once
 
@@ -60,8 +60,8 @@ static bool balance(s32 cpu, struct cpu_ctx *cctx)
 	turn = cctx->balance_turn++;
 	if (turn % 2)
 		victim = next_overloaded(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
-	for (i = bpf_arena_loop_zero; victim < 0 && i + 1 < tun.nr_llcs && can_loop; i++) {
-		u32 llc = other_llc(l, (turn / 2 + i) % (tun.nr_llcs - 1));
+	for (i = bpf_arena_loop_zero; victim < 0 && i < l->nr_reach && can_loop; i++) {
+		u32 llc = other_llc(l, (turn / 2 + i) % l->nr_reach);
 
 		if (map_any(overload_map, llc))
 			victim = next_overloaded(cpu, llc, cctx->balance_slot);

@@ -59,6 +59,7 @@ struct tunables {
 	u32 nr_cpus_possible;
 	u32 nr_llcs;
 	u8 wakeup_preempt;
+	u8 steal; /* do CPUs take each other's waiting tasks? */
 };
 
 /* Where a CPU stands. */
@@ -74,7 +75,8 @@ struct cpu_layout {
 struct llc_layout {
 	u32 first_line;
 	u32 nr_lines;
-	u32 nr_near; /* the first nr_near of others[] are on the same node */
+	u32 nr_near;  /* the first nr_near of others[] are on the same node */
+	u32 nr_reach; /* its CPUs steal from the first nr_reach of others[] */
 	u16 others[MAX_LLCS];
 };
 

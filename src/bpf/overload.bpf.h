@@ -23,7 +23,7 @@ struct map_line overload_map[MAX_LINES];
 static void mark_waiting(const struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
 {
 	cctx->waiting = true;
-	if (!cctx->overloaded && may_move(p)) {
+	if (!cctx->overloaded && tun.steal && may_move(p)) {
 		cctx->overloaded = true;
 		map_set(overload_map, cpu_layout(cpu)->slot);
 	}
@@ -63,9 +63,9 @@ static bool kick_thief(struct task_struct *p, s32 cpu)
 {
 	s32 thief;
 
-	if (!may_move(p))
+	if (!tun.steal || !may_move(p))
 		return false;
-	thief = scan_any(p, cpu);
+	thief = scan_thief(p, cpu);
 	if (thief < 0)
 		return false;
 	stat_inc(STAT_KICK);

@@ -47,14 +47,14 @@ static s32 scan_llc(struct task_struct *p, u32 llc, u32 slot)
 	return cpu;
 }
 
-/* As scan_llc(), in other LLCs, nearest first. Bounded by MAX_BEYOND. */
-static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot)
+/* As scan_llc(), in the @nr nearest other LLCs. Bounded by MAX_BEYOND. */
+static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 nr)
 {
 	const volatile struct llc_layout *l = llc_layout(llc);
 	s32 cpu;
 	u32 i;
 
-	for (i = bpf_arena_loop_zero; i < MAX_BEYOND && i + 1 < tun.nr_llcs && can_loop; i++) {
+	for (i = bpf_arena_loop_zero; i < MAX_BEYOND && i < nr && can_loop; i++) {
 		cpu = scan_llc(p, other_llc(l, i), slot);
 		if (cpu >= 0)
 			return cpu;
@@ -62,12 +62,13 @@ static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot)
 	return -1;
 }
 
-static s32 scan_any(struct task_struct *p, s32 cpu)
+/* An idle CPU that would steal @p from @cpu. */
+static s32 scan_thief(struct task_struct *p, s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
 	s32 idle = scan_llc(p, l->llc, l->slot);
 
-	return idle >= 0 ? idle : scan_beyond(p, l->llc, l->slot);
+	return idle >= 0 ? idle : scan_beyond(p, l->llc, l->slot, llc_layout(l->llc)->nr_reach);
 }
 
 static bool claim_fast(struct task_struct *p, s32 cpu, s32 target)
@@ -98,7 +99,7 @@ static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 pre
 		stat_inc(STAT_SCAN);
 		return cpu;
 	}
-	cpu = scan_beyond(p, l->llc, l->slot);
+	cpu = scan_beyond(p, l->llc, l->slot, tun.nr_llcs - 1);
 	stat_inc(cpu >= 0 ? STAT_BEYOND : STAT_NONE);
 	return cpu;
 }

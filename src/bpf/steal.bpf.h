@@ -3,9 +3,9 @@
  * Stealing: a CPU about to go idle takes a waiting task from an overloaded CPU (Sistare's task stealing).
  *
  *	own LLC, from the slot after this CPU on, so that thieves spread
- *	  -> the other LLCs of the node, nearest first -> other nodes' LLCs, nearest first
+ *	  -> the other LLCs of the node, nearest first -> other nodes' LLCs, nearest first, as far as --steal allows
  *
- * Bounded by MAX_STEAL_TRIES victims and nr_llcs maps.
+ * Bounded by MAX_STEAL_TRIES victims and nr_reach + 1 maps.
  */
 #pragma once
 
@@ -40,7 +40,7 @@ static bool steal(s32 cpu)
 		stat_inc(STAT_STEAL_LLC);
 		return true;
 	}
-	for (i = bpf_arena_loop_zero; i + 1 < tun.nr_llcs && tries < MAX_STEAL_TRIES && can_loop; i++) {
+	for (i = bpf_arena_loop_zero; i < l->nr_reach && tries < MAX_STEAL_TRIES && can_loop; i++) {
 		u32 llc = other_llc(l, i);
 
 		if (map_any(overload_map, llc) && steal_from(cpu, llc, &tries)) {

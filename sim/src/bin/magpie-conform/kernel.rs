@@ -24,6 +24,7 @@ use std::{fs, io, mem, ptr, thread};
 use anyhow::{Context, Result, anyhow, ensure};
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, Program, RingBuffer, RingBufferBuilder};
+use magpie_sim::kernel::Quirks;
 use magpie_sim::time::{MSEC, SEC};
 use magpie_sim::trace::Op;
 
@@ -70,8 +71,8 @@ pub struct Stage {
     // Held for the tracing to go on.
     _links: Vec<Link>,
     _object: Object,
-    /// Does the kernel disable the current task's migration for the time of a callback? Known after a scenario.
-    pub disables_migration: bool,
+    /// Of the kernel that runs. Known after a scenario.
+    pub quirks: Quirks,
     /// Of the CPUs' SCHED_FIFO tasks.
     rt: Vec<Arc<OwnedFd>>,
 }
@@ -90,10 +91,10 @@ impl Stage {
             0
         })?;
         let ring = builder.build()?;
-        drop(map);
         send_all_to(DIRECTOR_CPU)?;
         let rt = (0..NR_CPUS).map(start_rt).collect::<Result<_>>()?;
-        Ok(Self { callbacks, ring, _links: links, _object: object, disables_migration: false, rt })
+        let quirks = Quirks { prolog_disables_migration: false, defers_reenqueue: defers_reenqueue()? };
+        Ok(Self { callbacks, ring, _links: links, _object: object, quirks, rt })
     }
 
     /// `None` if the run was disturbed.
@@ -141,7 +142,7 @@ impl Stage {
 
         self.ring.consume()?;
         let callbacks = mem::take(&mut *self.callbacks.borrow_mut());
-        self.disables_migration = callbacks.iter().all(|callback| callback.migration_disabled > 0);
+        self.quirks.prolog_disables_migration = callbacks.iter().all(|callback| callback.migration_disabled > 0);
         Ok(judge(&play, start, &callbacks))
     }
 }
@@ -182,6 +183,13 @@ fn judge(play: &Play<'_>, start: u64, callbacks: &[Callback]) -> Option<Order> {
 fn op(callback: &Callback) -> Op {
     let name = CStr::from_bytes_until_nul(&callback.name).unwrap_or_default();
     *TRACED.iter().find(|op| op.name().as_bytes() == name.to_bytes()).expect("the BPF programs trace these")
+}
+
+/// Kernels that do have a function of another name for it; the BPF program takes what there is.
+fn defers_reenqueue() -> Result<bool> {
+    let symbols = fs::read_to_string("/proc/kallsyms")?;
+    let names = ["scx_bpf_reenqueue_local___v2", "scx_bpf_dsq_reenq"];
+    Ok(symbols.lines().any(|line| line.split_whitespace().nth(2).is_some_and(|name| names.contains(&name))))
 }
 
 /// Attaches a program to each callback of the scheduler that runs.

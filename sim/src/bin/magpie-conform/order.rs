@@ -4,8 +4,8 @@
 //! Left out, for they are a matter of time or of what else runs: ticks, init_task, numbers of CPUs, flags but those that
 //! say why, other tasks, and
 //! - dispatch() about no scripted task;
-//! - dispatch() after which the task just goes on: how often that comes depends on how long it runs. Unless it is
-//!   right after the task's yield, which causes it;
+//! - dispatch() after which the task just goes on, or is there until a higher class takes the CPU: how often that comes
+//!   depends on how long it runs. Unless it is right after the task's yield, which causes it;
 //! - update_idle() and cpu_release(), which are about a CPU, unless the CPU goes from a scripted task to idle or back,
 //!   or is taken from one: then they are noted with that task.
 //!
@@ -103,7 +103,8 @@ fn line(events: &[Event], at: usize) -> Option<(TaskIndex, String)> {
     let event = &events[at];
     let on_cpu = |other: &&Event| other.cpu == event.cpu && tells_of_cpu(other);
     let before = || events[..at].iter().rev().find(on_cpu);
-    let after = || events[at + 1..].iter().find(on_cpu);
+    let to_come = || events[at + 1..].iter().filter(on_cpu);
+    let after = || to_come().next();
     // What became of the CPU last.
     let last = || events[..at].iter().rev().filter(on_cpu).find(|other| other.op != Op::Dispatch);
     let is_stopping = |other: &&Event| other.op == Op::Stopping;
@@ -126,7 +127,8 @@ fn line(events: &[Event], at: usize) -> Option<(TaskIndex, String)> {
             let gone = last().filter(same).filter(is_stopping).is_some();
             let goes = after().filter(same).filter(is_stopping);
             let goes = goes.is_some_and(|other| other.arg != 0 && other.at - event.at < SAME_SCHEDULE);
-            (yielded || gone || goes).then_some((task, "dispatch after *".into()))?
+            let taken = to_come().nth(1).is_some_and(|other| other.op == Op::CpuRelease);
+            (yielded || gone || (goes && !taken)).then_some((task, "dispatch after *".into()))?
         }
         Op::Running => (of(event.who)?, "running *".into()),
         Op::Stopping => (of(event.who)?, format!("stopping * {}", if event.arg != 0 { "runnable" } else { "asleep" })),
@@ -195,6 +197,11 @@ mod tests {
             (Op::Dispatch, task, 0), // goes on
             (Op::Yield, task, 0),
             (Op::Dispatch, task, 0),
+            (Op::Dispatch, task, 0), // goes on, and is preempted
+            (Op::Stopping, task, 1),
+            (Op::Enqueue, task, 0),
+            (Op::CpuRelease, none, 0),
+            (Op::Running, task, 0),
             (Op::Stopping, task, 0),
             (Op::Dispatch, task, 0),
             (Op::UpdateIdle, none, 1),
@@ -208,6 +215,10 @@ mod tests {
             "running A",
             "yield A",
             "dispatch after A",
+            "stopping A runnable",
+            "enqueue A",
+            "cpu_release after A",
+            "running A",
             "stopping A asleep",
             "dispatch after A",
             "idle after A",

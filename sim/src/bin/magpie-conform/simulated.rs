@@ -3,7 +3,7 @@
 
 use anyhow::{Result, bail, ensure};
 use magpie_sim::faults::Fault;
-use magpie_sim::kernel::Kernel;
+use magpie_sim::kernel::{Kernel, Quirks};
 use magpie_sim::machine::Machine;
 use magpie_sim::mask::Mask;
 use magpie_sim::program::{self, Dist, Program};
@@ -18,8 +18,8 @@ use crate::script::{Action, START_GAP, Scenario, Step};
 /// Chance must not matter.
 const SEEDS: [u64; 2] = [1, 2];
 
-pub fn play(scenario: &Scenario, disables_migration: bool) -> Result<Order> {
-    let [first, second] = SEEDS.map(|seed| play_once(scenario, disables_migration, seed));
+pub fn play(scenario: &Scenario, quirks: Quirks) -> Result<Order> {
+    let [first, second] = SEEDS.map(|seed| play_once(scenario, quirks, seed));
     let (first, second) = (first?, second?);
     ensure!(
         first == second,
@@ -30,15 +30,15 @@ pub fn play(scenario: &Scenario, disables_migration: bool) -> Result<Order> {
     Ok(first)
 }
 
-fn play_once(scenario: &Scenario, disables_migration: bool, seed: u64) -> Result<Order> {
+fn play_once(scenario: &Scenario, quirks: Quirks, seed: u64) -> Result<Order> {
     let machine = Machine::new(&crate::MACHINE.parse()?);
     let mut kernel = Kernel::new(machine, &parse_flags(&crate::FLAGS.map(String::from))?, seed)?;
-    kernel.prolog_disables_migration = disables_migration;
+    kernel.quirks = quirks;
     kernel.trace.keep = true;
     kernel.groups.push(GroupStats::new("script", false));
     // Programs and channels are as many as tasks and channels of the script, so that indexes are the same.
     for task in &scenario.tasks {
-        let steps = task.steps.iter().map(|step| translate(step)).chain([program::Step::Exit]).collect();
+        let steps = task.steps.iter().map(translate).chain([program::Step::Exit]).collect();
         kernel.programs.push(Program { steps, group: 0, name: task.name.clone() });
     }
     for channel in &scenario.channels {

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `balance.bpf.h`: a busy CPU takes a task that has waited clearly longer than its own, from one victim a look.
+
+use std::collections::BTreeSet;
+
+use magpie_sim::dsq::TaskId;
+use magpie_sim::native::{BALANCE_NS, BALANCE_WAIT_NS};
+use proptest::prelude::*;
+use scx_magpie::bpf_intf::*;
+
+use crate::rig::Rig;
+
+const WAIT: u64 = BALANCE_WAIT_NS as u64;
+
+/// A task of this weight has waited on the CPU for `wait` ns.
+fn waiting(rig: &mut Rig, cpu: usize, wait: u64, weight: u32) -> TaskId {
+    let task = rig.task();
+    rig.set_weight(task, weight);
+    rig.queue(task, cpu, 0);
+    let since = rig.kernel.now - wait;
+    rig.remembered(task, |tctx| tctx.queued_at = since);
+    task
+}
+
+fn rig(machine: &str) -> Rig {
+    let mut rig = Rig::new(machine, &[]);
+    rig.only_idle(&[]);
+    rig.kernel.now = 1_000_000_000_000;
+    rig
+}
+
+fn balance(rig: &mut Rig) -> bool {
+    let cpu = rig.kernel.cpu;
+    rig.call(rig.u.balance, (cpu as i32, rig.cctx(cpu)))
+}
+
+/// The CPU that was looked at last.
+fn looked_at(rig: &mut Rig) -> usize {
+    let slot = rig.cpu(rig.kernel.cpu, |cctx| cctx.balance_slot);
+    rig.call(rig.u.slot_cpu, (slot,)) as usize
+}
+
+proptest! {
+    #[test]
+    fn who_waits_clearly_longer_by_weight(
+        own in prop::option::of((0..4 * WAIT, prop_oneof![Just(100), 1..=10_000u32])),
+        (wait, weight) in (0..100 * WAIT, prop_oneof![Just(100), 1..=10_000u32]),
+    ) {
+        let mut rig = rig("1x1x2x1");
+        if let Some((wait, weight)) = own {
+            waiting(&mut rig, 0, wait, weight);
+        }
+        let task = waiting(&mut rig, 1, wait, weight);
+        let by_weight = |wait: u64, weight: u32| wait * u64::from(weight) / 100;
+        let taken = by_weight(wait, weight) >= own.map_or(0, |(wait, weight)| by_weight(wait, weight)) + WAIT;
+        prop_assert_eq!(balance(&mut rig), taken);
+        prop_assert_eq!(rig.local(0), if taken { vec![task] } else { vec![] });
+        prop_assert_eq!(rig.stat(magpie_stat_STAT_BALANCE), u64::from(taken));
+    }
+}
+
+#[test]
+fn at_the_edge() {
+    for (own, wait, taken) in [(0, WAIT - 1, false), (0, WAIT, true), (5, WAIT + 4, false), (5, WAIT + 5, true)] {
+        let mut rig = rig("1x1x2x1");
+        waiting(&mut rig, 0, own, 100);
+        waiting(&mut rig, 1, wait, 100);
+        assert_eq!(balance(&mut rig), taken, "{own} {wait}");
+    }
+}
+
+/// Clocks of two CPUs differ by a little: a task may have been queued in the future.
+#[test]
+fn a_wait_is_not_negative() {
+    let mut rig = rig("1x1x2x1");
+    let task = waiting(&mut rig, 1, 0, 100);
+    let future = rig.kernel.now + 1000;
+    rig.remembered(task, |tctx| tctx.queued_at = future);
+    assert_eq!(rig.call(rig.u.waited, (rig.raw(task),)), 0);
+    assert!(!balance(&mut rig));
+}
+
+#[test]
+fn one_look_in_a_while() {
+    let mut rig = rig("1x1x2x1");
+    waiting(&mut rig, 1, WAIT, 100);
+    let now = rig.kernel.now;
+    for (since, looks) in [(BALANCE_NS as u64 - 1, false), (BALANCE_NS as u64, true)] {
+        rig.cpu(0, |cctx| cctx.balanced_at = now - since);
+        assert_eq!(balance(&mut rig), looks, "{since} ns after the last");
+    }
+    assert_eq!(rig.cpu(0, |cctx| cctx.balanced_at), now);
+}
+
+/// The CPUs that CPU 0 looks at in so many looks, when nobody has waited for long enough.
+fn looks(rig: &mut Rig, overloaded: &[usize], nr: usize) -> Vec<usize> {
+    for &cpu in overloaded {
+        waiting(rig, cpu, 0, 100);
+    }
+    let mut looks = Vec::new();
+    for _ in 0..nr {
+        assert!(!balance(rig));
+        looks.push(looked_at(rig));
+        rig.kernel.now += BALANCE_NS as u64;
+    }
+    looks
+}
+
+#[test]
+fn each_look_is_at_the_next_overloaded_cpu() {
+    assert_eq!(looks(&mut rig("1x1x24x1"), &[0, 2, 7, 20], 7), [2, 7, 20, 2, 7, 20, 2]);
+}
+
+#[test]
+fn every_second_look_is_at_other_llcs() {
+    let looks = looks(&mut rig("1x3x8x1"), &[0, 2, 5, 7, 9, 12, 17], 20);
+    assert!(looks.iter().skip(1).step_by(2).all(|cpu| *cpu < 8), "{looks:?}");
+    let llcs: BTreeSet<_> = looks.iter().step_by(2).map(|cpu| cpu / 8).collect();
+    assert_eq!(llcs, [1, 2].into(), "{looks:?}");
+}
+
+#[test]
+#[ignore = "fails: there is one balance_slot for all LLCs, so each look at another LLC forgets how far this one was"]
+fn each_overloaded_cpu_is_looked_at_in_its_turn() {
+    let overloaded = [2, 5, 7, 9, 12, 17];
+    let looks = looks(&mut rig("1x3x8x1"), &overloaded, 40);
+    assert_eq!(looks.iter().copied().collect::<BTreeSet<_>>(), overloaded.into(), "{looks:?}");
+}
+
+/// Where only one LLC has overloaded CPUs, each look goes there.
+#[test]
+fn no_look_is_lost() {
+    for victim in [3, 13, 20] {
+        let mut rig = rig("1x3x8x1");
+        waiting(&mut rig, victim, 0, 100);
+        for _ in 0..4 {
+            rig.cpu(0, |cctx| cctx.balance_slot = u32::MAX);
+            assert!(!balance(&mut rig));
+            assert_eq!(looked_at(&mut rig), victim);
+            rig.kernel.now += BALANCE_NS as u64;
+        }
+    }
+}
+
+#[test]
+fn never_at_itself() {
+    let mut rig = rig("1x2x4x1");
+    waiting(&mut rig, 0, 10 * WAIT, 100);
+    assert_eq!(rig.call(rig.u.next_overloaded, (0, 0, 3)), -1);
+    assert!(!balance(&mut rig));
+    assert_eq!(rig.waiting(0).len(), 1);
+}

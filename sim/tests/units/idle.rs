@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `idle.bpf.h`: a CPU is claimed once, until it marks itself idle again.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use crate::rig::Rig;
+
+proptest! {
+    /// Any order of what CPUs do to themselves and others to them, against a set.
+    #[test]
+    fn who_is_idle_and_not_claimed(ops in prop::collection::vec((0..3u8, 0..40usize), 0..100)) {
+        let mut rig = Rig::new("1x2x10x2", &[]);
+        let (mut idle, mut free) = (BTreeSet::new(), BTreeSet::new());
+        rig.only_idle(&[]);
+        for (op, cpu) in ops {
+            let args = (cpu as i32, rig.cctx(cpu));
+            match op {
+                0 => {
+                    rig.call(rig.u.mark_idle, args);
+                    idle.insert(cpu);
+                    free.insert(cpu);
+                }
+                1 => {
+                    rig.call(rig.u.mark_busy, args);
+                    idle.remove(&cpu);
+                    free.remove(&cpu);
+                }
+                _ => prop_assert_eq!(rig.call(rig.u.claim_idle, (cpu as i32,)), free.remove(&cpu)),
+            }
+            prop_assert_eq!(rig.cpu(cpu, |cctx| cctx.idle != 0), idle.contains(&cpu));
+        }
+        prop_assert_eq!(rig.idle(), free);
+    }
+}
+
+/// A busy CPU's bit is its own business: a CPU that was not idle leaves the map alone.
+#[test]
+fn busy_again_changes_nothing() {
+    let mut rig = Rig::new("1x1x4x1", &[]);
+    rig.cpu(2, |cctx| cctx.idle = 0);
+    rig.call(rig.u.mark_busy, (2, rig.cctx(2)));
+    assert!(rig.idle().contains(&2));
+}
+
+/// It has no slot: that in its layout is another CPU's.
+#[test]
+fn nothing_is_sent_to_a_cpu_that_came_later() {
+    let mut rig = Rig::with_online("1x1x4x1", [0, 1, 3]);
+    rig.only_idle(&[]);
+    rig.call(rig.u.mark_idle, (2, rig.cctx(2)));
+    assert!(!rig.call(rig.u.claim_idle, (2,)));
+    assert_eq!((rig.idle(), rig.kernel.native.has_stray_bits()), (BTreeSet::new(), false));
+    rig.only_idle(&[0]);
+    assert!(!rig.call(rig.u.claim_idle, (2,)));
+    rig.call(rig.u.mark_busy, (2, rig.cctx(2)));
+    assert_eq!(rig.idle(), [0].into());
+}

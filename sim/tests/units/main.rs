@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What each file of `src/bpf` promises, by calls of its C functions: a file here for each there, of the same name.
+//!
+//! A test sets a machine up with a [`Rig`](rig::Rig), on which nothing happens but what it does itself.
+
+mod affine;
+mod balance;
+mod idle;
+mod layout;
+mod overload;
+mod pelt;
+mod preempt;
+mod rig;
+mod scan;
+mod sparse_map;
+mod starve;
+mod steal;
+mod task;
+mod vtime;

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `overload.bpf.h`: the bit is set while a task waits that may move, and at most MAX_OFFER_LOOKS are looked at.
+
+use std::collections::VecDeque;
+
+use magpie_sim::dsq::TaskId;
+use magpie_sim::native::MAX_OFFER_LOOKS;
+use proptest::prelude::*;
+use scx_magpie::bpf_intf::*;
+
+use crate::rig::Rig;
+
+const LOOKS: usize = MAX_OFFER_LOOKS as usize;
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    /// A task is put in line; may it move?
+    Queue(bool),
+    Take,
+    Tick,
+    /// Another CPU takes a task.
+    Steal,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    // Runs of tasks that stay longer than the looks, now and then.
+    prop_oneof![3 => Just(Op::Queue(true)), 30 => Just(Op::Queue(false)), 15 => Just(Op::Take), 5 => Just(Op::Tick),
+                5 => Just(Op::Steal)]
+}
+
+/// CPU 0's queue: which tasks wait there and may move, in order, and whether the bit is to be set.
+#[derive(Default)]
+struct Model {
+    queue: VecDeque<(TaskId, bool)>,
+    overloaded: bool,
+}
+
+impl Model {
+    fn apply(&mut self, rig: &mut Rig, op: Op, time: u64) {
+        match op {
+            Op::Queue(moves) => {
+                let task = if moves { rig.task() } else { rig.task_on([0]) };
+                rig.queue(task, 0, time);
+                self.queue.push_back((task, moves));
+                self.overloaded |= moves;
+            }
+            Op::Take => {
+                rig.kernel.cpu = 0;
+                let taken = rig.call(rig.u.take_own, (0, rig.cctx(0)));
+                assert_eq!(taken.then(|| rig.local(0)[0]), self.queue.pop_front().map(|(task, _)| task));
+                if taken {
+                    rig.kernel.take_out(rig.local(0)[0]);
+                }
+                self.overloaded &= !self.queue.is_empty();
+            }
+            Op::Tick => {
+                rig.call(rig.u.offer_waiting, (0, rig.cctx(0)));
+                // All were seen, and none may move.
+                self.overloaded &= self.queue.len() >= LOOKS || self.queue.iter().any(|(_, moves)| *moves);
+            }
+            Op::Steal => {
+                rig.kernel.cpu = 1;
+                let first = self.queue.iter().position(|(_, moves)| *moves);
+                assert_eq!(rig.call(rig.u.steal, (1,)), first.is_some());
+                if let Some(first) = first {
+                    let (task, _) = self.queue.remove(first).unwrap();
+                    assert_eq!(rig.local(1), [task]);
+                    rig.kernel.take_out(task);
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_bit_tells_of_tasks_that_may_move(ops in prop::collection::vec(op(), 0..120)) {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        rig.only_idle(&[]);
+        let mut model = Model::default();
+        for (time, op) in ops.into_iter().enumerate() {
+            model.apply(&mut rig, op, time as u64);
+            let set = rig.overloaded().contains(&0);
+            prop_assert_eq!(set, model.overloaded);
+            prop_assert_eq!(rig.cpu(0, |cctx| cctx.overloaded != 0), set);
+            prop_assert!(set || !model.queue.iter().any(|(_, moves)| *moves), "a waiting task is hidden");
+            prop_assert!(model.queue.is_empty() || rig.cpu(0, |cctx| cctx.waiting != 0), "it is not looked for");
+        }
+    }
+}
+
+/// On CPU 0, `stay` tasks that may not move, then `moves` that may. The bit is set from an earlier task, now gone.
+fn queue(stay: usize, moves: usize) -> Rig {
+    let mut rig = Rig::new("1x1x4x1", &[]);
+    rig.only_idle(&[]);
+    let gone = rig.task();
+    rig.call(rig.u.mark_waiting, (rig.raw(gone), 0, rig.cctx(0)));
+    for i in 0..stay + moves {
+        let task = if i < stay { rig.task_on([0]) } else { rig.task() };
+        rig.queue(task, 0, i as u64);
+    }
+    rig
+}
+
+#[test]
+fn a_tick_clears_a_stale_bit_when_it_has_seen_all() {
+    for (stay, moves, cleared) in [
+        (0, 0, true),
+        (LOOKS - 1, 0, true),
+        // The last look says nothing of what comes after.
+        (LOOKS, 0, false),
+        (LOOKS + 1, 0, false),
+        (LOOKS - 1, 1, false),
+        (LOOKS, 1, false),
+        (LOOKS + 30, 1, false),
+    ] {
+        let mut rig = queue(stay, moves);
+        rig.call(rig.u.offer_waiting, (0, rig.cctx(0)));
+        assert_eq!(rig.overloaded().is_empty(), cleared, "{stay} that stay, {moves} that move");
+    }
+}
+
+#[test]
+fn a_tick_offers_the_first_that_may_move_within_its_looks() {
+    for (stay, kicked) in [(0, true), (LOOKS - 1, true), (LOOKS, false)] {
+        let mut rig = queue(stay, 2);
+        rig.only_idle(&[2]);
+        rig.call(rig.u.offer_waiting, (0, rig.cctx(0)));
+        assert_eq!(rig.kicked(), if kicked { vec![2] } else { vec![] }, "behind {stay} that stay");
+        assert_eq!(rig.idle().is_empty(), kicked);
+    }
+}
+
+#[test]
+fn a_thief_is_idle_allowed_and_claimed() {
+    for (cpus, idle, thief) in [
+        (vec![0, 1, 2, 3], vec![1, 3], Some(1)),
+        (vec![0, 3], vec![1, 3], Some(3)),
+        (vec![0, 2], vec![1, 3], None),
+        (vec![0], vec![0, 1, 2, 3], None),
+        (vec![0, 1, 2, 3], vec![], None),
+    ] {
+        let mut rig = Rig::new("1x1x4x1", &[]);
+        rig.only_idle(&idle);
+        let task = rig.task_on(cpus.iter().copied());
+        rig.call(rig.u.kick_thief, (rig.raw(task), 0));
+        assert_eq!(rig.kicked(), thief.into_iter().collect::<Vec<_>>(), "{cpus:?} {idle:?}");
+        assert_eq!(rig.idle(), idle.iter().copied().filter(|cpu| Some(*cpu) != thief).collect(), "{cpus:?} {idle:?}");
+        assert_eq!(rig.stat(magpie_stat_STAT_KICK), u64::from(thief.is_some()));
+    }
+}
+
+#[test]
+fn a_task_that_may_not_migrate_now_sets_no_bit() {
+    let mut rig = Rig::new("1x1x4x1", &[]);
+    let task = rig.task();
+    rig.kernel.tasks[task].raw_mut().migration_disabled = 1;
+    rig.queue(task, 2, 0);
+    assert!(rig.overloaded().is_empty());
+    assert_eq!(rig.cpu(2, |cctx| (cctx.waiting, cctx.overloaded)), (1, 0));
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `pelt.bpf.h`, against floating point, and against the loader's half of the way (src/pelt.rs).
+
+use proptest::prelude::*;
+use scx_magpie::bpf_intf::{pelt, pelt_consts_PELT_LOAD_AVG_MAX as LOAD_AVG_MAX};
+use scx_magpie::pelt::{Pelt, decay_factors};
+
+use crate::rig::Rig;
+
+const UNIT: u64 = 1024;
+const PERIOD: u64 = 1024 * UNIT;
+
+/// What util_avg should be: each unit of 1024 ns counts by the age of its period.
+#[derive(Default)]
+struct Model {
+    /// Units used at full scale, in periods before the running one and in that.
+    past: f64,
+    current: f64,
+    into: f64,
+}
+
+impl Model {
+    fn accumulate(&mut self, mut units: f64, scale: f64) {
+        let y = 0.5f64.powf(1.0 / 32.0);
+        while self.into + units >= 1024.0 {
+            let rest = 1024.0 - self.into;
+            self.past = (self.past + self.current + rest * scale) * y;
+            (self.current, self.into) = (0.0, 0.0);
+            units -= rest;
+        }
+        self.current += units * scale;
+        self.into += units;
+    }
+
+    /// 0..1
+    fn util(&self) -> f64 {
+        (self.past + self.current) / (f64::from(LOAD_AVG_MAX) - 1024.0 + self.into)
+    }
+}
+
+/// A CPU's state is what its last update left; time goes on from there.
+fn state() -> pelt {
+    pelt { updated_at: 0, mono_offset: 0, mono_at: 0, util_sum: 0, period_contrib: 0, util_avg: 0, running: 0 }
+}
+
+fn stretch() -> impl Strategy<Value = u64> {
+    prop_oneof![0..3 * UNIT, 0..3 * PERIOD, 0..100 * PERIOD]
+}
+
+proptest! {
+    #[test]
+    fn as_in_floating_point(stretches in prop::collection::vec((stretch(), 0..=1024u32), 1..60)) {
+        let mut rig = Rig::new("1x1x1x1", &[]);
+        let (mut pelt, mut model, mut now) = (state(), Model::default(), 0);
+        for (ns, scale) in stretches {
+            // What is less than a unit counts next time.
+            let units = (now + ns - pelt.updated_at) / UNIT;
+            now += ns;
+            rig.call(rig.u.pelt_accumulate, (&raw mut pelt, now, scale));
+            model.accumulate(units as f64, f64::from(scale) / 1024.0);
+            prop_assert!(now - pelt.updated_at < UNIT);
+            prop_assert!(u64::from(pelt.period_contrib) < 1024);
+            let util = model.util() * 1024.0;
+            prop_assert!((f64::from(pelt.util_avg) - util).abs() <= 4.0, "{} for {util}", pelt.util_avg);
+        }
+    }
+
+    #[test]
+    fn the_loader_gets_where_the_program_gets(
+        stretches in prop::collection::vec((stretch(), 0..=1024u32), 1..10), rest in stretch(), scale in 0..=1024u32
+    ) {
+        let mut rig = Rig::new("1x1x1x1", &[]);
+        let (mut cpu, mut now) = (state(), 0);
+        for (ns, scale) in stretches {
+            now += ns;
+            rig.call(rig.u.pelt_accumulate, (&raw mut cpu, now, scale));
+        }
+        let pelt { updated_at, util_sum, period_contrib, .. } = cpu;
+        let reader = Pelt { updated_at, util_sum, period_contrib, scale };
+        now += rest;
+        rig.call(rig.u.pelt_accumulate, (&raw mut cpu, now, scale));
+        prop_assert_eq!(reader.util_at(now, &decay_factors()), cpu.util_avg.min(1024));
+    }
+
+    #[test]
+    fn never_above_the_scale(stretches in prop::collection::vec(stretch(), 1..60), scale in 0..=1024u32) {
+        let mut rig = Rig::new("1x1x1x1", &[]);
+        let (mut pelt, mut now) = (state(), 0);
+        for ns in stretches {
+            now += ns;
+            rig.call(rig.u.pelt_accumulate, (&raw mut pelt, now, scale));
+            prop_assert!(pelt.util_avg <= scale);
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_goes_back_changes_nothing() {
+    let mut rig = Rig::new("1x1x1x1", &[]);
+    let mut pelt = pelt { updated_at: 100 * PERIOD, ..state() };
+    rig.call(rig.u.pelt_accumulate, (&raw mut pelt, 90 * PERIOD, 1024));
+    assert_eq!((pelt.updated_at, pelt.util_sum, pelt.util_avg), (100 * PERIOD, 0, 0));
+}
+
+#[test]
+fn a_long_idle_time_leaves_nothing() {
+    let mut rig = Rig::new("1x1x1x1", &[]);
+    let full = u64::from(LOAD_AVG_MAX) * 1024;
+    for (periods, left) in [(0, full), (32, full / 2), (64, full / 4), (32 * 64, 0), (1 << 40, 0)] {
+        let decayed = rig.call(rig.u.decay_load, (full, periods));
+        assert!(decayed.abs_diff(left) <= 1, "{periods}: {decayed}, not {left}");
+    }
+}
+
+/// The time until an update counts as what the CPU was, not as what it becomes, and by its capacity.
+#[test]
+fn a_cpu_is_what_it_was_until_now() {
+    let mut rig = Rig::new("1x1x2x1:1024,512", &[]);
+    let start = rig.kernel.now;
+    for cpu in 0..2 {
+        rig.call(rig.u.pelt_update, (cpu, rig.cctx(cpu as usize), true));
+        rig.kernel.now = start + 400 * PERIOD;
+        rig.call(rig.u.pelt_update, (cpu, rig.cctx(cpu as usize), false));
+        let (util, capacity) = (rig.cpu(cpu as usize, |c| c.pelt.util_avg), 1024 >> cpu);
+        assert!((capacity - 2..=capacity).contains(&util), "{util} of {capacity}");
+        rig.kernel.now += 32 * PERIOD;
+        rig.call(rig.u.pelt_update, (cpu, rig.cctx(cpu as usize), false));
+        let util = rig.cpu(cpu as usize, |c| c.pelt.util_avg);
+        assert!(util.abs_diff(capacity / 2) <= 2, "{util} of {capacity} after 32 idle periods");
+        rig.kernel.now = start;
+    }
+}
+
+/// The distance of the two clocks is noted again after a second, not before.
+#[test]
+fn the_loaders_clock_is_noted_once_a_second() {
+    let mut rig = Rig::new("1x1x1x1", &[]);
+    rig.kernel.now = 5_000_000_000;
+    rig.call(rig.u.pelt_update, (0, rig.cctx(0), true));
+    assert_eq!(rig.cpu(0, |c| (c.pelt.mono_at, c.pelt.mono_offset)), (5_000_000_000, 0));
+    for (now, noted) in [(6_000_000_000, 5_000_000_000), (6_000_000_001, 6_000_000_001)] {
+        rig.kernel.now = now;
+        rig.call(rig.u.pelt_update, (0, rig.cctx(0), true));
+        assert_eq!(rig.cpu(0, |c| c.pelt.mono_at), noted);
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `preempt.bpf.h`: who takes the CPU of whom, and that urgent tasks wait for each other only.
+
+use magpie_sim::native::SCX_ENQ_WAKEUP;
+use magpie_sim::task::{SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL, State};
+use proptest::prelude::*;
+use scx_magpie::bpf_intf::*;
+
+use crate::rig::Rig;
+
+const GRAN: i64 = 2_000_000;
+
+/// A woken task against the one that runs on CPU 0.
+#[derive(Clone, Debug)]
+struct Pair {
+    policy: u32,
+    weight: u32,
+    /// vruntime, relative to what the running one had when it started.
+    owed: i64,
+    curr_policy: u32,
+    curr_weight: u32,
+    ran: i64,
+}
+
+impl Pair {
+    fn preempts(&self, flags: &[&str]) -> bool {
+        let mut rig = Rig::new("1x1x2x1", flags);
+        let (curr, woken) = (rig.task(), rig.task());
+        for (task, policy, weight) in [(curr, self.curr_policy, self.curr_weight), (woken, self.policy, self.weight)] {
+            rig.kernel.tasks[task].raw_mut().policy = policy;
+            rig.set_weight(task, weight);
+            rig.remembered(task, |tctx| tctx.vruntime = 1 << 40);
+        }
+        rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
+        rig.kernel.now = rig.kernel.now.wrapping_add_signed(self.ran);
+        rig.remembered(woken, |tctx| tctx.vruntime = tctx.vruntime.wrapping_sub(self.owed as u64));
+        rig.call(rig.u.preempts, (rig.raw(woken), rig.tctx(woken), rig.cctx(0)))
+    }
+
+    fn expected(&self) -> bool {
+        let by_weight = |ns: i64, weight: u32| ns * 100 / i64::from(weight);
+        if [SCHED_BATCH, SCHED_IDLE].contains(&self.policy) {
+            return false;
+        }
+        self.curr_policy == SCHED_IDLE
+            || (self.ran >= GRAN && by_weight(self.ran, self.curr_weight) + self.owed > by_weight(GRAN, self.weight))
+    }
+}
+
+const PLAIN: Pair =
+    Pair { policy: SCHED_NORMAL, weight: 100, owed: 0, curr_policy: SCHED_NORMAL, curr_weight: 100, ran: 0 };
+
+fn pair() -> impl Strategy<Value = Pair> {
+    let policy = || prop::sample::select(&[SCHED_NORMAL, SCHED_NORMAL, SCHED_BATCH, SCHED_IDLE]);
+    let weight = || prop_oneof![Just(100), 1..=10_000u32];
+    // The running CPU's clock may be behind by a little.
+    let ran = prop_oneof![-1000..3 * GRAN, Just(GRAN), Just(GRAN - 1)];
+    (policy(), weight(), -3 * GRAN..3 * GRAN, policy(), weight(), ran).prop_map(
+        |(policy, weight, owed, curr_policy, curr_weight, ran)| Pair {
+            policy,
+            weight,
+            owed,
+            curr_policy,
+            curr_weight,
+            ran,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn who_is_owed_more_than_the_granularity_by_weight(pair in pair()) {
+        prop_assert_eq!(pair.preempts(&[]), pair.expected());
+        prop_assert!(!pair.preempts(&["--no-wakeup-preempt"]));
+    }
+}
+
+#[test]
+fn at_the_edges() {
+    for (pair, preempts) in [
+        // Left alone until it has run for the granularity, whatever is owed.
+        (Pair { ran: GRAN - 1, owed: 1 << 30, ..PLAIN }, false),
+        (Pair { ran: GRAN, owed: 1, ..PLAIN }, true),
+        (Pair { ran: GRAN, owed: 0, ..PLAIN }, false),
+        // The clock of the running one's CPU is ahead: it has not run for ages.
+        (Pair { ran: -1, owed: 1 << 30, ..PLAIN }, false),
+        // A light one has to be owed more to be as far behind.
+        (Pair { ran: 2 * GRAN, weight: 40, ..PLAIN }, false),
+        (Pair { ran: 2 * GRAN, weight: 60, ..PLAIN }, true),
+        (Pair { curr_policy: SCHED_IDLE, owed: -(1 << 30), ..PLAIN }, true),
+        (Pair { curr_policy: SCHED_IDLE, policy: SCHED_BATCH, ..PLAIN }, false),
+        (Pair { curr_policy: SCHED_IDLE, policy: SCHED_IDLE, ..PLAIN }, false),
+    ] {
+        assert_eq!(pair.preempts(&[]), preempts, "{pair:?}");
+    }
+}
+
+#[test]
+fn nobody_is_preempted_twice() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    let woken = rig.task();
+    rig.cpu(0, |cctx| (cctx.curr_weight, cctx.curr_idle_policy) = (0, 1));
+    assert!(!rig.call(rig.u.preempts, (rig.raw(woken), rig.tctx(woken), rig.cctx(0))));
+}
+
+#[test]
+fn the_running_one_makes_way_if_there_is_one() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    for (weight, makes_way) in [(100, 1), (0, 0)] {
+        rig.cpu(0, |cctx| (cctx.curr_weight, cctx.making_way) = (weight, 1 - makes_way));
+        rig.call(rig.u.make_way, (rig.cctx(0),));
+        assert_eq!(rig.cpu(0, |cctx| (cctx.curr_weight, cctx.making_way)), (0, makes_way));
+    }
+}
+
+/// A per-CPU kernel thread runs at once, but waits for another that does, in the order in which they woke.
+#[test]
+fn urgent_tasks_wait_for_each_other_only() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    rig.only_idle(&[]);
+    let curr = rig.task_on([0]);
+    let (hog, urgent) = (rig.task_on([0]), [0; 3].map(|_| rig.task_on([0])));
+    for task in urgent {
+        rig.kernel.tasks[task].raw_mut().flags = magpie_sim::native::PF_KTHREAD;
+    }
+    let wake = |rig: &mut Rig, task: usize| {
+        rig.kernel.cpus[0].need_resched = false;
+        rig.kernel.tasks[task].state = State::Sleeping;
+        rig.kernel.activate(task, 0, SCX_ENQ_WAKEUP);
+        assert_eq!(rig.kernel.violation, None);
+        rig.kernel.cpus[0].need_resched
+    };
+    // An ordinary task runs: the first takes its CPU, and those that wake before it is there queue up behind it.
+    rig.run(curr, 0);
+    rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
+    assert!(wake(&mut rig, urgent[0]));
+    assert_eq!(rig.local(0), [urgent[0]]);
+    assert_eq!(rig.cpu(0, |cctx| cctx.making_way), 1);
+
+    // It runs: the others do not take the CPU from it.
+    rig.kernel.take_out(urgent[0]);
+    rig.run(urgent[0], 0);
+    rig.call(rig.u.note_running, (rig.raw(urgent[0]), rig.tctx(urgent[0]), rig.cctx(0)));
+    assert!(!wake(&mut rig, urgent[1]));
+    assert!(!wake(&mut rig, urgent[2]));
+    assert_eq!(rig.local(0), [urgent[1], urgent[2]]);
+    assert_eq!(rig.stat(magpie_stat_STAT_KTHREAD), 3);
+
+    // And an ordinary task that wakes takes it from none of them.
+    rig.kernel.now += 10 * GRAN as u64;
+    assert!(!wake(&mut rig, hog));
+    assert_eq!((rig.waiting(0), rig.stat(magpie_stat_STAT_PREEMPT)), (vec![hog], 0));
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The program, loaded on a machine where nothing happens but what a test does.
+//!
+//! ```text
+//! let mut rig = Rig::new("1x1x4x2", &[]);         all CPUs idle, nobody waits, CPU 0 executes
+//! rig.call(rig.u.mark_busy, (3, rig.cctx(3)))     a C function and its arguments
+//! rig.cpu(3, |cctx| cctx.vclock = 5)              the program's own state
+//! ```
+
+use std::collections::BTreeSet;
+
+use magpie_sim::dsq::TaskId;
+use magpie_sim::kernel::{Curr, Kernel};
+use magpie_sim::machine::Machine;
+use magpie_sim::mask::Mask;
+use magpie_sim::native::{task_ctx, task_struct, units};
+use magpie_sim::scenario::parse_flags;
+use magpie_sim::task::{SCHED_NORMAL, State, Traits};
+use magpie_sim::trace::Op;
+use scx_magpie::bpf_intf::{cpu_ctx, magpie_stat};
+
+pub struct Rig {
+    pub kernel: Kernel,
+    /// The C functions.
+    pub u: &'static units,
+}
+
+/// A C function, and its arguments as a tuple.
+pub trait Function {
+    type Args;
+    type Ret;
+    fn call(self, args: Self::Args) -> Self::Ret;
+}
+
+macro_rules! function {
+    ($($arg:ident: $type:ident),*) => {
+        impl<R, $($type),*> Function for Option<unsafe extern "C" fn($($type),*) -> R> {
+            type Args = ($($type,)*);
+            type Ret = R;
+            fn call(self, ($($arg,)*): Self::Args) -> R {
+                // SAFETY: pointers among the arguments come from the rig.
+                unsafe { self.unwrap()($($arg),*) }
+            }
+        }
+    };
+}
+function!();
+function!(a: A);
+function!(a: A, b: B);
+function!(a: A, b: B, c: C);
+function!(a: A, b: B, c: C, d: D);
+
+impl Rig {
+    /// On a machine as [`Shape`](magpie_sim::machine::Shape) describes it, with the scheduler's flags.
+    pub fn new(machine: &str, flags: &[&str]) -> Self {
+        let flags: Vec<_> = flags.iter().map(|flag| flag.to_string()).collect();
+        // An even seed: the BPF prolog does not count in migration_disabled.
+        let kernel = Kernel::new(Machine::new(&machine.parse().unwrap()), &parse_flags(&flags).unwrap(), 0).unwrap();
+        Self { u: kernel.native.units(), kernel }
+    }
+
+    /// As if only these CPUs had been online when the program was loaded.
+    pub fn with_online(machine: &str, online: impl IntoIterator<Item = usize>) -> Self {
+        let mut rig = Self::new(machine, &[]);
+        rig.kernel.online = online.into_iter().collect();
+        *rig.kernel.online_c = rig.kernel.online.to_c();
+        rig.kernel.attach().unwrap();
+        rig
+    }
+
+    /// Calls a C function on the executing CPU (`kernel.cpu`), as from its dispatch(). Nothing may go wrong.
+    pub fn call<F: Function>(&mut self, function: F, args: F::Args) -> F::Ret {
+        let ret = self.kernel.call(Op::Dispatch, None, 0, |_| function.call(args));
+        assert_eq!(self.kernel.violation, None);
+        ret
+    }
+
+    pub fn nr_cpus(&self) -> usize {
+        self.kernel.machine.nr_cpus()
+    }
+
+    pub fn cctx(&self, cpu: usize) -> *mut cpu_ctx {
+        self.kernel.native.cpu_ctxs()[cpu].get()
+    }
+
+    /// Reads or writes what the program keeps of a CPU.
+    pub fn cpu<R>(&mut self, cpu: usize, look: impl FnOnce(&mut cpu_ctx) -> R) -> R {
+        // SAFETY: the program does not run.
+        look(unsafe { &mut *self.cctx(cpu) })
+    }
+
+    pub fn stat(&self, stat: magpie_stat) -> u64 {
+        (0..self.nr_cpus()).map(|cpu| self.kernel.native.cpu_ctx(cpu).stats[stat as usize]).sum()
+    }
+
+    /// All CPUs but these are busy.
+    pub fn only_idle(&mut self, idle: &[usize]) {
+        for cpu in self.kernel.online.iter().collect::<Vec<_>>() {
+            if idle.contains(&cpu) {
+                self.call(self.u.mark_idle, (cpu as i32, self.cctx(cpu)));
+            } else {
+                self.call(self.u.mark_busy, (cpu as i32, self.cctx(cpu)));
+            }
+        }
+    }
+
+    /// CPUs whose bit is set in idle_map.
+    pub fn idle(&self) -> BTreeSet<usize> {
+        let native = &self.kernel.native;
+        (0..self.nr_cpus()).filter(|&cpu| native.slot(cpu).is_some_and(|slot| native.is_idle_bit(slot))).collect()
+    }
+
+    /// CPUs whose bit is set in overload_map.
+    pub fn overloaded(&self) -> BTreeSet<usize> {
+        let native = &self.kernel.native;
+        (0..self.nr_cpus()).filter(|&cpu| native.slot(cpu).is_some_and(|slot| native.is_overload_bit(slot))).collect()
+    }
+
+    /// A task that may use these CPUs, which sleeps on the first of them.
+    pub fn task_on(&mut self, cpus: impl IntoIterator<Item = usize>) -> TaskId {
+        let allowed: Mask = cpus.into_iter().collect();
+        let traits = Traits { allowed, nice: 0, policy: SCHED_NORMAL, kthread: false, loader: false, working_set: 0 };
+        let cpu = allowed.iter().next().unwrap();
+        self.kernel.spawn(0, traits, cpu)
+    }
+
+    /// A task that may use all CPUs.
+    pub fn task(&mut self) -> TaskId {
+        self.task_on(0..self.nr_cpus())
+    }
+
+    pub fn raw(&self, task: TaskId) -> *mut task_struct {
+        self.kernel.tasks[task].raw
+    }
+
+    pub fn set_weight(&mut self, task: TaskId, weight: u32) {
+        self.kernel.tasks[task].raw_mut().scx.weight = weight;
+    }
+
+    pub fn tctx(&self, task: TaskId) -> *mut task_ctx {
+        let (_, storage) = &self.kernel.tasks[task].storage[0];
+        storage.as_ptr().cast_mut().cast()
+    }
+
+    /// Reads or writes what the program keeps of a task.
+    pub fn remembered<R>(&mut self, task: TaskId, look: impl FnOnce(&mut task_ctx) -> R) -> R {
+        // SAFETY: the program does not run; the storage is large enough for its type.
+        look(unsafe { &mut *self.tctx(task) })
+    }
+
+    /// The task runs on the CPU, as far as the kernel is concerned.
+    pub fn run(&mut self, task: TaskId, cpu: usize) {
+        self.kernel.tasks[task].cpu = cpu;
+        self.kernel.tasks[task].state = State::Running;
+        self.kernel.cpus[cpu].curr = Curr::Task(task);
+    }
+
+    /// Puts the task in line on the CPU, behind those with an earlier deadline, as enqueue() does.
+    pub fn queue(&mut self, task: TaskId, cpu: usize, deadline: u64) {
+        self.kernel.tasks[task].cpu = cpu;
+        self.kernel.tasks[task].state = State::Runnable;
+        self.kernel.cpus[cpu].nr_running += 1;
+        let now = self.kernel.now;
+        self.remembered(task, |tctx| tctx.queued_at = now);
+        self.call(self.u.mark_waiting, (self.raw(task), cpu as i32, self.cctx(cpu)));
+        self.kernel.insert(task, cpu as u64, Some(deadline), 0);
+    }
+
+    /// The tasks in a CPU's local DSQ.
+    pub fn local(&self, cpu: usize) -> Vec<TaskId> {
+        self.kernel.cpus[cpu].local.iter().collect()
+    }
+
+    pub fn waiting(&self, cpu: usize) -> Vec<TaskId> {
+        self.kernel.dsqs[cpu].as_ref().unwrap().iter().collect()
+    }
+
+    /// The CPUs that were kicked since the last call.
+    pub fn kicked(&mut self) -> Vec<usize> {
+        self.kernel.kicks.drain(..).map(|(cpu, _)| cpu).collect()
+    }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `sparse_map.bpf.h`, against sets of slots.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use scx_magpie::bpf_intf::map_line;
+
+use crate::rig::Rig;
+
+const LINE: usize = 16;
+
+/// A map of the test's own.
+fn empty() -> Vec<map_line> {
+    vec![map_line { bits: 0, pad: [0; 7] }; 512]
+}
+
+fn filled(slots: &BTreeSet<usize>) -> Vec<map_line> {
+    let mut map = empty();
+    slots.iter().for_each(|slot| map[slot / LINE].bits |= 1 << (slot % LINE));
+    map
+}
+
+/// The slots of an LLC's lines.
+fn slots_of(rig: &Rig, llc: usize) -> std::ops::Range<usize> {
+    let llc = &rig.kernel.layout.llcs[llc];
+    llc.first_line * LINE..(llc.first_line + llc.nr_lines) * LINE
+}
+
+/// All that a walk visits, in order, and the steps that it took.
+fn walk(rig: &mut Rig, map: &mut [map_line], llc: usize, slot: usize, whole_cores: bool) -> (Vec<usize>, usize) {
+    let mut walk = rig.call(rig.u.map_walk_from, (llc as u32, slot as u32));
+    walk.whole_cores = whole_cores;
+    let (mut visited, mut steps) = (Vec::new(), 0);
+    while rig.call(rig.u.map_walk_more, (&raw const walk,)) {
+        steps += 1;
+        if rig.call(rig.u.map_walk_next, (map.as_mut_ptr(), &raw mut walk)) {
+            visited.push(walk.slot as usize);
+        }
+    }
+    (visited, steps)
+}
+
+/// What it should visit: `set` from after `slot` on, wrapping. From a slot of another LLC, as from the first line's.
+fn expected(set: &BTreeSet<usize>, own: std::ops::Range<usize>, slot: usize) -> Vec<usize> {
+    let from = if own.contains(&slot) { slot } else { own.start + slot % LINE };
+    set.range(from + 1..own.end.max(from + 1)).chain(set.range(own.start..=from)).copied().collect()
+}
+
+const MACHINES: [&str; 6] = ["1x1x1x1", "1x1x16x1", "1x1x17x1", "1x2x9x2", "2x2x5x4", "1x3x20x2"];
+
+proptest! {
+    #[test]
+    fn bits_are_those_of_a_set(ops in prop::collection::vec((0..3u8, 0..80usize), 0..100)) {
+        let mut rig = Rig::new("1x2x20x2", &[]);
+        let (mut map, mut model) = (empty(), BTreeSet::new());
+        for (op, slot) in ops {
+            let args = (map.as_mut_ptr(), slot as u32);
+            match op {
+                0 => {
+                    rig.call(rig.u.map_set, args);
+                    model.insert(slot);
+                }
+                1 => prop_assert_eq!(rig.call(rig.u.map_test_and_clear, args), model.remove(&slot)),
+                _ => prop_assert_eq!(rig.call(rig.u.map_test, args), model.contains(&slot)),
+            }
+            for llc in 0..2 {
+                let any = model.range(slots_of(&rig, llc)).next().is_some();
+                prop_assert_eq!(rig.call(rig.u.map_any, (map.as_mut_ptr(), llc as u32)), any);
+            }
+        }
+        let bits = |map: &[map_line]| map.iter().map(|line| line.bits).collect::<Vec<_>>();
+        prop_assert_eq!(bits(&map), bits(&filled(&model)));
+    }
+
+    #[test]
+    fn a_walk_visits_each_set_slot_of_its_llc_once_from_after_the_start(
+        machine in prop::sample::select(&MACHINES),
+        set in prop::collection::btree_set(0..200usize, 0..60),
+        slot in 0..250usize,
+        llc in 0..4usize,
+    ) {
+        let mut rig = Rig::new(machine, &[]);
+        let llc = llc % rig.kernel.layout.llcs.len();
+        let own = slots_of(&rig, llc);
+        let inside: BTreeSet<_> = set.range(own.clone()).copied().collect();
+        let (visited, steps) = walk(&mut rig, &mut filled(&set), llc, slot, false);
+        prop_assert_eq!(&visited, &expected(&inside, own.clone(), slot));
+        prop_assert!(steps <= own.len() / LINE + 1 + visited.len(), "{} steps", steps);
+    }
+
+    #[test]
+    fn a_walk_over_whole_cores_visits_their_first_slots(
+        smt in prop::sample::select(&[1usize, 2, 4, 8, 16]),
+        cores in 1..20usize,
+        offline in prop::collection::btree_set(0..100usize, 0..40),
+        set in prop::collection::vec(prop::bool::weighted(0.8), 320),
+        slot in 0..320usize,
+    ) {
+        // Some CPUs are offline, and no core has all of its own.
+        let nr = cores * smt;
+        let online: Vec<_> = (0..nr).filter(|cpu| cpu % smt == 0 || !offline.contains(cpu)).collect();
+        let mut rig = Rig::with_online(&format!("1x1x{cores}x{smt}"), online);
+        let own = slots_of(&rig, 0);
+        let slot_cpus = rig.kernel.layout.slot_cpus.clone();
+        let set: BTreeSet<_> = own.clone().filter(|&slot| slot_cpus[slot].is_some() && set[slot]).collect();
+        let width = rig.kernel.layout.smt_width;
+        let whole = |first: usize| {
+            let mut cpus = (first..first + width).filter(|&slot| slot_cpus[slot].is_some()).peekable();
+            cpus.peek().is_some() && cpus.all(|slot| set.contains(&slot))
+        };
+        let firsts: BTreeSet<_> = own.clone().step_by(width).filter(|&first| whole(first)).collect();
+        let (visited, _) = walk(&mut rig, &mut filled(&set), 0, slot, true);
+        prop_assert_eq!(visited, expected(&firsts, own, slot));
+    }
+}
+
+/// Lines are read as the walk comes to them: what another CPU does to those that it has passed does not make it longer.
+#[test]
+fn a_walk_ends_while_others_set_bits() {
+    let mut rig = Rig::new("1x1x48x1", &[]);
+    let mut map = filled(&(0..48).collect());
+    let mut walk = rig.call(rig.u.map_walk_from, (0, 20));
+    let mut visited = Vec::new();
+    while rig.call(rig.u.map_walk_more, (&raw const walk,)) {
+        map[..3].iter_mut().for_each(|line| line.bits = 0xffff);
+        if rig.call(rig.u.map_walk_next, (map.as_mut_ptr(), &raw mut walk)) {
+            visited.push(walk.slot);
+        }
+    }
+    assert_eq!(visited, (21..48).chain(0..21).collect::<Vec<_>>());
+}

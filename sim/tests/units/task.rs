@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `task.bpf.h`: what kind of task it is, where it may run, and what is remembered of it.
+
+use std::collections::BTreeSet;
+
+use magpie_sim::mask::Mask;
+use magpie_sim::native::{PF_IDLE, PF_KTHREAD};
+use magpie_sim::task::LOADER_TGID;
+use proptest::prelude::*;
+
+use crate::rig::Rig;
+
+#[test]
+fn who_may_move() {
+    let mut rig = Rig::new("1x1x4x1", &[]);
+    let (task, pinned) = (rig.task_on([1, 2]), rig.task_on([1]));
+    // On another CPU's behalf, and when it is itself the current task, in which the prolog may count one.
+    for (curr, disabled, may_move) in
+        [(false, 0, true), (false, 1, false), (true, 0, true), (true, 1, true), (true, 2, false)]
+    {
+        for task in [task, pinned] {
+            rig.kernel.tasks[task].raw_mut().migration_disabled = disabled;
+            rig.kernel.cpus[0].curr = magpie_sim::kernel::Curr::Idle;
+            if curr {
+                rig.run(task, 0);
+            }
+            let moves = rig.call(rig.u.may_move, (rig.raw(task),));
+            assert_eq!(moves, may_move && task != pinned, "current: {curr}, disabled: {disabled}");
+        }
+    }
+}
+
+#[test]
+fn per_cpu_kernel_threads_and_the_loader_are_urgent() {
+    let mut rig = Rig::new("1x1x4x1", &[]);
+    for (flags, tgid, cpus, urgent) in [
+        (0, 100, 1, false),
+        (PF_KTHREAD, 100, 1, true),
+        (PF_KTHREAD, 100, 2, false),
+        (0, LOADER_TGID, 4, true),
+        (0, 0, 4, false),
+    ] {
+        let task = rig.task_on(0..cpus);
+        let raw = rig.kernel.tasks[task].raw_mut();
+        (raw.flags, raw.tgid) = (flags, tgid);
+        assert_eq!(rig.call(rig.u.is_urgent, (rig.raw(task),)), urgent, "{flags:#x} {tgid} {cpus}");
+    }
+}
+
+#[test]
+fn the_idle_task_is_told_by_its_flag() {
+    let mut rig = Rig::new("1x1x1x1", &[]);
+    let task = rig.task();
+    assert!(!rig.call(rig.u.is_idle_task, (rig.raw(task),)));
+    rig.kernel.tasks[task].raw_mut().flags = PF_IDLE;
+    assert!(rig.call(rig.u.is_idle_task, (rig.raw(task),)));
+}
+
+#[test]
+fn each_task_is_remembered_by_itself() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    let tasks = [rig.task(), rig.task()];
+    for task in tasks {
+        assert_eq!(rig.call(rig.u.task_ctx, (rig.raw(task),)), rig.tctx(task));
+        assert_eq!(rig.remembered(task, |tctx| (tctx.home, tctx.recent)), (-1, -1));
+    }
+    assert_ne!(rig.tctx(tasks[0]), rig.tctx(tasks[1]));
+}
+
+proptest! {
+    #[test]
+    fn it_may_use_what_its_mask_says(cpus in prop::collection::btree_set(0..70usize, 1..70)) {
+        let mut rig = Rig::new("1x1x35x2", &[]);
+        let task = rig.task_on(cpus.iter().copied());
+        for cpu in 0..70 {
+            prop_assert_eq!(rig.call(rig.u.may_use, (rig.raw(task), cpu as i32)), cpus.contains(&cpu));
+        }
+    }
+
+    /// All allowed CPUs that are online in turn; the previous one when there is none.
+    #[test]
+    fn any_cpu_is_an_allowed_one_that_is_online(
+        cpus in prop::collection::btree_set(0..20usize, 1..20), online in prop::collection::btree_set(0..20usize, 1..20)
+    ) {
+        let mut rig = Rig::new("1x1x20x1", &[]);
+        *rig.kernel.online_c = online.iter().copied().collect::<Mask>().to_c();
+        let task = rig.task_on(cpus.iter().copied());
+        let given: BTreeSet<_> = (0..20).map(|_| rig.call(rig.u.any_allowed, (rig.raw(task), 33)) as usize).collect();
+        let both: BTreeSet<_> = cpus.intersection(&online).copied().collect();
+        prop_assert_eq!(given, if both.is_empty() { [33].into() } else { both });
+    }
+}

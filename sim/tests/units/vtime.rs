@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `vtime.bpf.h`: time is charged by weight, and what a task is owed or ahead is kept and bounded.
+
+use magpie_sim::dsq::TaskId;
+use magpie_sim::native::OVERRUN_NS;
+use magpie_sim::task::{SCHED_IDLE, SCHED_NORMAL};
+use proptest::prelude::*;
+
+use crate::rig::Rig;
+
+const SLICE: i64 = 3_000_000;
+const LAG: i64 = 6_000_000;
+
+/// Clocks anywhere, the wrap of 64 bits included.
+fn clock() -> impl Strategy<Value = u64> {
+    prop_oneof![any::<u64>(), 0..1_000_000_000u64, (u64::MAX - 1_000_000_000)..=u64::MAX]
+}
+
+fn weight() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(1), Just(100), Just(10_000), 1..=10_000u32]
+}
+
+fn by_weight(ns: i64, weight: u32) -> i64 {
+    ns * 100 / i64::from(weight)
+}
+
+/// A task whose home is `cpu`, `distance` from that CPU's clock (negative: owed), and the clock.
+fn task_at(rig: &mut Rig, cpu: usize, vclock: u64, distance: i64, weight: u32) -> TaskId {
+    let task = rig.task();
+    rig.set_weight(task, weight);
+    rig.cpu(cpu, |cctx| cctx.vclock = vclock);
+    rig.remembered(task, |tctx| {
+        tctx.home = cpu as i32;
+        tctx.vruntime = vclock.wrapping_add_signed(distance);
+    });
+    task
+}
+
+/// How far the task is ahead of its home's clock.
+fn distance(rig: &mut Rig, task: TaskId) -> i64 {
+    let (home, vruntime) = rig.remembered(task, |tctx| (tctx.home, tctx.vruntime));
+    vruntime.wrapping_sub(rig.cpu(home as usize, |cctx| cctx.vclock)) as i64
+}
+
+proptest! {
+    #[test]
+    fn a_charge_is_inverse_to_the_weight(start in clock(), ran in 0..1u64 << 50, weight in weight()) {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        let task = task_at(&mut rig, 0, start, 0, weight);
+        for so_far in [ran, 2 * ran] {
+            rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime = so_far;
+            rig.call(rig.u.charge, (rig.raw(task), rig.tctx(task)));
+            // Once only: nothing has run since.
+            rig.call(rig.u.charge, (rig.raw(task), rig.tctx(task)));
+        }
+        let charged = rig.remembered(task, |tctx| tctx.vruntime.wrapping_sub(start));
+        let exact = 2.0 * ran as f64 * 100.0 / f64::from(weight);
+        prop_assert!((charged as f64 - exact).abs() <= 2.0 + exact * 1e-12, "{} for {}", charged, exact);
+    }
+
+    #[test]
+    fn the_deadline_is_a_slice_by_weight_later(vclock in clock(), ahead in -LAG..LAG, weight in weight()) {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        let task = task_at(&mut rig, 0, vclock, ahead, weight);
+        let deadline = rig.call(rig.u.deadline, (rig.raw(task), rig.tctx(task)));
+        prop_assert_eq!(deadline.wrapping_sub(vclock) as i64, ahead + by_weight(SLICE, weight));
+    }
+
+    #[test]
+    fn order_survives_the_wrap(a in any::<u64>(), by in 1..i64::MAX as u64) {
+        let mut rig = Rig::new("1x1x1x1", &[]);
+        prop_assert!(rig.call(rig.u.vtime_before, (a, a.wrapping_add(by))));
+        prop_assert!(!rig.call(rig.u.vtime_before, (a.wrapping_add(by), a)));
+        prop_assert!(!rig.call(rig.u.vtime_before, (a, a)));
+    }
+
+    #[test]
+    fn to_another_cpu_the_distance_goes_along(from in clock(), to in clock(), ahead in -1i64 << 40..1 << 40) {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        let task = task_at(&mut rig, 0, from, ahead, 100);
+        rig.cpu(1, |cctx| cctx.vclock = to);
+        rig.call(rig.u.rebase, (rig.tctx(task), 1));
+        prop_assert_eq!(distance(&mut rig, task), ahead);
+        prop_assert_eq!(rig.remembered(task, |tctx| (tctx.home, tctx.recent)), (1, 0));
+        // It is there now.
+        rig.call(rig.u.rebase, (rig.tctx(task), 1));
+        prop_assert_eq!(distance(&mut rig, task), ahead);
+        prop_assert_eq!(rig.remembered(task, |tctx| (tctx.home, tctx.recent)), (1, 0));
+    }
+
+    #[test]
+    fn what_a_waiting_task_is_owed_or_ahead_is_bounded(
+        from in clock(), to in clock(), ahead in -1i64 << 40..1 << 40, weight in weight(), moves in any::<bool>()
+    ) {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        rig.cpu(1, |cctx| cctx.vclock = to);
+        let task = task_at(&mut rig, 0, from, ahead, weight);
+        rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), moves.into()));
+        let most = by_weight(SLICE + i64::from(OVERRUN_NS), weight);
+        prop_assert_eq!(distance(&mut rig, task), ahead.clamp(-by_weight(LAG, weight), most));
+    }
+
+    #[test]
+    fn who_yields_is_a_slice_behind(vclock in clock(), ahead in -1i64 << 40..1 << 40, weight in weight()) {
+        let mut rig = Rig::new("1x1x1x1", &[]);
+        let task = task_at(&mut rig, 0, vclock, ahead, weight);
+        rig.call(rig.u.fall_behind, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
+        prop_assert_eq!(distance(&mut rig, task), ahead.max(by_weight(SLICE, weight)));
+    }
+
+    #[test]
+    fn the_clock_follows_what_runs_and_never_goes_back(vclock in clock(), ahead in -1i64 << 40..1 << 40) {
+        let mut rig = Rig::new("1x1x1x1", &[]);
+        let task = task_at(&mut rig, 0, vclock, ahead, 100);
+        rig.call(rig.u.note_running, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
+        let moved = rig.cpu(0, |cctx| cctx.vclock.wrapping_sub(vclock));
+        prop_assert_eq!(moved as i64, ahead.max(0));
+    }
+}
+
+#[test]
+fn a_new_task_starts_even() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    rig.cpu(1, |cctx| cctx.vclock = 12_345);
+    let task = rig.task();
+    rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), 1));
+    assert_eq!(rig.remembered(task, |tctx| (tctx.vruntime, tctx.home, tctx.recent)), (12_345, 1, -1));
+}
+
+#[test]
+fn wakers_see_who_runs() {
+    let mut rig = Rig::new("1x1x1x1", &[]);
+    let task = task_at(&mut rig, 0, 1000, 500, 200);
+    rig.kernel.now = 77_000_000;
+    for (policy, idle_policy) in [(SCHED_NORMAL, 0), (SCHED_IDLE, 1)] {
+        rig.kernel.tasks[task].raw_mut().policy = policy;
+        rig.call(rig.u.note_running, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
+        let seen = rig.cpu(0, |c| (c.curr_vruntime, c.curr_started, c.curr_weight, c.curr_idle_policy, c.curr_urgent));
+        assert_eq!(seen, (1500, 77_000_000, 200, idle_policy, 0));
+    }
+}
