@@ -225,6 +225,10 @@ impl Kernel {
 
     /// cpu_release() has returned: what was about to run there waits where it can be stolen.
     pub fn check_released(&mut self, cpu: usize) {
+        // Some kernels move them a moment later; the program's part is the same.
+        if self.quirks.defers_reenqueue {
+            return;
+        }
         let moves = self.cpus[cpu].push_away;
         let left = self.cpus[cpu].local.iter().find(|&task| Some(task) != moves);
         if let Some(task) = left.filter(|_| self.native.slot(cpu).is_some()) {
