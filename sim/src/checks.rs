@@ -376,8 +376,7 @@ impl Kernel {
             let helper = idle.iter().copied().find(|&cpu| {
                 let near = self.machine.places[cpu].llc == self.machine.places[t.cpu].llc;
                 let grace = if near && !confined { WAKEUP_GRACE } else { tick_grace };
-                let may = cpu == t.cpu
-                    || t.may_run_on(cpu) && self.may_move(task) && self.steals_from(cpu, t.cpu);
+                let may = cpu == t.cpu || t.may_run_on(cpu) && self.may_move(task) && self.steals_from(cpu, t.cpu);
                 may && (near || within_reach) && could_move > grace && self.now > self.cpus[cpu].idle_since + grace
             });
             if let Some(cpu) = helper {
