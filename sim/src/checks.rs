@@ -140,6 +140,10 @@ impl Kernel {
         if self.online.test(cpu) && !might.test(cpu) && !might.is_empty() {
             self.violate("affinity", format!("select_cpu() sends task {task} to CPU {cpu}, which it may not use"));
         }
+        let claims = self.tasks[task].ddsp.is_some();
+        if claims && self.native.slot(cpu).is_some_and(|slot| self.native.is_idle_bit(slot)) {
+            self.violate("idle bit", format!("select_cpu() sends task {task} to CPU {cpu}, and leaves it for others"));
+        }
     }
 
     /// The task starts to run on `cpu`.
@@ -221,6 +225,10 @@ impl Kernel {
 
     /// cpu_release() has returned: what was about to run there waits where it can be stolen.
     pub fn check_released(&mut self, cpu: usize) {
+        // Some kernels move them a moment later; the program's part is the same.
+        if self.quirks.defers_reenqueue {
+            return;
+        }
         let moves = self.cpus[cpu].push_away;
         let left = self.cpus[cpu].local.iter().find(|&task| Some(task) != moves);
         if let Some(task) = left.filter(|_| self.native.slot(cpu).is_some()) {

@@ -130,8 +130,13 @@ fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
     ];
     // Some that share a CPU for good.
     let hogs = prop::collection::vec(-20..20i32, 0..4);
-    (shapes(), flags(), tasks, hogs, faults, any::<bool>()).prop_map(
-        move |(machine, flags, (tasks, ms), hogs, faults, noise)| {
+    // Now and then all on two CPUs, so that queues are long and others can do nothing about it.
+    let confined = prop::bool::weighted(0.1);
+    (shapes(), flags(), tasks, hogs, faults, any::<bool>(), confined).prop_map(
+        move |(machine, flags, (mut tasks, ms), hogs, faults, noise, confined)| {
+            for task in tasks.iter_mut().filter(|task| confined && task.kind != Kind::Kthread) {
+                task.allowed = Mask::first(2);
+            }
             let hogs = hogs.into_iter().map(|nice| Workload::Hogs(Hogs { nice, cpu: 0, ..Hogs::default() }));
             Scenario {
                 machine,
