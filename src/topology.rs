@@ -9,8 +9,9 @@ use anyhow::{Result, ensure};
 use scx_utils::{Llc, Topology};
 
 use crate::bpf_intf::{
-    magpie_limits_MAX_CPUS as MAX_CPUS, magpie_limits_MAX_LINES as MAX_LINES, magpie_limits_MAX_LLCS as MAX_LLCS,
-    magpie_limits_LINES_PER_LLC as LINES_PER_LLC, magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE, pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE,
+    magpie_limits_LINES_PER_LLC as LINES_PER_LLC, magpie_limits_MAX_CPUS as MAX_CPUS,
+    magpie_limits_MAX_LINES as MAX_LINES, magpie_limits_MAX_LLCS as MAX_LLCS,
+    magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE, pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE,
 };
 
 /// Where a CPU stands.

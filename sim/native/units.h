@@ -5,21 +5,27 @@
  */
 #pragma once
 
-#define UNITS(X)                                                                                                       \
-	X(cpu_layout)                                                                                                  \
-	X(llc_layout)                                                                                                  \
-	X(other_llc) X(slot_cpu) X(cpu_ctx) X(this_cpu_ctx) X(share_llc) X(stat_inc) X(task_ctx) X(may_move)           \
-		X(is_urgent) X(is_idle_task) X(may_use) X(any_allowed) X(map_test) X(map_set) X(map_test_and_clear)    \
-			X(map_walk_from) X(map_walk_more) X(map_walk_next) X(map_walked) X(map_any) X(vtime_before) X( \
-				to_vtime) X(deadline) X(charge) X(note_running) X(fall_behind) X(rebase) X(place)      \
-				X(make_way) X(preempts) X(decay_load) X(pelt_accumulate) X(pelt_update) X(nr_scan_of)  \
-					X(budget) X(util_avg_at) X(sum_util) X(estimate_nr_scan) X(note_idle_core)     \
-						X(mark_idle) X(mark_busy) X(claim_idle) X(scan_llc) X(scan_beyond)     \
-							X(scan_thief) X(find_idle) X(log2_bucket) X(affine_target)     \
-								X(mark_waiting) X(take_own) X(kick_thief)              \
-									X(offer_waiting) X(steal) X(waited)            \
-										X(first_wait) X(next_overloaded)       \
-											X(balance) X(run_starved)
+/* clang-format off */
+#define UNITS(X) \
+	X(cpu_layout) X(llc_layout) X(other_llc) X(slot_cpu) X(cpu_ctx) X(llc_published) X(llc_ctx) \
+	X(this_cpu_ctx) X(share_llc) \
+	X(stat_inc) \
+	X(task_ctx) X(may_move) X(is_urgent) X(is_idle_task) X(may_use) X(any_allowed) \
+	X(map_test) X(map_set) X(map_test_and_clear) X(map_walk_from) X(map_walk_more) X(map_walk_next) \
+	X(map_walked) X(map_any) \
+	X(vtime_before) X(to_vtime) X(deadline) X(charge) X(note_running) X(fall_behind) X(rebase) X(place) \
+	X(make_way) X(preempts) \
+	X(decay_load) X(pelt_accumulate) X(pelt_update) \
+	X(nr_scan_of) X(budget) X(util_avg_at) X(sum_util) X(estimate_nr_scan) \
+	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) \
+	X(scan_llc) X(scan_beyond) X(scan_thief) X(find_idle) \
+	X(log2_bucket) \
+	X(affine_target) \
+	X(mark_waiting) X(take_own) X(kick_thief) X(offer_waiting) \
+	X(steal) \
+	X(waited) X(first_wait) X(next_overloaded) X(balance) \
+	X(run_starved)
+/* clang-format on */
 
 #define DECLARE_UNIT(name) typeof(name) *name;
 #define DEFINE_UNIT(name)  .name = name,

@@ -274,11 +274,27 @@ impl Kernel {
                 self.check_bits(cpu, slot);
             }
         }
-        if self.native.has_stray_bits() {
-            self.violate("overload bit", "bits are set beyond a line's slots".into());
-        }
+        self.check_lines();
         self.check_waits();
         self.push(self.now + CHECK_EVERY, Event::Check);
+    }
+
+    /// No bit is set where there are no slots, and none where nobody looks.
+    fn check_lines(&mut self) {
+        let fault = (0..self.layout.llcs.len()).find_map(|llc| {
+            self.native.map_lines(llc).into_iter().find_map(|(lines, word)| {
+                lines.iter().enumerate().find_map(|(i, line)| match line.bits {
+                    bits if bits >> magpie_limits_SLOTS_PER_LINE != 0 => {
+                        Some(format!("bits beyond line {i} of LLC {llc}"))
+                    }
+                    bits if bits != 0 && word & 1 << i == 0 => Some(format!("line {i} of LLC {llc} is hidden")),
+                    _ => None,
+                })
+            })
+        });
+        if let Some(fault) = fault {
+            self.violate("bitmap", fault);
+        }
     }
 
     /// Each runnable task is in the queue where we put it, and in no other; nothing is under way for ever.

@@ -107,13 +107,6 @@ impl Growth {
         let error = error_before.hypot(error_last) / (size_last - size_before);
         at_the_end <= up_to_there.max(0.0) + SLACK * first + 2.0 * error
     }
-
-    /// Instructions for each line of a bitmap, as the last doublings have it.
-    pub fn per_line(&self) -> f64 {
-        let [.., before, last] = self.counts;
-        let [.., size_before, size_last] = SIZES.map(|size| size as f64 / 16.0);
-        (last - before) / (size_last - size_before)
-    }
 }
 
 /// Of a state, the growth of both.

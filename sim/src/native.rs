@@ -24,7 +24,9 @@ use scx_magpie::stats::Shared;
 
 #[allow(clippy::all, dead_code, unsafe_op_in_unsafe_fn)]
 mod bindings {
-    use scx_magpie::bpf_intf::{cpu_ctx, cpu_layout, llc_layout, magpie_stat, pelt, sparse_map};
+    use scx_magpie::bpf_intf::{
+        cpu_ctx, cpu_layout, llc_ctx, llc_layout, llc_published, magpie_stat, pelt, sparse_map,
+    };
 
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 }
@@ -144,11 +146,17 @@ impl Native {
         is_bit(unsafe { &overload_map }, slot)
     }
 
-    /// Any bit set in a line's unused part?
-    pub fn has_stray_bits(&self) -> bool {
+    /// What the bitmaps' lines of an LLC hold, idle_map's and overload_map's, and the LLC's words above them.
+    pub fn map_lines(&self, llc: usize) -> [(&[map_line], u64); 2] {
         // SAFETY: as cpu_ctx().
-        let maps = unsafe { idle_map.iter().chain(&overload_map) };
-        maps.map(|line| unsafe { (*line.get()).bits }).any(|bits| bits >> SLOTS_PER_LINE != 0)
+        unsafe {
+            let layout = &*llc_layouts[llc].get();
+            let lines = layout.first_line as usize..(layout.first_line + layout.nr_lines) as usize;
+            [&idle_map, &overload_map].map(|map| {
+                let map = &*map.get();
+                (&map.lines[lines.clone()], map.llcs[llc].bits)
+            })
+        }
     }
 
     /// Runs the program of that name, for the loader.
@@ -163,9 +171,9 @@ impl Native {
     }
 }
 
-fn is_bit(map: &[UnsafeCell<map_line>], slot: usize) -> bool {
+fn is_bit(map: &UnsafeCell<sparse_map>, slot: usize) -> bool {
     // SAFETY: as cpu_ctx().
-    let bits = unsafe { (*map[slot / SLOTS_PER_LINE].get()).bits };
+    let bits = unsafe { (*map.get()).lines[slot / SLOTS_PER_LINE].bits };
     bits & 1 << (slot % SLOTS_PER_LINE) != 0
 }
 
@@ -179,14 +187,16 @@ pub fn map_line_index(addr: usize) -> Option<usize> {
     let maps = [(&raw const idle_map).addr(), (&raw const overload_map).addr()];
     let line = maps.map(|map| addr.wrapping_sub(map) / size_of::<map_line>());
     match line {
-        [line, _] if line < MAX_LINES => Some(line),
-        [_, line] if line < MAX_LINES => Some(MAX_LINES + line),
+        [line, _] if line < LINES_OF_MAP => Some(line),
+        [_, line] if line < LINES_OF_MAP => Some(LINES_OF_MAP + line),
         _ => None,
     }
 }
 
+const LINES_OF_MAP: usize = size_of::<sparse_map>() / size_of::<map_line>();
+
 /// Lines that [`map_line_index`] tells apart.
-pub const NR_MAP_LINES: usize = 2 * MAX_LINES;
+pub const NR_MAP_LINES: usize = 2 * LINES_OF_MAP;
 
 /// # Safety
 /// Nobody uses `to` meanwhile, and it is writable.

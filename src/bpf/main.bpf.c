@@ -169,7 +169,7 @@ void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 	/* The urgent task is done, and it need not be the one that made way for it that goes on. */
 	if (cctx->making_way) {
 		cctx->making_way = false;
-		offer_waiting(cpu, cctx);
+		offer_waiting(cpu);
 	}
 }
 
@@ -222,7 +222,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	pelt_update(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
 	/* Who waits for a tick, be it behind an urgent task that is not as brief as it should be, gets help. */
-	offer_waiting(cpu, cctx);
+	offer_waiting(cpu);
 }
 
 /* @cpu enters or leaves the idle loop. On that CPU, its rq lock held. */
@@ -247,7 +247,7 @@ void BPF_STRUCT_OPS(magpie_cpu_release, s32 cpu, struct scx_cpu_release_args *ar
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 
 	cctx->making_way = false;
-	offer_waiting(cpu, cctx);
+	offer_waiting(cpu);
 	scx_bpf_reenqueue_local();
 }
 

@@ -75,28 +75,31 @@ static bool kick_thief(struct task_struct *p, s32 cpu)
 
 /*
  * Offers one of @cpu's waiting tasks, the first that an idle CPU may take. Its rq lock is held. Bounded by
- * MAX_OFFER_LOOKS: only when all were seen and none may move, the CPU is not overloaded.
+ * MAX_OFFER_LOOKS: only when all were seen and none may move, the CPU is not overloaded. Returns 0, for a function that
+ * the verifier looks at once has to return something.
  */
-static void offer_waiting(s32 cpu, struct cpu_ctx *cctx)
+__noinline s32 offer_waiting(s32 cpu)
 {
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_struct *p;
 	u32 looks = bpf_arena_loop_zero;
 	bool movable = false;
 
 	if (!cctx->overloaded)
-		return;
+		return 0;
 	bpf_for_each(scx_dsq, p, cpu, 0)
 	{
 		if (may_move(p)) {
 			movable = true;
 			/* No CPU is idle for one that may use all: then none is for the others. */
 			if (kick_thief(p, cpu) || p->nr_cpus_allowed >= tun.nr_cpus_possible)
-				return;
+				return 0;
 		}
 		looks += bpf_arena_loop_one;
 		if (looks >= MAX_OFFER_LOOKS)
-			return;
+			return 0;
 	}
 	if (!movable)
 		clear_overloaded(cpu, cctx);
+	return 0;
 }

@@ -37,16 +37,16 @@ enum {
 /* Lines are relative to the LLC's first. */
 struct map_walk {
 	u32 llc, first_line, nr_slots;
-	u32 pos;	     /* where the window begins, relative to the LLC's first slot */
-	u32 window;	     /* its slots: 1..nr_slots */
-	u64 lines, wrapped;  /* still to go to before and after the LLC's end; a bit each */
-	u32 start, end;	     /* the lines of which only the first and last bits are in the window; or NO_LINE */
-	u32 wrapped_end;     /* end, once the walk has wrapped */
-	u64 first, last;     /* these bits */
-	u64 bits;	     /* of the current line, set and not yet visited */
-	u32 base;	     /* slot of its bit 0 */
-	u32 slot;	     /* where the walk is */
-	bool whole_cores;    /* only the first slots of cores all of whose CPUs are set */
+	u32 pos;	    /* where the window begins, relative to the LLC's first slot */
+	u32 window;	    /* its slots: 1..nr_slots */
+	u64 lines, wrapped; /* still to go to before and after the LLC's end; a bit each */
+	u32 start, end;	    /* the lines of which only the first and last bits are in the window; or NO_LINE */
+	u32 wrapped_end;    /* end, once the walk has wrapped */
+	u64 first, last;    /* these bits */
+	u64 bits;	    /* of the current line, set and not yet visited */
+	u32 base;	    /* slot of its bit 0 */
+	u32 slot;	    /* where the walk is */
+	bool whole_cores;   /* only the first slots of cores all of whose CPUs are set */
 };
 
 static u32 min_u32(u32 a, u32 b)
@@ -164,8 +164,8 @@ static struct map_walk map_walk_from(struct sparse_map *map, u32 llc, u32 slot, 
 	return walk;
 }
 
-/* Moves to the next line. */
-static void map_walk_line(struct sparse_map *map, struct map_walk *walk)
+/* Moves to the next line. The verifier looks at it once, for whoever walks. */
+__noinline s32 map_walk_line(struct sparse_map *map __arg_nonnull, struct map_walk *walk __arg_nonnull)
 {
 	struct map_line *at;
 	u32 line;
@@ -183,7 +183,7 @@ static void map_walk_line(struct sparse_map *map, struct map_walk *walk)
 	walk->bits = READ_ONCE(at->bits);
 	if (!walk->bits) {
 		map_line_emptied(map, walk->llc, line, at);
-		return;
+		return 0;
 	}
 	if (walk->whole_cores)
 		walk->bits = whole_cores(walk->bits, walk->first_line + line);
@@ -191,6 +191,7 @@ static void map_walk_line(struct sparse_map *map, struct map_walk *walk)
 		walk->bits &= walk->first;
 	if (line == walk->end)
 		walk->bits &= walk->last;
+	return 0;
 }
 
 static bool map_walk_more(const struct map_walk *walk)

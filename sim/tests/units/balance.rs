@@ -118,7 +118,6 @@ fn every_second_look_is_at_other_llcs() {
 }
 
 #[test]
-#[ignore = "fails: there is one balance_slot for all LLCs, so each look at another LLC forgets how far this one was"]
 fn each_overloaded_cpu_is_looked_at_in_its_turn() {
     let overloaded = [2, 5, 7, 9, 12, 17];
     let looks = looks(&mut rig("1x3x8x1"), &overloaded, 200);

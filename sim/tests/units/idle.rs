@@ -51,9 +51,28 @@ fn nothing_is_sent_to_a_cpu_that_came_later() {
     rig.only_idle(&[]);
     rig.call(rig.u.mark_idle, (2, rig.cctx(2)));
     assert!(!rig.call(rig.u.claim_idle, (2,)));
-    assert_eq!((rig.idle(), rig.kernel.native.has_stray_bits()), (BTreeSet::new(), false));
+    let bits: Vec<u64> = rig.kernel.native.map_lines(0)[0].0.iter().map(|line| line.bits).collect();
+    assert_eq!((rig.idle(), bits), (BTreeSet::new(), vec![0]));
     rig.only_idle(&[0]);
     assert!(!rig.call(rig.u.claim_idle, (2,)));
     rig.call(rig.u.mark_busy, (2, rig.cctx(2)));
     assert_eq!(rig.idle(), [0].into());
+}
+
+/// Set by the last CPU of a core to go idle, and by no other.
+#[test]
+fn the_hint_of_idle_cores() {
+    let mut rig = Rig::new("1x2x4x2", &[]);
+    rig.only_idle(&[]);
+    let hint = |rig: &mut Rig, llc: u32| {
+        let llc = rig.call(rig.u.llc_ctx, (llc,));
+        // SAFETY: the program does not run.
+        unsafe { std::mem::take(&mut (*llc).has_idle_core) != 0 }
+    };
+    (hint(&mut rig, 0), hint(&mut rig, 1));
+    let idle = |rig: &mut Rig, cpu: i32| rig.call(rig.u.mark_idle, (cpu, rig.cctx(cpu as usize)));
+    for (cpu, whole) in [(8, false), (11, false), (9, true), (12, false), (13, true), (10, true)] {
+        idle(&mut rig, cpu);
+        assert_eq!((hint(&mut rig, 0), hint(&mut rig, 1)), (false, whole), "CPU {cpu}");
+    }
 }

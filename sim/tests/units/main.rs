@@ -7,6 +7,7 @@ mod affine;
 mod balance;
 mod idle;
 mod layout;
+mod nr_scan;
 mod overload;
 mod pelt;
 mod preempt;

@@ -54,7 +54,7 @@ impl Model {
                 self.overloaded &= !self.queue.is_empty();
             }
             Op::Tick => {
-                rig.call(rig.u.offer_waiting, (0, rig.cctx(0)));
+                rig.call(rig.u.offer_waiting, (0,));
                 // All were seen, and none may move.
                 self.overloaded &= self.queue.len() >= LOOKS || self.queue.iter().any(|(_, moves)| *moves);
             }
@@ -115,7 +115,7 @@ fn a_tick_clears_a_stale_bit_when_it_has_seen_all() {
         (LOOKS + 30, 1, false),
     ] {
         let mut rig = queue(stay, moves);
-        rig.call(rig.u.offer_waiting, (0, rig.cctx(0)));
+        rig.call(rig.u.offer_waiting, (0,));
         assert_eq!(rig.overloaded().is_empty(), cleared, "{stay} that stay, {moves} that move");
     }
 }
@@ -125,7 +125,7 @@ fn a_tick_offers_the_first_that_may_move_within_its_looks() {
     for (stay, kicked) in [(0, true), (LOOKS - 1, true), (LOOKS, false)] {
         let mut rig = queue(stay, 2);
         rig.only_idle(&[2]);
-        rig.call(rig.u.offer_waiting, (0, rig.cctx(0)));
+        rig.call(rig.u.offer_waiting, (0,));
         assert_eq!(rig.kicked(), if kicked { vec![2] } else { vec![] }, "behind {stay} that stay");
         assert_eq!(rig.idle().is_empty(), kicked);
     }

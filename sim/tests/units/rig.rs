@@ -49,6 +49,7 @@ function!(a: A);
 function!(a: A, b: B);
 function!(a: A, b: B, c: C);
 function!(a: A, b: B, c: C, d: D);
+function!(a: A, b: B, c: C, d: D, e: E);
 
 impl Rig {
     /// On a machine as [`Shape`](magpie_sim::machine::Shape) describes it, with the scheduler's flags.

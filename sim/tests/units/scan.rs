@@ -43,6 +43,9 @@ fn some_cpus(max: usize) -> impl Strategy<Value = BTreeSet<usize>> {
     prop::sample::select(&[0.02, 0.1, 0.5, 1.0]).prop_flat_map(move |each| cpus(max, each))
 }
 
+/// No budget, and nobody who counts.
+const NULL: *mut u32 = std::ptr::null_mut();
+
 const MACHINES: [&str; 5] = ["1x1x40x1", "1x1x20x2", "2x2x5x4", "2x4x3x2", "1x5x8x1"];
 
 proptest! {
@@ -118,7 +121,7 @@ fn not_beyond_its_bound() {
     for (i, llc) in others.into_iter().enumerate() {
         let cpu = 2 * llc + 1;
         rig.only_idle(&[cpu]);
-        let found = rig.call(rig.u.scan_beyond, (rig.raw(task), 3, rig.kernel.layout.cpus[&6].slot as u32, 11));
+        let found = rig.call(rig.u.scan_beyond, (rig.raw(task), 3, rig.kernel.layout.cpus[&6].slot as u32, 11, NULL));
         let expected = if i < MAX_BEYOND as usize { cpu as i32 } else { -1 };
         assert_eq!(found, expected, "LLC {i} of the others");
     }
@@ -130,7 +133,70 @@ fn half_a_core_is_better_than_none() {
     let mut rig = Rig::new("1x1x4x2", &[]);
     let task = rig.task();
     rig.only_idle(&[3, 5]);
-    assert_eq!(rig.call(rig.u.scan_llc, (rig.raw(task), 0, 4)), 5);
-    assert_eq!(rig.call(rig.u.scan_llc, (rig.raw(task), 0, 4)), 3);
-    assert_eq!(rig.call(rig.u.scan_llc, (rig.raw(task), 0, 4)), -1);
+    assert_eq!(rig.call(rig.u.scan_llc, (rig.raw(task), 0, 4, NULL)), 5);
+    assert_eq!(rig.call(rig.u.scan_llc, (rig.raw(task), 0, 4, NULL)), 3);
+    assert_eq!(rig.call(rig.u.scan_llc, (rig.raw(task), 0, 4, NULL)), -1);
+}
+
+fn set_budget(rig: &mut Rig, llc: u32, nr_scan: u32) {
+    let published = rig.call(rig.u.llc_published, (llc,));
+    // SAFETY: the program does not run.
+    unsafe { (*published).nr_scan = nr_scan };
+}
+
+proptest! {
+    /// Of the target's LLC the nr_scan CPUs from the one after the target on, wrapping, and all of them are counted.
+    #[test]
+    fn no_further_than_the_budget(target in 0..40usize, nr_scan in 0..50u32, idle in some_cpus(40)) {
+        let mut rig = Rig::new("1x1x40x1", &["--small-llc-boost", "off"]);
+        let task = rig.task();
+        rig.only_idle(&idle.iter().copied().filter(|&cpu| cpu != target).collect::<Vec<_>>());
+        set_budget(&mut rig, 0, nr_scan);
+        let window = (0..40.min(nr_scan as usize)).map(|i| (target + 1 + i) % 40);
+        let hit = window.clone().position(|cpu| idle.contains(&cpu) && cpu != target);
+        let target_slot = target as i32;
+        let found = rig.call(rig.u.find_idle, (rig.raw(task), rig.tctx(task), target_slot, target_slot));
+        prop_assert_eq!(usize::try_from(found).ok(), hit.and_then(|hit| window.clone().nth(hit)));
+        let scanned = hit.map_or(window.len(), |hit| hit + 1) as u64;
+        prop_assert_eq!(rig.stat(magpie_stat_STAT_SCANNED), scanned);
+        prop_assert_eq!(rig.stat(magpie_stat_STAT_FAILED), u64::from(hit.is_none()));
+    }
+}
+
+/// With its budget at 0 nothing of the LLC is read; --no-scan-limit goes by no budget.
+#[test]
+fn no_budget_no_search() {
+    for (flags, expected) in [(&[][..], -1), (&["--no-scan-limit"], 5)] {
+        let mut rig = Rig::new("1x1x8x1", flags);
+        let task = rig.task();
+        rig.only_idle(&[5]);
+        set_budget(&mut rig, 0, 0);
+        assert_eq!(rig.call(rig.u.find_idle, (rig.raw(task), rig.tctx(task), 2, 2)), expected, "{flags:?}");
+    }
+}
+
+/// Successive searches that find nothing else start where the last one's CPU is, and so come around.
+#[test]
+fn successive_searches_cover_the_llc() {
+    let mut rig = Rig::new("1x1x40x1", &[]);
+    let task = rig.task();
+    set_budget(&mut rig, 0, 1);
+    let mut at = 7;
+    for _ in 0..40 {
+        rig.only_idle(&[(at + 1) % 40]);
+        at = rig.call(rig.u.find_idle, (rig.raw(task), rig.tctx(task), at as i32, at as i32)) as usize;
+    }
+    assert_eq!(at, 7);
+}
+
+/// A search for whole cores that finds none says so to those after it.
+#[test]
+fn the_hint_goes_when_it_is_wrong() {
+    let mut rig = Rig::new("1x1x4x2", &[]);
+    let task = rig.task();
+    rig.only_idle(&[3]);
+    assert_eq!(rig.call(rig.u.scan_llc, (rig.raw(task), 0, 0, NULL)), 3);
+    let llc = rig.call(rig.u.llc_ctx, (0,));
+    // SAFETY: the program does not run.
+    assert_eq!(unsafe { (*llc).has_idle_core }, 0);
 }

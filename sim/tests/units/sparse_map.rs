@@ -4,49 +4,66 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use scx_magpie::bpf_intf::map_line;
+use scx_magpie::bpf_intf::sparse_map;
 
 use crate::rig::Rig;
+use magpie_sim::native::ALL_SLOTS;
 
 const LINE: usize = 16;
 
 /// A map of the test's own.
-fn empty() -> Vec<map_line> {
-    vec![map_line { bits: 0, pad: [0; 7] }; 512]
+fn empty() -> Box<sparse_map> {
+    // SAFETY: plain integers.
+    Box::new(unsafe { std::mem::zeroed() })
 }
 
-fn filled(slots: &BTreeSet<usize>) -> Vec<map_line> {
+/// With these slots set; each LLC's word tells of all its lines, as it may.
+fn filled(rig: &Rig, slots: &BTreeSet<usize>) -> Box<sparse_map> {
     let mut map = empty();
-    slots.iter().for_each(|slot| map[slot / LINE].bits |= 1 << (slot % LINE));
+    slots.iter().for_each(|slot| map.lines[slot / LINE].bits |= 1 << (slot % LINE));
+    for (word, llc) in map.llcs.iter_mut().zip(&rig.kernel.layout.llcs) {
+        word.bits = u64::MAX >> (64 - llc.nr_lines);
+    }
     map
 }
 
-/// The slots of an LLC's lines.
+/// The slots of an LLC.
 fn slots_of(rig: &Rig, llc: usize) -> std::ops::Range<usize> {
     let llc = &rig.kernel.layout.llcs[llc];
-    llc.first_line * LINE..(llc.first_line + llc.nr_lines) * LINE
+    llc.first_line * LINE..llc.first_line * LINE + llc.nr_slots
 }
 
 /// All that a walk visits, in order, and the steps that it took.
-fn walk(rig: &mut Rig, map: &mut [map_line], llc: usize, slot: usize, whole_cores: bool) -> (Vec<usize>, usize) {
-    let mut walk = rig.call(rig.u.map_walk_from, (llc as u32, slot as u32));
+fn walk(
+    rig: &mut Rig,
+    map: &mut sparse_map,
+    llc: usize,
+    slot: usize,
+    window: usize,
+    whole_cores: bool,
+) -> (Vec<usize>, usize) {
+    let mut walk = rig.call(rig.u.map_walk_from, (&raw mut *map, llc as u32, slot as u32, window as u32));
     walk.whole_cores = whole_cores;
     let (mut visited, mut steps) = (Vec::new(), 0);
     while rig.call(rig.u.map_walk_more, (&raw const walk,)) {
         steps += 1;
-        if rig.call(rig.u.map_walk_next, (map.as_mut_ptr(), &raw mut walk)) {
+        if rig.call(rig.u.map_walk_next, (&raw mut *map, &raw mut walk)) {
             visited.push(walk.slot as usize);
         }
     }
     (visited, steps)
 }
 
-/// What it should visit: `set` from after `slot` on, wrapping. From a slot of another LLC, as from the first line's.
-fn expected(set: &BTreeSet<usize>, own: std::ops::Range<usize>, slot: usize) -> Vec<usize> {
-    let from = if own.contains(&slot) { slot } else { own.start + slot % LINE };
-    set.range(from + 1..own.end.max(from + 1)).chain(set.range(own.start..=from)).copied().collect()
+/// What it should visit: those of `window` slots after `slot` that are set, wrapping. From a slot of another LLC, as from
+/// one of the first line.
+fn expected(set: &BTreeSet<usize>, own: std::ops::Range<usize>, slot: usize, window: usize) -> Vec<usize> {
+    let from = if own.contains(&slot) { slot - own.start } else { slot % LINE };
+    let start = if from + 1 < own.len() { from + 1 } else { 0 };
+    let slots = (0..window.min(own.len())).map(|i| own.start + (start + i) % own.len());
+    slots.filter(|slot| set.contains(slot)).collect()
 }
 
+const ALL: usize = ALL_SLOTS as usize;
 const MACHINES: [&str; 6] = ["1x1x1x1", "1x1x16x1", "1x1x17x1", "1x2x9x2", "2x2x5x4", "1x3x20x2"];
 
 proptest! {
@@ -54,11 +71,14 @@ proptest! {
     fn bits_are_those_of_a_set(ops in prop::collection::vec((0..3u8, 0..80usize), 0..100)) {
         let mut rig = Rig::new("1x2x20x2", &[]);
         let (mut map, mut model) = (empty(), BTreeSet::new());
+        let slot_cpus = rig.kernel.layout.slot_cpus.clone();
         for (op, slot) in ops {
-            let args = (map.as_mut_ptr(), slot as u32);
+            let Some(cpu) = slot_cpus[slot] else { continue };
+            let args = (&raw mut *map, slot as u32);
             match op {
                 0 => {
-                    rig.call(rig.u.map_set, args);
+                    let layout = rig.call(rig.u.cpu_layout, (cpu as i32,));
+                    rig.call(rig.u.map_set, (&raw mut *map, layout));
                     model.insert(slot);
                 }
                 1 => prop_assert_eq!(rig.call(rig.u.map_test_and_clear, args), model.remove(&slot)),
@@ -66,11 +86,19 @@ proptest! {
             }
             for llc in 0..2 {
                 let any = model.range(slots_of(&rig, llc)).next().is_some();
-                prop_assert_eq!(rig.call(rig.u.map_any, (map.as_mut_ptr(), llc as u32)), any);
+                prop_assert!(rig.call(rig.u.map_any, (&raw mut *map, llc as u32)) || !any, "LLC {} is hidden", llc);
             }
         }
-        let bits = |map: &[map_line]| map.iter().map(|line| line.bits).collect::<Vec<_>>();
-        prop_assert_eq!(bits(&map), bits(&filled(&model)));
+        let bits = |map: &sparse_map| map.lines.iter().map(|line| line.bits).collect::<Vec<_>>();
+        prop_assert_eq!(bits(&map), bits(&filled(&rig, &model)));
+        // Who walks over empty lines has the next one spared that.
+        for llc in 0..2 {
+            let start = slots_of(&rig, llc).start;
+            walk(&mut rig, &mut map, llc, start, ALL, false);
+            let lines = slots_of(&rig, llc).step_by(LINE).map(|first| model.range(first..first + LINE).next().is_some());
+            let word = lines.enumerate().fold(0, |word, (line, any)| word | u64::from(any) << line);
+            prop_assert_eq!(map.llcs[llc].bits, word);
+        }
     }
 
     #[test]
@@ -79,14 +107,16 @@ proptest! {
         set in prop::collection::btree_set(0..200usize, 0..60),
         slot in 0..250usize,
         llc in 0..4usize,
+        window in prop_oneof![1 => Just(ALL), 3 => 1..70usize],
     ) {
         let mut rig = Rig::new(machine, &[]);
         let llc = llc % rig.kernel.layout.llcs.len();
         let own = slots_of(&rig, llc);
         let inside: BTreeSet<_> = set.range(own.clone()).copied().collect();
-        let (visited, steps) = walk(&mut rig, &mut filled(&set), llc, slot, false);
-        prop_assert_eq!(&visited, &expected(&inside, own.clone(), slot));
-        prop_assert!(steps <= own.len() / LINE + 1 + visited.len(), "{} steps", steps);
+        let mut map = filled(&rig, &inside);
+        let (visited, steps) = walk(&mut rig, &mut map, llc, slot, window, false);
+        prop_assert_eq!(&visited, &expected(&inside, own.clone(), slot, window));
+        prop_assert!(steps <= own.len().div_ceil(LINE) + 1 + visited.len(), "{} steps", steps);
     }
 
     #[test]
@@ -110,8 +140,9 @@ proptest! {
             cpus.peek().is_some() && cpus.all(|slot| set.contains(&slot))
         };
         let firsts: BTreeSet<_> = own.clone().step_by(width).filter(|&first| whole(first)).collect();
-        let (visited, _) = walk(&mut rig, &mut filled(&set), 0, slot, true);
-        prop_assert_eq!(visited, expected(&firsts, own, slot));
+        let mut map = filled(&rig, &set);
+        let (visited, _) = walk(&mut rig, &mut map, 0, slot, ALL, true);
+        prop_assert_eq!(visited, expected(&firsts, own, slot, ALL));
     }
 }
 
@@ -119,12 +150,12 @@ proptest! {
 #[test]
 fn a_walk_ends_while_others_set_bits() {
     let mut rig = Rig::new("1x1x48x1", &[]);
-    let mut map = filled(&(0..48).collect());
-    let mut walk = rig.call(rig.u.map_walk_from, (0, 20));
+    let mut map = filled(&rig, &(0..48).collect());
+    let mut walk = rig.call(rig.u.map_walk_from, (&raw mut *map, 0, 20, ALL_SLOTS));
     let mut visited = Vec::new();
     while rig.call(rig.u.map_walk_more, (&raw const walk,)) {
-        map[..3].iter_mut().for_each(|line| line.bits = 0xffff);
-        if rig.call(rig.u.map_walk_next, (map.as_mut_ptr(), &raw mut walk)) {
+        map.lines[..3].iter_mut().for_each(|line| line.bits = 0xffff);
+        if rig.call(rig.u.map_walk_next, (&raw mut *map, &raw mut walk)) {
             visited.push(walk.slot);
         }
     }

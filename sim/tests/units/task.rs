@@ -14,9 +14,9 @@ use crate::rig::Rig;
 fn who_may_move() {
     let mut rig = Rig::new("1x1x4x1", &[]);
     let (task, pinned) = (rig.task_on([1, 2]), rig.task_on([1]));
-    // On another CPU's behalf, and when it is itself the current task, in which the prolog may count one.
+    // On another CPU's behalf, and when it is itself the current task, in which two prologs may count.
     for (curr, disabled, may_move) in
-        [(false, 0, true), (false, 1, false), (true, 0, true), (true, 1, true), (true, 2, false)]
+        [(false, 0, true), (false, 1, false), (true, 0, true), (true, 2, true), (true, 3, false)]
     {
         for task in [task, pinned] {
             rig.kernel.tasks[task].raw_mut().migration_disabled = disabled;
