@@ -71,6 +71,9 @@ pub struct Checks {
     unknown_since: Vec<Option<u64>>,
     /// Victims without a task for dispatch(), as the program counted them until then, and as seen in this one.
     steal_misses: u64,
+    /// Counted before the search that goes on: CPUs gone over, and searches that found one so.
+    scanned: u64,
+    scans: u64,
     missed: u64,
     utils: Vec<Util>,
     /// Callbacks before the scheduler attached last, by Op.
@@ -106,6 +109,8 @@ impl Checks {
             stale_since: vec![None; nr_cpus],
             unknown_since: vec![None; nr_cpus],
             steal_misses: 0,
+            scanned: 0,
+            scans: 0,
             missed: 0,
             utils: vec![Util { at: now, ..Util::default() }; nr_cpus],
             counts: [0; Op::COUNT],
@@ -114,6 +119,12 @@ impl Checks {
             kicked: 0,
             reenqueued: 0,
         }
+    }
+
+    pub fn before_select(&mut self, native: &Native, cpu: usize) {
+        let stats = native.cpu_ctx(cpu).stats;
+        self.scanned = stats[magpie_stat_STAT_SCANNED as usize];
+        self.scans = stats[magpie_stat_STAT_SCAN as usize];
     }
 
     pub fn before_dispatch(&mut self, native: &Native, cpu: usize) {
@@ -143,6 +154,22 @@ impl Kernel {
         let claims = self.tasks[task].ddsp.is_some();
         if claims && self.native.slot(cpu).is_some_and(|slot| self.native.is_idle_bit(slot)) {
             self.violate("idle bit", format!("select_cpu() sends task {task} to CPU {cpu}, and leaves it for others"));
+        }
+    }
+
+    /// select_cpu() has returned: it searched as far as it might. Judged where there is one LLC, and no search for cores.
+    pub fn check_scanned(&mut self) {
+        let stats = self.native.cpu_ctx(self.cpu).stats;
+        let scanned = stats[magpie_stat_STAT_SCANNED as usize] - self.checks.scanned;
+        if stats[magpie_stat_STAT_SCAN as usize] > self.checks.scans && scanned == 0 {
+            return self.violate("counters", "a search found a CPU and went over none".into());
+        }
+        let [llc] = &self.layout.llcs[..] else { return };
+        let nr_scan = u64::from(self.native.nr_scan(0));
+        let bounded = !self.tunables.no_scan_limit && nr_scan < llc.nr_cpus as u64;
+        let budget = if bounded { nr_scan } else { llc.nr_slots as u64 };
+        if self.layout.smt_width == 1 && scanned > budget {
+            self.violate("budget", format!("a search went over {scanned} CPUs, more than {budget}"));
         }
     }
 

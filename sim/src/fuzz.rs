@@ -180,6 +180,13 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
     };
     let steal = prop::sample::select(vec!["off", "llc", "node", "all"])
         .prop_map(|reach| vec!["--steal".to_string(), reach.to_string()]);
+    let search = prop::sample::select(vec![
+        &["--no-scan-limit"][..],
+        &["--small-llc-boost", "off"],
+        &["--imbalance-pct", "300"],
+        &["--latency-hist"],
+    ])
+    .prop_map(|flags| flags.iter().map(ToString::to_string).collect::<Vec<_>>());
     (
         flag("--slice-us", 100..20_000),
         flag("--slice-us-lag", 0..100_000),
@@ -189,8 +196,9 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
         flag("--timeout-ms", 1000..3000),
         prop::bool::weighted(0.2).prop_map(|no| if no { vec!["--no-wakeup-preempt".to_string()] } else { vec![] }),
         prop::option::weighted(0.3, steal).prop_map(Option::unwrap_or_default),
+        prop::option::weighted(0.3, search).prop_map(Option::unwrap_or_default),
     )
-        .prop_map(|(a, b, c, d, e, f, g)| vec![a, b, c, d, e, f, g])
+        .prop_map(|(a, b, c, d, e, f, g, h)| vec![a, b, c, d, e, f, g, h])
 }
 
 fn masks() -> impl Strategy<Value = Mask> {

@@ -136,6 +136,12 @@ impl Native {
         (layout.present != 0).then_some(layout.slot as usize)
     }
 
+    /// CPUs of an LLC that a search may go over.
+    pub fn nr_scan(&self, llc: usize) -> u32 {
+        // SAFETY: as cpu_ctx().
+        unsafe { (*llc_publisheds[llc].get()).nr_scan }
+    }
+
     pub fn is_idle_bit(&self, slot: usize) -> bool {
         // SAFETY: as cpu_ctx().
         is_bit(unsafe { &idle_map }, slot)

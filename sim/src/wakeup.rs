@@ -52,6 +52,7 @@ impl Kernel {
         let prev = self.tasks[task].cpu;
         let cpu = if self.tasks[task].raw().nr_cpus_allowed > 1 && !self.tasks[task].is_migration_disabled() {
             let raw = self.tasks[task].raw;
+            self.checks.before_select(&self.native, self.cpu);
             let cpu = self.call(Op::SelectCpu, Some(task), wake_flags, |ops| unsafe {
                 ops.select_cpu.unwrap()(raw, prev as i32, wake_flags)
             });
@@ -61,6 +62,7 @@ impl Kernel {
             }
             let cpu = cpu as usize;
             self.check_selected(task, cpu);
+            self.check_scanned();
             cpu
         } else {
             self.tasks[task].mask().iter().next().unwrap_or(prev)

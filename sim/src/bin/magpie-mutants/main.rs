@@ -211,3 +211,19 @@ impl Workshop {
         Ok(to)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So that a change of the source shows here, and not only when all of them are tried.
+    #[test]
+    fn each_can_be_planted() {
+        let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/bpf");
+        let stale: Vec<_> = (MUTANTS.iter())
+            .filter(|mutant| fs::read_to_string(bpf.join(mutant.file)).unwrap().matches(mutant.find).count() != 1)
+            .map(|mutant| format!("{} in {}: {}", mutant.name, mutant.file, mutant.find))
+            .collect();
+        assert!(stale.is_empty(), "not found exactly once:\n{}", stale.join("\n"));
+    }
+}
