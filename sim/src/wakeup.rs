@@ -89,9 +89,13 @@ impl Kernel {
         if self.tasks[task].state != State::Waking {
             return;
         }
-        let cpu = self.usable(task, cpu);
-        self.tasks[task].cpu = cpu;
-        self.activate(task, cpu, SCX_ENQ_WAKEUP);
+        let to = self.usable(task, cpu);
+        if to != cpu {
+            // Its affinity has changed on the way: a stopper of that CPU moves it.
+            self.resched_curr(cpu);
+        }
+        self.tasks[task].cpu = to;
+        self.activate(task, to, SCX_ENQ_WAKEUP);
     }
 
     /// activate_task() and wakeup_preempt(), with the runqueue's lock held.

@@ -33,6 +33,7 @@ enum magpie_limits {
 	 */
 	SLOTS_PER_LINE = 16,
 	MAX_SLOTS = MAX_LINES * SLOTS_PER_LINE,
+	NO_SLOT = MAX_SLOTS,
 	LINES_PER_LLC = 64, /* as many as a word has bits */
 	CACHE_LINE = 64,
 	/* CPUs of an LLC whose nr_scan --small-llc-boost scales up. */
@@ -156,11 +157,12 @@ struct cpu_ctx {
 	u8 idle;	     /* in the idle loop */
 	u8 waiting;	     /* tasks may be waiting in the queue */
 	u8 overloaded;	     /* some of them may move: the bit in overload_map is set */
-	u8 making_way;	     /* for an urgent task, which will soon be done: no offers until then */
+	u8 making_way;	     /* for an urgent task: the one that ran is not offered until that is done */
 	u64 starved_at;	     /* scx_bpf_now() of the last run_starved() that found none */
 	u64 balanced_at;     /* scx_bpf_now() of the last balance() */
 	u32 balance_turn;    /* counts them */
 	u32 balance_slot;    /* of the CPU it looked at */
+	u32 steal_slot;	     /* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
 	s32 nr_queued;	     /* sampled by sample_queues() */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));

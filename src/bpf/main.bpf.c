@@ -112,7 +112,8 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	tctx->queued_at = scx_bpf_now();
 	scx_bpf_dsq_insert_vtime(p, cpu, tun.slice_ns, deadline(p, tctx), enq_flags);
 	mark_waiting(p, cpu, cctx);
-	if (!cctx->making_way || enq_flags & SCX_ENQ_WAKEUP)
+	/* The one that makes way for an urgent task will soon go on. */
+	if (!cctx->making_way || p != bpf_get_current_task_btf())
 		kick_thief(p, cpu);
 }
 
@@ -278,6 +279,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 			return err;
 		}
 		cpu_ctx(cpu)->pelt.updated_at = scx_bpf_now();
+		cpu_ctx(cpu)->steal_slot = NO_SLOT;
 		bpf_rcu_read_lock();
 		curr = __COMPAT_scx_bpf_cpu_curr(cpu);
 		if (curr && is_idle_task(curr))

@@ -2,7 +2,7 @@
 /*
  * Stealing: a CPU about to go idle takes a waiting task from an overloaded CPU (Sistare's task stealing).
  *
- *	own LLC, from the slot after this CPU on, so that thieves spread
+ *	own LLC, from the slot after this CPU on, so that thieves spread, or on from where tries ran out last
  *	  -> the other LLCs of the node, nearest first -> other nodes' LLCs, nearest first, as far as --steal allows
  *
  * Bounded by MAX_STEAL_TRIES victims and nr_reach + 1 maps.
@@ -12,9 +12,14 @@
 /* In dispatch of @cpu. Takes the first task of a victim in @llc that may run here. */
 __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 {
-	struct map_walk walk = map_walk_from(&overload_map, llc, cpu_layout(cpu)->slot, ALL_SLOTS);
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+	bool own = llc == cpu_layout(cpu)->llc;
+	u32 slot = own && cctx->steal_slot != NO_SLOT ? cctx->steal_slot : cpu_layout(cpu)->slot;
+	struct map_walk walk = map_walk_from(&overload_map, llc, slot, ALL_SLOTS);
 	s32 victim;
 
+	if (own)
+		cctx->steal_slot = NO_SLOT;
 	while (map_walk_more(&walk) && can_loop) {
 		if (!map_walk_next(&overload_map, &walk))
 			continue;
@@ -25,8 +30,11 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 			return true;
 		stat_inc(STAT_STEAL_MISS);
 		*tries += bpf_arena_loop_one;
-		if (*tries >= MAX_STEAL_TRIES)
+		if (*tries >= MAX_STEAL_TRIES) {
+			if (own)
+				cctx->steal_slot = walk.slot;
 			return false;
+		}
 	}
 	return false;
 }
