@@ -144,6 +144,7 @@ fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
                 workloads: std::iter::once(Workload::Chaos(Chaos { tasks })).chain(hogs).collect(),
                 faults,
                 ms,
+                warm_up_ms: 0,
                 seed,
                 noise,
             }

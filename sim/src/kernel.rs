@@ -23,6 +23,7 @@ use scx_magpie::cli::Tunables;
 use scx_magpie::nr_scan::ScanLimit;
 use scx_magpie::publisher::Publisher;
 use scx_magpie::rodata::Rodata;
+use scx_magpie::stats::Snapshot;
 use scx_magpie::topology::Layout;
 
 use crate::cache::Line;
@@ -157,6 +158,9 @@ pub struct Kernel {
     pub programs: Vec<Program>,
     pub channels: Vec<Channel>,
     pub groups: Vec<GroupStats>,
+    /// What was counted before the time from which on there is a report.
+    pub warm_up: Snapshot,
+    pub measured_from: u64,
     pub faults: Vec<(u64, Fault)>,
     /// Lines of the BPF program's bitmaps.
     pub map_lines: Vec<Line>,
@@ -238,6 +242,8 @@ impl Kernel {
             programs: Vec::new(),
             channels: Vec::new(),
             groups: Vec::new(),
+            warm_up: Snapshot::default(),
+            measured_from: 0,
             faults: Vec::new(),
             map_lines: vec![Line::default(); NR_MAP_LINES],
             kicks: Vec::new(),

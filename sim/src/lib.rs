@@ -16,6 +16,7 @@ pub mod checks;
 pub mod costs;
 pub mod dsq;
 pub mod exec;
+pub mod experiments;
 pub mod faults;
 pub mod fuzz;
 pub mod growth;

@@ -20,6 +20,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
+use magpie_sim::experiments;
 use magpie_sim::fuzz::{self, Verdict};
 use magpie_sim::growth;
 use magpie_sim::machine::{PRESETS, Shape};
@@ -112,6 +113,14 @@ enum Command {
         #[arg(last = true, value_name = "FLAGS")]
         flags: Vec<String>,
     },
+    /// Repeat what the authors of the scheduler's ideas measured: each idea off against on, and what they claim for it.
+    ///
+    /// Fails if a claim does not hold.
+    Experiments {
+        /// Runs of each, with seeds of their own; medians are printed.
+        #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
+        runs: u64,
+    },
     /// Run a scenario from a file (-: standard input).
     Replay {
         file: PathBuf,
@@ -145,6 +154,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         None => run(&cli.run),
         Some(Command::Fuzz { seeds, out }) => fuzz_seeds(seeds, &out),
+        Some(Command::Experiments { runs }) => run_experiments(runs),
         Some(Command::Growth { samples, seed, flags }) => grow(samples as usize, seed, &flags),
         Some(Command::Replay { file, trace, text, verdict }) => replay(&file, trace.as_deref(), text, verdict),
     };
@@ -176,6 +186,7 @@ fn run(args: &Run) -> Result<bool> {
                 workloads: args.workloads.clone(),
                 faults: vec![],
                 ms: args.ms,
+                warm_up_ms: 0,
                 seed,
                 noise: !args.no_noise,
             };
@@ -212,6 +223,17 @@ fn grow(samples: usize, seed: u64, flags: &[String]) -> Result<bool> {
     let rows = growth::measure(flags, samples, seed)?;
     print!("{}", growth::Table(&rows));
     Ok(rows.iter().all(|row| row.wakeup.is_logarithmic() && row.dispatch.is_logarithmic()))
+}
+
+/// True if all claims hold.
+fn run_experiments(runs: u64) -> Result<bool> {
+    let mut all = true;
+    println!("{}", experiments::Head);
+    experiments::run(runs, |row| {
+        println!("{row}");
+        all &= row.holds();
+    })?;
+    Ok(all)
 }
 
 fn write_trace(outcome: &Outcome, path: &Path) -> Result<()> {

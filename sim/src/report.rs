@@ -109,11 +109,29 @@ pub struct Report {
 }
 
 impl Kernel {
-    /// What happened since boot. `from` is when the workload began.
+    fn snapshot(&mut self) -> Snapshot {
+        self.sample_queues();
+        Snapshot::new(&self.layout, &self.native.shared(), &self.sum_util())
+    }
+
+    /// What happened until now is not reported, but for `busy`.
+    pub fn end_warm_up(&mut self) {
+        for cpu in 0..self.cpus.len() {
+            self.update_curr(cpu);
+        }
+        self.warm_up = self.snapshot();
+        self.measured_from = self.now;
+        for group in &mut self.groups {
+            *group = GroupStats::new(&group.name, group.background);
+        }
+    }
+
+    /// What happened since boot, or since the warm-up. `from` is when the workload began.
     pub fn report(&mut self, from: u64) -> Report {
         for cpu in 0..self.cpus.len() {
             self.update_curr(cpu);
         }
+        let from = from.max(self.measured_from);
         let elapsed = (self.now - from).max(1);
         let groups = self
             .groups
@@ -139,13 +157,12 @@ impl Kernel {
                 cpu.idle_ns + now
             })
             .sum();
-        self.sample_queues();
-        let snapshot = Snapshot::new(&self.layout, &self.native.shared(), &self.sum_util());
+        let snapshot = self.snapshot();
         Report {
             seconds: elapsed as f64 / SEC as f64,
             busy: 100.0 - 100.0 * idle as f64 / (self.online.len() as u64 * self.now) as f64,
             groups,
-            stats: snapshot.since(&Snapshot::default(), Duration::from_nanos(elapsed)).total,
+            stats: snapshot.since(&self.warm_up, Duration::from_nanos(elapsed)).total,
             events: self.nr_events,
             callbacks: self.trace.counts[..Op::Switch as usize].iter().sum(),
             hash: format!("{:016x}", self.trace.hash),
@@ -217,7 +234,8 @@ impl Report {
     }
 }
 
-fn median(values: &[f64]) -> f64 {
+/// Of some values; there is one at least.
+pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let mid = sorted.len() / 2;

@@ -33,6 +33,9 @@ pub struct Scenario {
     #[serde(default)]
     pub faults: Vec<(u64, Fault)>,
     pub ms: u64,
+    /// Simulated time before that, which is not reported.
+    #[serde(default)]
+    pub warm_up_ms: u64,
     pub seed: u64,
     /// Background kernel threads and the loader.
     #[serde(default = "yes")]
@@ -79,7 +82,11 @@ impl Scenario {
         let faults: Vec<_> = self.faults.iter().map(|(us, fault)| (from + us * USEC, fault.clone())).collect();
         kernel.plan(&faults);
         kernel.start_checks();
-        kernel.run_until(from + self.ms * MSEC);
+        if self.warm_up_ms > 0 {
+            kernel.run_until(from + self.warm_up_ms * MSEC);
+            kernel.end_warm_up();
+        }
+        kernel.run_until(from + (self.warm_up_ms + self.ms) * MSEC);
         if kernel.violation.is_none() {
             kernel.check_counters();
         }

@@ -176,6 +176,7 @@ mod tests {
             workloads: vec![workload.parse().unwrap()],
             faults: Vec::new(),
             ms,
+            warm_up_ms: 0,
             seed: 1,
             noise: true,
         }

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The experiments of those whose ideas these are, in simulation: each feature off against on, with what they claim
+//! for it. The texts are named by the first digits of their names.
+//!
+//! ```text
+//! machine, workload --flags off, flags on; some runs of each--> medians --claim--> a row: holds, or not
+//! ```
+
+use std::fmt;
+
+use anyhow::{Result, ensure};
+
+use crate::report::{Report, median};
+use crate::scenario::Scenario;
+use crate::workload::Workload;
+
+/// Of the off and the on figure: does the claim hold?
+type Claim = fn(f64, f64) -> bool;
+
+struct Measure {
+    name: &'static str,
+    of: fn(&Report) -> f64,
+    claim: Option<(&'static str, Claim)>,
+}
+
+struct Experiment {
+    source: &'static str,
+    name: String,
+    machine: &'static str,
+    workload: String,
+    off: &'static str,
+    warm_up_ms: u64,
+    ms: u64,
+    measures: Vec<Measure>,
+}
+
+/// A line of the table.
+pub struct Row {
+    source: &'static str,
+    experiment: String,
+    measure: &'static str,
+    off: f64,
+    on: f64,
+    claim: Option<(&'static str, bool)>,
+}
+
+impl Row {
+    /// False if a claim does not.
+    pub fn holds(&self) -> bool {
+        self.claim.is_none_or(|(_, holds)| holds)
+    }
+}
+
+fn units(report: &Report) -> f64 {
+    report.groups[0].throughput
+}
+
+fn scanned(report: &Report) -> f64 {
+    report.stats.scanned as f64 / report.stats.search.max(1) as f64
+}
+
+fn elapsed_ms(report: &Report) -> f64 {
+    report.groups[0].request_us.p50 / 1000.0
+}
+
+fn busy(report: &Report) -> f64 {
+    report.busy
+}
+
+const NO_WORSE: (&str, Claim) = ("no lower", |off, on| on >= 0.99 * off);
+const FEWER: (&str, Claim) = ("at least 88 % fewer", |off, on| on <= 0.12 * off);
+const FASTER: (&str, Claim) = ("8 % faster or more", |off, on| on <= 0.92 * off);
+const BUSIER: (&str, Claim) = ("busier", |off, on| on > off);
+
+fn experiments() -> Vec<Experiment> {
+    // "netperf and tbench were launched with 25% 50% 75% 100% 125% 150% 175% 200% of CPU number"
+    let search = (1..=8).map(|quarters| Experiment {
+        source: "000",
+        name: format!("request/response, {} % of 112 CPUs", 25 * quarters),
+        machine: "112",
+        workload: format!("rr:pairs={}", 28 * quarters),
+        off: "--no-scan-limit",
+        // Utilization has risen by then.
+        warm_up_ms: 200,
+        ms: 150,
+        measures: vec![
+            Measure { name: "round trips/s", of: units, claim: Some(NO_WORSE) },
+            Measure { name: "CPUs scanned a search", of: scanned, claim: (quarters == 8).then_some(FEWER) },
+        ],
+    });
+    let steal = [1, 2, 4, 8].map(|groups| Experiment {
+        source: "003",
+        name: format!("hackbench, {groups} groups, 8 CPUs"),
+        machine: "vm",
+        workload: format!("hackbench:groups={groups}"),
+        off: "--steal off",
+        warm_up_ms: 0,
+        ms: 400 * groups,
+        measures: vec![
+            Measure { name: "elapsed ms", of: elapsed_ms, claim: Some(FASTER) },
+            Measure { name: "% busy", of: busy, claim: Some(BUSIER) },
+        ],
+    });
+    search.chain(steal).collect()
+}
+
+/// Runs them all, each with the seeds 1..=runs, and hands out the rows as they come.
+pub fn run(runs: u64, mut row: impl FnMut(&Row)) -> Result<()> {
+    for experiment in experiments() {
+        let off = reports(&experiment, experiment.off, runs)?;
+        let on = reports(&experiment, "", runs)?;
+        for measure in experiment.measures {
+            let of = |reports: &[Report]| median(&reports.iter().map(measure.of).collect::<Vec<_>>());
+            let (off, on) = (of(&off), of(&on));
+            row(&Row {
+                source: experiment.source,
+                experiment: experiment.name.clone(),
+                measure: measure.name,
+                off,
+                on,
+                claim: measure.claim.map(|(text, holds)| (text, holds(off, on))),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn reports(experiment: &Experiment, flags: &str, runs: u64) -> Result<Vec<Report>> {
+    let of_seed = |seed| {
+        let scenario = Scenario {
+            machine: experiment.machine.parse()?,
+            flags: flags.split_whitespace().map(str::to_string).collect(),
+            workloads: vec![experiment.workload.parse::<Workload>()?],
+            faults: vec![],
+            warm_up_ms: experiment.warm_up_ms,
+            ms: experiment.ms,
+            seed,
+            noise: true,
+        };
+        let outcome = scenario.run(false)?;
+        ensure!(outcome.violation.is_none(), "{}, seed {seed}: {}", experiment.name, outcome.violation.unwrap());
+        Ok(outcome.report)
+    };
+    (1..=runs).map(of_seed).collect()
+}
+
+/// The table's head.
+pub struct Head;
+
+impl fmt::Display for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:<4} {:<37} {:<22} {:>11} {:>11} {:>8}  the text's claim",
+            "text", "experiment", "measure", "off", "on", "on : off"
+        )
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { source, experiment, measure, off, on, claim } = self;
+        write!(f, "{source:<4} {experiment:<37} {measure:<22} {off:>11.2} {on:>11.2} {:>8.3}", on / off)?;
+        match claim {
+            Some((text, true)) => write!(f, "  {text}: holds"),
+            Some((text, false)) => write!(f, "  {text}: DOES NOT HOLD"),
+            None => Ok(()),
+        }
+    }
+}
