@@ -8,7 +8,7 @@ ifneq ($(words $(CARGO_TARGET_DIR)),1)
 $(error libbpf cannot be built below "$(CARGO_TARGET_DIR)", for the space in it: set CARGO_TARGET_DIR to another folder)
 endif
 
-BPF_SOURCES := $(wildcard src/bpf/*.[ch])
+C_SOURCES := $(wildcard src/bpf/*.[ch] sim/native/*.[ch] sim/native/scx/*.h sim/conformance/*.c)
 # The environment for a build: which clang.
 ENV = set -e; env="$$(tools/setup --env)"; eval "$$env";
 
@@ -16,7 +16,7 @@ ENV = set -e; env="$$(tools/setup --env)"; eval "$$env";
 SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
 SIM_SANITIZED = $(SIM) --features sanitize
 
-.PHONY: help demo test run build check unit sim-test soak mutants vm-test test-matrix verifier-stats fmt setup clean
+.PHONY: help demo test run build check unit sim-test soak experiments growth mutants vm-test test-matrix verifier-stats fmt setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
@@ -33,9 +33,9 @@ build: setup-build ## the scheduler, in $CARGO_TARGET_DIR/release
 	@$(ENV) cargo build --release --locked
 
 check: setup-build ## formatting and lints
-	@$(ENV) cargo fmt --check
-	@$(ENV) "$$CLANG_FORMAT" --dry-run -Werror $(BPF_SOURCES)
-	@$(ENV) cargo clippy --release --locked --all-targets -- -D warnings
+	@$(ENV) cargo fmt --all --check
+	@$(ENV) "$$CLANG_FORMAT" --dry-run -Werror $(C_SOURCES)
+	@$(ENV) cargo clippy --release --locked --workspace --all-targets -- -D warnings
 
 unit: setup-build ## native unit tests, the simulator's (sim/) included
 	@$(ENV) cargo test --release --locked --workspace
@@ -49,6 +49,12 @@ soak: setup-build ## SEEDS=FROM..TO (0..5000) scenarios by chance, with and with
 	$(SIM_SANITIZED) -- fuzz --seeds $(SEEDS) || failed=1; \
 	$(SIM) -- fuzz --seeds $(SEEDS) || failed=1; \
 	[ -z "$$failed" ]
+
+experiments: setup-build ## in the simulator, each feature off against on, and what its author claims for it: three minutes
+	@$(ENV) $(SIM) -- experiments
+
+growth: setup-build ## how the cost of a wakeup and a dispatch grows with the CPUs of an LLC
+	@$(ENV) $(SIM) -- growth
 
 mutants: setup-build ## plant bugs into the BPF code, one at a time: do the simulator's invariants catch them?
 	@$(ENV) cargo run --quiet --release --locked -p magpie-sim --bin magpie-mutants
@@ -65,7 +71,7 @@ verifier-stats: setup build ## what each BPF program costs the verifier, on each
 	done
 
 fmt: setup-build ## format Rust and C
-	@$(ENV) cargo fmt; "$$CLANG_FORMAT" -i $(BPF_SOURCES)
+	@$(ENV) cargo fmt --all; "$$CLANG_FORMAT" -i $(C_SOURCES)
 
 setup: ## install what building and testing need
 	@tools/setup all

@@ -43,8 +43,9 @@ total() {
 echo
 echo "== summary of 10 s under load"
 printf '   %-34s %s\n' \
-	"wakeups" "$(total wakeups)" \
-	"  placed on an idle CPU" "$(($(total wakeups) - $(total none)))" \
+	"wakeups" "$(total search)" \
+	"  placed on an idle CPU" "$(($(total search) - $(total failed)))" \
+	"  CPUs looked at for each" "$(awk "BEGIN { printf \"%.2f\", $(total scanned) / ($(total search) + 1) }")" \
 	"  preempted, being owed time" "$(total preempt)" \
 	"tasks stolen: LLC, node, beyond" "$(total steal_llc), $(total steal_node), $(total steal_far)" \
 	"utilization" "$(total util | cut -c1-5) %" \

@@ -11,10 +11,10 @@ char _license[] SEC("license") = "GPL";
 
 /* As kernel.rs in magpie-conform reads it. */
 struct callback {
-	u64 at;  /* CLOCK_MONOTONIC */
-	u64 arg; /* flags, or what else it is told */
-	u32 cpu; /* the executing one */
-	s32 pid; /* the task that it is about; -1: none */
+	u64 at;			/* CLOCK_MONOTONIC */
+	u64 arg;		/* flags, or what else it is told */
+	u32 cpu;		/* the executing one */
+	s32 pid;		/* the task that it is about; -1: none */
 	u64 migration_disabled; /* of the current task, the callback's own included */
 	char name[16];
 };

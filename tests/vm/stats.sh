@@ -9,17 +9,17 @@ load=$!
 stats_json 2
 kill $load
 sum=0
-for name in target prev recent scan beyond none; do
+for name in target prev recent scan beyond failed; do
 	sum=$((sum + $(json_total $name)))
 done
-wakeups=$(json_total wakeups)
-say "wakeups $wakeups, placed by kind $sum"
-[ "$wakeups" -gt 100 ] || fail "no wakeups counted: $JSON"
+search=$(json_total search)
+say "searches $search, by what they found $sum"
+[ "$search" -gt 100 ] || fail "no searches counted: $JSON"
 # CPUs count on while they are read.
-within "$sum" $((wakeups * 99 / 100)) $((wakeups * 101 / 100)) || fail "kinds do not add up to wakeups"
-llcs=$(($(json_llc 0 wakeups) + $(json_llc 1 wakeups)))
-[ "$llcs" = "$wakeups" ] || fail "LLCs add up to $llcs, not $wakeups"
+within "$sum" $((search * 99 / 100)) $((search * 101 / 100)) || fail "kinds do not add up to searches"
+llcs=$(($(json_llc 0 search) + $(json_llc 1 search)))
+[ "$llcs" = "$search" ] || fail "LLCs add up to $llcs, not $search"
 wait_for 10 "a table by --stats" grep -q '^total' $LOG
-scx_magpie --help-stats | grep -q 'wakeups that found no idle CPU' || fail "--help-stats"
+scx_magpie --help-stats | grep -q 'searches that found no idle CPU' || fail "--help-stats"
 no_error_events
 stop_magpie

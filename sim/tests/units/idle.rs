@@ -69,7 +69,8 @@ fn the_hint_of_idle_cores() {
         // SAFETY: the program does not run.
         unsafe { std::mem::take(&mut (*llc).has_idle_core) != 0 }
     };
-    (hint(&mut rig, 0), hint(&mut rig, 1));
+    hint(&mut rig, 0);
+    hint(&mut rig, 1);
     let idle = |rig: &mut Rig, cpu: i32| rig.call(rig.u.mark_idle, (cpu, rig.cctx(cpu as usize)));
     for (cpu, whole) in [(8, false), (11, false), (9, true), (12, false), (13, true), (10, true)] {
         idle(&mut rig, cpu);
