@@ -130,8 +130,11 @@ pub const MUTANTS: &[Mutant] = &[
     survivor("release-no-offer", "who waits for a CPU that a higher class takes is not offered", "main.bpf.c",
         "\tcctx->making_way = false;\n\toffer_waiting(cpu);\n\tscx", "\tcctx->making_way = false;\n\tscx",
         "who waits was offered when put in line; where that was in vain the check allows a few ticks"),
-    mutant("way-made-for-good", "a CPU makes way for ever", "main.bpf.c",
-        "\tif (cctx->making_way) {\n\t\tcctx->making_way = false;", "\tif (cctx->making_way) {"),
+    survivor("way-made-for-good", "a CPU makes way for ever", "main.bpf.c",
+        "\tif (cctx->making_way) {\n\t\tcctx->making_way = false;", "\tif (cctx->making_way) {",
+        "a task that is put back in line is offered by the next tick at the latest"),
+    mutant("way-made-unoffered", "who made way and does not go on is not offered", "main.bpf.c",
+        "\t\tcctx->making_way = false;\n\t\toffer_waiting(cpu);", "\t\tcctx->making_way = false;"),
     // Dispatch.
     mutant("keep-uncharged", "what the running task has used does not count when it is to go on", "main.bpf.c",
         "\t\tcharge(prev, tctx);\n\t\tnext", "\t\tnext"),
