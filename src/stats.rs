@@ -361,11 +361,11 @@ impl Group {
             return Ok(());
         };
         let most = self.latencies.iter().copied().max().unwrap_or(0).max(1);
-        writeln!(w, "{:>21} : {:>10} search time", "ns", "count")?;
+        writeln!(w, "{:>24} : {:>10} search time", "ns", "count")?;
         for (i, &count) in self.latencies.iter().enumerate().take(last + 1).skip(first) {
             let (from, to) = (if i == 0 { 0 } else { 1u64 << i }, (2u64 << i) - 1);
             let bar = "*".repeat((count * BAR / most) as usize);
-            writeln!(w, "{from:>9} -> {to:<8} : {count:>10} |{bar:<40}|")?;
+            writeln!(w, "{from:>10} -> {to:<10} : {count:>10} |{bar:<40}|")?;
         }
         Ok(())
     }
@@ -492,6 +492,35 @@ mod tests {
         assert_eq!(metrics.total.reenqueue, (4 + 7) * u64::from(magpie_stat_MAGPIE_NR_STATS));
     }
 
+    /// The definitions of the four rates give the seed's tables: each row's se_eff follows from the other three.
+    #[test]
+    fn search_rates_are_those_of_the_seed() {
+        const SEARCHES: f64 = 1e12;
+        let mut rows = 0;
+        for line in include_str!("../tests/data/search_efficiency.tsv").lines().filter(|line| !line.starts_with('#')) {
+            let rates: Vec<f64> = line.split('\t').skip(2).map(|rate| rate.parse().unwrap()).collect();
+            let [se_eff, dom_eff, fast_rate, success_rate] = rates[..] else { panic!("{line}") };
+            // Nothing was measured, or nothing to three digits.
+            if se_eff == 0.0 || dom_eff == 0.0 {
+                continue;
+            }
+            rows += 1;
+            let domain_search = SEARCHES * (1.0 - fast_rate / 100.0);
+            let failed = SEARCHES * (1.0 - success_rate / 100.0);
+            let counts = SearchCounts {
+                search: SEARCHES as u64,
+                domain_search: domain_search as u64,
+                domain_scanned: ((domain_search - failed) * 100.0 / dom_eff) as u64,
+                failed: failed as u64,
+            };
+            let close = |a: f64, b: f64| (a - b).abs() < 0.02;
+            assert!(close(counts.se_eff(), se_eff), "{line}: {counts:?}, {}", counts.se_eff());
+            assert!(close(counts.dom_eff(), dom_eff), "{line}: {}", counts.dom_eff());
+            assert!(close(counts.fast_rate(), fast_rate) && close(counts.success_rate(), success_rate), "{line}");
+        }
+        assert_eq!(rows, 59);
+    }
+
     #[test]
     fn a_restart_counts_from_zero() {
         assert_eq!(snapshot([2, 2]).since(&snapshot([7, 7]), SECOND).llcs[&0].search, 2);
@@ -507,6 +536,10 @@ mod tests {
         let mut text = Vec::new();
         metrics.format(&mut text).unwrap();
         let lens: Vec<_> = String::from_utf8(text).unwrap().lines().skip(1).map(str::len).collect();
-        assert!(lens.windows(2).all(|pair| pair[0] == pair[1]), "{lens:?}");
+        // Head, two LLCs, total; then the histogram, with a head of its own.
+        let (table, histogram) = lens.split_at(4);
+        assert!(table.windows(2).all(|pair| pair[0] == pair[1]), "{lens:?}");
+        assert_eq!(histogram.len(), 1 + magpie_limits_LATENCY_BUCKETS as usize);
+        assert!(histogram[1..].windows(2).all(|pair| pair[0] == pair[1]), "{lens:?}");
     }
 }
