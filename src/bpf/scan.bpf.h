@@ -14,7 +14,8 @@
 #pragma once
 
 enum {
-	MAX_BEYOND = 8, /* other LLCs looked at */
+	MAX_BEYOND = 8,	 /* other LLCs looked at */
+	NO_BUDGET = -1U, /* in place of a count of CPUs scanned: a thief is looked for */
 };
 
 /* Claims an idle CPU that @p may use; @walk is there then. Bounded by the walk's window. */
@@ -32,10 +33,14 @@ __noinline s32 scan_window(struct task_struct *p __arg_trusted, struct map_walk 
 	return -1;
 }
 
-/* Adds to @scanned the CPUs that it went over. @scanned is NULL for a thief, for whom there is no budget either. */
-static s32 scan_llc(struct task_struct *p, u32 llc, u32 slot, u32 *scanned)
+/*
+ * Adds to @scanned the CPUs that it went over, unless that is NO_BUDGET: then they are not counted and not bounded.
+ * The verifier looks at it once for all that call it.
+ */
+__noinline s32 scan_llc(struct task_struct *p __arg_trusted, u32 llc, u32 slot, u32 *scanned __arg_nonnull)
 {
-	u32 window = scanned ? budget(llc) : ALL_SLOTS;
+	bool bounded = *scanned != NO_BUDGET;
+	u32 window = bounded ? budget(llc) : ALL_SLOTS;
 	struct map_walk walk;
 	s32 cpu;
 
@@ -45,7 +50,7 @@ static s32 scan_llc(struct task_struct *p, u32 llc, u32 slot, u32 *scanned)
 		walk = map_walk_from(&idle_map, llc, slot, ALL_SLOTS);
 		walk.whole_cores = true;
 		cpu = scan_window(p, &walk);
-		if (scanned)
+		if (bounded)
 			*scanned += map_walked(&walk, cpu >= 0);
 		if (cpu >= 0)
 			return cpu;
@@ -53,7 +58,7 @@ static s32 scan_llc(struct task_struct *p, u32 llc, u32 slot, u32 *scanned)
 	}
 	walk = map_walk_from(&idle_map, llc, slot, window);
 	cpu = scan_window(p, &walk);
-	if (scanned)
+	if (bounded)
 		*scanned += map_walked(&walk, cpu >= 0);
 	return cpu;
 }
@@ -81,9 +86,10 @@ static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 nr, u32 *sc
 static s32 scan_thief(struct task_struct *p, s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
-	s32 idle = scan_llc(p, l->llc, l->slot, NULL);
+	u32 scanned = NO_BUDGET;
+	s32 idle = scan_llc(p, l->llc, l->slot, &scanned);
 
-	return idle >= 0 ? idle : scan_beyond(p, l->llc, l->slot, llc_layout(l->llc)->nr_reach, NULL);
+	return idle >= 0 ? idle : scan_beyond(p, l->llc, l->slot, llc_layout(l->llc)->nr_reach, &scanned);
 }
 
 static bool claim_fast(struct task_struct *p, s32 cpu, s32 target)

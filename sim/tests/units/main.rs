@@ -6,6 +6,7 @@
 mod affine;
 mod balance;
 mod idle;
+mod latency;
 mod layout;
 mod nr_scan;
 mod overload;

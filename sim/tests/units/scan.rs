@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use magpie_sim::native::MAX_BEYOND;
+use magpie_sim::native::{MAX_BEYOND, NO_BUDGET};
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
@@ -44,7 +44,9 @@ fn some_cpus(max: usize) -> impl Strategy<Value = BTreeSet<usize>> {
 }
 
 /// No budget, and nobody who counts.
-const NULL: *mut u32 = std::ptr::null_mut();
+fn no_budget() -> *mut u32 {
+    Box::leak(Box::new(NO_BUDGET))
+}
 
 const MACHINES: [&str; 5] = ["1x1x40x1", "1x1x20x2", "2x2x5x4", "2x4x3x2", "1x5x8x1"];
 
@@ -121,7 +123,8 @@ fn not_beyond_its_bound() {
     for (i, llc) in others.into_iter().enumerate() {
         let cpu = 2 * llc + 1;
         rig.only_idle(&[cpu]);
-        let found = rig.call(rig.u.scan_beyond, (rig.raw(task), 3, rig.kernel.layout.cpus[&6].slot as u32, 11, NULL));
+        let found =
+            rig.call(rig.u.scan_beyond, (rig.raw(task), 3, rig.kernel.layout.cpus[&6].slot as u32, 11, no_budget()));
         let expected = if i < MAX_BEYOND as usize { cpu as i32 } else { -1 };
         assert_eq!(found, expected, "LLC {i} of the others");
     }
@@ -133,9 +136,9 @@ fn half_a_core_is_better_than_none() {
     let mut rig = Rig::new("1x1x4x2", &[]);
     let task = rig.task();
     rig.only_idle(&[3, 5]);
-    assert_eq!(rig.call(rig.u.scan_llc, (rig.raw(task), 0, 4, NULL)), 5);
-    assert_eq!(rig.call(rig.u.scan_llc, (rig.raw(task), 0, 4, NULL)), 3);
-    assert_eq!(rig.call(rig.u.scan_llc, (rig.raw(task), 0, 4, NULL)), -1);
+    assert_eq!(rig.call(rig.u.scan_llc, (rig.raw(task), 0, 4, no_budget())), 5);
+    assert_eq!(rig.call(rig.u.scan_llc, (rig.raw(task), 0, 4, no_budget())), 3);
+    assert_eq!(rig.call(rig.u.scan_llc, (rig.raw(task), 0, 4, no_budget())), -1);
 }
 
 fn set_budget(rig: &mut Rig, llc: u32, nr_scan: u32) {
@@ -195,7 +198,7 @@ fn the_hint_goes_when_it_is_wrong() {
     let mut rig = Rig::new("1x1x4x2", &[]);
     let task = rig.task();
     rig.only_idle(&[3]);
-    assert_eq!(rig.call(rig.u.scan_llc, (rig.raw(task), 0, 0, NULL)), 3);
+    assert_eq!(rig.call(rig.u.scan_llc, (rig.raw(task), 0, 0, no_budget())), 3);
     let llc = rig.call(rig.u.llc_ctx, (0,));
     // SAFETY: the program does not run.
     assert_eq!(unsafe { (*llc).has_idle_core }, 0);
