@@ -7,6 +7,7 @@
  *	wakes    select_cpu  near whom?              affine.bpf.h    target: previous or waking CPU
  *	                     how far to look?        nr_scan.bpf.h   the busier the LLC, the less of it
  *	                     who is idle?            scan.bpf.h      found: claimed (idle.bpf.h), run there
+ *	                     how long did that take? latency.bpf.h   --latency-hist
  *	waits    enqueue     owed time?              preempt.bpf.h   takes the CPU
  *	                     else in line            vtime.bpf.h     by virtual deadline
  *	                     who could take it?      overload.bpf.h  bit set, an idle CPU kicked
