@@ -71,10 +71,10 @@ pub struct Checks {
     unknown_since: Vec<Option<u64>>,
     /// Victims without a task for dispatch(), as the program counted them until then, and as seen in this one.
     steal_misses: u64,
+    missed: u64,
     /// Counted before the search that goes on: CPUs gone over, and searches that found one so.
     scanned: u64,
     scans: u64,
-    missed: u64,
     utils: Vec<Util>,
     /// Callbacks before the scheduler attached last, by Op.
     counts: [u64; Op::COUNT],

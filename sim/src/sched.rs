@@ -168,10 +168,7 @@ impl Kernel {
         let mut args = scx_cpu_release_args { task: &mut *self.cpus[cpu].higher_class_task };
         if self.ops.cpu_release.is_some() {
             self.call(Op::CpuRelease, None, 0, |ops| unsafe { ops.cpu_release.unwrap()(cpu as i32, &mut args) });
-            // Else it comes later.
-            if !self.quirks.defers_reenqueue {
-                self.check_released(cpu);
-            }
+            self.check_released(cpu);
         }
     }
 

@@ -55,9 +55,9 @@ static bool take_own(s32 cpu, struct cpu_ctx *cctx)
 }
 
 /*
- * A task was put in line on @cpu: wake an idle CPU that may take it; false if there is none. Comes after the bit was set, and a CPU
- * that goes idle looks for bits after it marked itself idle, so one of the two sees the other. The kick is
- * delivered when interrupts come on again, which is after the kernel inserted the task.
+ * A task was put in line on @cpu: wake an idle CPU that may take it; false if there is none. Comes after the bit
+ * was set, and a CPU that goes idle looks for bits after it marked itself idle, so one of the two sees the other.
+ * The kick is delivered when interrupts come on again, which is after the kernel inserted the task.
  */
 static bool kick_thief(struct task_struct *p, s32 cpu)
 {
