@@ -21,9 +21,9 @@
 	X(scan_llc) X(scan_beyond) X(scan_thief) X(find_idle) \
 	X(log2_bucket) X(timed_find_idle) \
 	X(affine_target) \
-	X(mark_waiting) X(take_own) X(kick_thief) X(offer_waiting) \
+	X(pinned_queue) X(mark_waiting) X(note_taken) X(first_waiting) X(take_own) X(kick_thief) X(offer_waiting) \
 	X(steal) \
-	X(waited) X(first_wait) X(next_overloaded) X(balance) \
+	X(waited) X(account_idle) X(next_overloaded) X(sample_two) X(trim_drift) X(carry_over) X(balance) \
 	X(run_starved)
 /* clang-format on */
 

@@ -15,7 +15,7 @@ use scx_magpie::cli::Steal;
 use serde::{Deserialize, Serialize};
 
 use crate::costs::TICK;
-use crate::dsq::TaskId;
+use crate::dsq::{TaskId, is_pinned_queue, pinned_queue, queue_cpu};
 use crate::kernel::{Call, Curr, Event, Kernel};
 use crate::native::{Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP};
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, State, Task};
@@ -220,6 +220,7 @@ impl Kernel {
     /// A task was put somewhere by enqueue().
     pub fn check_enqueued(&mut self, task: TaskId, cpu: usize, enq_flags: u64) {
         let Place::Dsq(id) = self.tasks[task].place else { return };
+        let (pinned, id) = (is_pinned_queue(id), queue_cpu(id));
         let cctx = self.native.cpu_ctx(id);
         let (waiting, overloaded) = (cctx.waiting != 0, cctx.overloaded != 0);
         let (vclock, curr_weight) = (cctx.vclock, cctx.curr_weight);
@@ -229,7 +230,9 @@ impl Kernel {
         let by_weight = |ns: u64| (ns * 100 / u64::from(raw.scx.weight)) as i64;
         let slice = self.tunables.slice_us * USEC;
         let ahead = (raw.scx.dsq_vtime.wrapping_sub(vclock) as i64).saturating_sub(by_weight(slice));
-        let (least, most) = (-by_weight(self.tunables.slice_us_lag * USEC), by_weight(slice + OVERRUN));
+        let wakes = enq_flags & SCX_ENQ_WAKEUP != 0;
+        let least = if wakes { -by_weight(self.tunables.slice_us_lag * USEC) } else { i64::MIN };
+        let most = by_weight(slice + OVERRUN);
         if !(least..=most).contains(&ahead) {
             let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
             self.violate("virtual time", what);
@@ -244,6 +247,12 @@ impl Kernel {
         }
         if !waiting {
             self.violate("lost", format!("CPU {id} does not know that task {task} waits"));
+        }
+        if pinned && self.may_be_stolen(task) {
+            self.violate("pinned", format!("task {task} may move, and waits on CPU {id} where nobody looks for it"));
+        }
+        if !pinned {
+            self.checks.stale_since[id] = None;
         }
         if !overloaded && self.may_be_stolen(task) {
             self.violate("overload bit", format!("CPU {id} hides task {task}, which waits and may move"));
@@ -348,8 +357,9 @@ impl Kernel {
     fn check_bits(&mut self, cpu: usize, slot: usize) {
         let cctx = self.native.cpu_ctx(cpu);
         let (idle, waiting, overloaded) = (cctx.idle != 0, cctx.waiting != 0, cctx.overloaded != 0);
-        if self.native.is_overload_bit(slot) != overloaded {
-            return self.violate("overload bit", format!("CPU {cpu}'s bit is not what it thinks: {overloaded}"));
+        let shown = overloaded && self.tunables.steal != Steal::Off;
+        if self.native.is_overload_bit(slot) != shown {
+            return self.violate("overload bit", format!("CPU {cpu}'s bit is not what it thinks: {shown}"));
         }
         let is_idle = self.cpus[cpu].curr == Curr::Idle;
         if self.native.is_idle_bit(slot) && !(is_idle && idle) {
@@ -357,18 +367,18 @@ impl Kernel {
         }
         let dsq = self.dsqs[cpu].as_ref();
         let queued = dsq.map_or(0, |dsq| dsq.len());
+        let pinned = self.dsqs[pinned_queue(cpu)].as_ref().map_or(0, |dsq| dsq.len());
         let movable = dsq.is_some_and(|dsq| dsq.iter().any(|task| self.may_be_stolen(task)));
-        if queued > 0 && !waiting {
-            return self.violate("lost", format!("CPU {cpu} does not know that {queued} tasks wait in its queue"));
+        if queued + pinned > 0 && !waiting {
+            let queued = queued + pinned;
+            return self.violate("lost", format!("CPU {cpu} does not know that {queued} tasks wait in its queues"));
         }
         if movable && !overloaded {
             return self.violate("overload bit", format!("CPU {cpu} hides tasks that wait and may move"));
         }
 
-        // The tick clears it, unless it sees only tasks that may not move and not all of them. Tasks whose migration is
-        // disabled may have set it: on kernels whose BPF prolog does not count, may_move() gives one too many credit.
-        let none = dsq.is_none_or(|dsq| dsq.iter().all(|task| self.tasks[task].raw().nr_cpus_allowed == 1));
-        let stale = overloaded && none && queued <= MAX_LOOKS as usize && self.cpus[cpu].curr != Curr::HigherClass;
+        // The tick clears it.
+        let stale = overloaded && queued == 0 && self.cpus[cpu].curr != Curr::HigherClass;
         let since = self.checks.stale_since[cpu].filter(|_| stale).or(stale.then_some(self.now));
         self.checks.stale_since[cpu] = since;
         if since.is_some_and(|since| self.now > since + STALE_GRACE) {

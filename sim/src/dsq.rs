@@ -3,8 +3,28 @@
 
 use std::collections::VecDeque;
 
+use scx_magpie::bpf_intf::magpie_limits_MAX_CPUS;
+
 /// Index of a task among the simulator's tasks.
 pub type TaskId = usize;
+
+/// As many queues as the program makes: for each CPU one of tasks that may move, and one of those that may not.
+pub const MAX_DSQS: usize = 2 * magpie_limits_MAX_CPUS as usize;
+
+/// The CPU that a queue is of.
+pub fn queue_cpu(id: usize) -> usize {
+    id % magpie_limits_MAX_CPUS as usize
+}
+
+/// That of its tasks which may not move.
+pub fn pinned_queue(cpu: usize) -> usize {
+    magpie_limits_MAX_CPUS as usize + cpu
+}
+
+/// Is it a queue of tasks that may not move?
+pub fn is_pinned_queue(id: usize) -> bool {
+    id >= magpie_limits_MAX_CPUS as usize
+}
 
 #[derive(Clone, Debug, Default)]
 pub struct Dsq {

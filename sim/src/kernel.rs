@@ -29,7 +29,7 @@ use scx_magpie::topology::Layout;
 use crate::cache::Line;
 use crate::checks::{Checks, Violation};
 use crate::costs::{CALLBACK, IDLE_EXIT, SMT_SPEED, TICK};
-use crate::dsq::{Dsq, TaskId};
+use crate::dsq::{Dsq, MAX_DSQS, TaskId};
 use crate::faults::Fault;
 use crate::instructions::{Counter, end_child};
 use crate::machine::Machine;
@@ -266,7 +266,7 @@ impl Kernel {
         self.publisher = Publisher::new(self.layout.clone(), ScanLimit::from(&self.tunables));
         self.native.load(&Rodata::new(&self.layout, &self.tunables, self.machine.nr_cpus()));
         self.ops = self.native.ops();
-        self.dsqs = vec![None; self.machine.nr_cpus()];
+        self.dsqs = vec![None; MAX_DSQS];
         self.checks_attached();
         let err = self.call(Op::Init, None, 0, |ops| unsafe { ops.init.unwrap()() });
         if err != 0 {

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::costs::KFUNC;
-use crate::dsq::TaskId;
+use crate::dsq::{TaskId, queue_cpu};
 use crate::kernel::{Kernel, current};
 use crate::mask::Mask;
 use crate::native::{
@@ -150,7 +150,7 @@ extern "C" fn scx_bpf_dsq_move_to_local(dsq_id: u64, _enq_flags: u64) -> bool {
         return false;
     }
     let moved = kernel.move_to_local(dsq_id as usize);
-    if !moved && dsq_id as usize != kernel.cpu {
+    if !moved && queue_cpu(dsq_id as usize) != kernel.cpu {
         kernel.note_missed();
     }
     moved
@@ -166,7 +166,7 @@ extern "C" fn scx_bpf_dsq_nr_queued(dsq_id: u64) -> i32 {
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_dsq_peek(dsq_id: u64) -> *mut task_struct {
     let kernel = kernel();
-    kernel.cost += KFUNC + kernel.cpus[dsq_id as usize].line.load(&kernel.machine, kernel.cpu);
+    kernel.cost += KFUNC + kernel.cpus[queue_cpu(dsq_id as usize)].line.load(&kernel.machine, kernel.cpu);
     let first = kernel.dsqs.get(dsq_id as usize).and_then(Option::as_ref).and_then(|dsq| dsq.get(0));
     first.map_or(std::ptr::null_mut(), |task| kernel.tasks[task].raw)
 }

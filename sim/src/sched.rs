@@ -17,7 +17,7 @@
 
 use crate::cache::transfer;
 use crate::costs::{CONTEXT_SWITCH, MISS_PARALLELISM, TICK, TICK_WORK};
-use crate::dsq::TaskId;
+use crate::dsq::{TaskId, queue_cpu};
 use crate::kernel::{Curr, Event, Kernel};
 use crate::native::{SCX_DSQ_LOCAL, SCX_ENQ_PREEMPT, SCX_ENQ_REENQ, scx_cpu_release_args};
 use crate::task::{Place, State};
@@ -392,7 +392,7 @@ impl Kernel {
 
     /// Takes a DSQ's lock for one operation, on the line of the CPU that it is for.
     pub fn lock_dsq(&mut self, id: usize) {
-        let line = self.cpus[id].line.store(&self.machine, self.cpu);
+        let line = self.cpus[queue_cpu(id)].line.store(&self.machine, self.cpu);
         if let Some(dsq) = self.dsqs[id].as_mut() {
             self.cost += line + hold(&mut dsq.locked_until, self.now + self.cost);
         }

@@ -1,20 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Balance among busy CPUs: one that never runs out of work would never steal, and tasks that wait for a CPU
- * which is worse off, or which a real-time task has taken, would wait on. So now and then a busy CPU looks
- * at one overloaded CPU, another each time, and takes a task that has waited clearly longer than its own.
+ * Fairness among busy CPUs: one that never runs out of work would never steal, and three hogs on two CPUs would share
+ * by luck of placement. So now and then a busy CPU looks at two overloaded CPUs (the power of two choices), and takes
+ * the first task in line of the one that is further behind, if that is owed more than its own next task.
  *
- *	dispatch, BALANCE_NS after the last look -> the next overloaded CPU of the LLC, of others every second time
- *	    its first task's wait - own first task's wait (both by weight) >= BALANCE_WAIT_NS? take it
+ *	dispatch, BALANCE_NS after the last look -> the next two overloaded CPUs of the LLC, of others every second time
+ *	    its deadline + gran < own next task's?           take it: owed
+ *	    it waited BALANCE_WAIT_NS longer, by weight?     take it: its CPU does other things
  *
- * Wait counts by weight: that a SCHED_IDLE task waits long is as it should be. Bounded by one victim and
- * nr_reach + 1 maps a look.
+ * Clocks of CPUs run at different speeds, and how they are apart is what one CPU's tasks are owed by another's:
+ *
+ *	vclock + voffset     CPU 0: two hogs  ---------|
+ *	                     CPU 1: one hog   ------------------|
+ *	                     CPU 2: idle      ------------------|   as if a task of default weight ran
+ *
+ * When they are further apart than MAX_DRIFT_NS, the one that looks forgets the rest: tasks that no other CPU may take
+ * (pinned, too heavy for a fair share) have kept them apart, and no others shall have to pay for it.
+ *
+ * Bounded by two victims, MAX_BALANCE_LOOKS tasks and nr_reach + 1 maps a look.
  */
 #pragma once
 
 enum {
 	BALANCE_NS = 4000000,
+	BALANCE_GRAN_NS = 10000000, /* twice that between LLCs */
 	BALANCE_WAIT_NS = 20000000,
+	MAX_DRIFT_NS = 100000000,
+	MAX_BALANCE_LOOKS = 4,
+	NO_CPU = -1,
 };
 
 /* Time for which @p has been in line. */
@@ -26,15 +39,22 @@ static u64 waited(struct task_struct *p)
 	return wait > 0 ? wait : 0;
 }
 
-/* The same of the first task in @cpu's queue, by weight; 0: none waits. */
-static u64 first_wait(s32 cpu)
+/* The same by weight. */
+static u64 weighted_wait(struct task_struct *p)
 {
-	struct task_struct *p = __COMPAT_scx_bpf_dsq_peek(cpu);
-
-	return p ? waited(p) * p->scx.weight / WEIGHT_DFL : 0;
+	return waited(p) * p->scx.weight / WEIGHT_DFL;
 }
 
-/* The next overloaded CPU of @llc after @slot, not @cpu; -1: none. */
+/* @cpu leaves the idle loop: its clock ran on, so that nobody is owed for what nobody wanted. */
+static void account_idle(struct cpu_ctx *cctx)
+{
+	s64 idle = scx_bpf_now() - cctx->pelt.updated_at;
+
+	if (!cctx->pelt.running && idle > 0)
+		cctx->voffset += idle;
+}
+
+/* The next overloaded CPU of @llc after @slot, not @cpu. */
 __noinline s32 next_overloaded(s32 cpu, u32 llc, u32 slot)
 {
 	struct map_walk walk = map_walk_from(&overload_map, llc, slot, ALL_SLOTS);
@@ -42,7 +62,32 @@ __noinline s32 next_overloaded(s32 cpu, u32 llc, u32 slot)
 	while (map_walk_more(&walk) && can_loop)
 		if (map_walk_next(&overload_map, &walk) && slot_cpu(walk.slot) != cpu)
 			return slot_cpu(walk.slot);
-	return -1;
+	return NO_CPU;
+}
+
+/* The deadline of the first task in line on @victim, on the common scale. False: there is none. */
+static bool first_deadline(s32 victim, u64 *at)
+{
+	struct task_struct *p = __COMPAT_scx_bpf_dsq_peek(victim);
+
+	if (!p)
+		return false;
+	*at = p->scx.dsq_vtime + cpu_ctx(victim)->voffset;
+	return true;
+}
+
+/* Of the next two overloaded CPUs of @llc after @slot, not @cpu, the one whose first task is further behind. */
+static s32 sample_two(s32 cpu, u32 llc, u32 slot)
+{
+	s32 a = next_overloaded(cpu, llc, slot), b;
+	u64 at_a, at_b;
+
+	if (a < 0)
+		return NO_CPU;
+	b = next_overloaded(cpu, llc, cpu_layout(a)->slot);
+	if (b < 0 || b == a || !first_deadline(b, &at_b))
+		return a;
+	return first_deadline(a, &at_a) && !vtime_before(at_b, at_a) ? a : b;
 }
 
 /* Where a look at another LLC starts: elsewhere each time that its turn comes. */
@@ -53,38 +98,94 @@ static u32 far_slot(u32 llc, u32 round)
 	return l->first_line * SLOTS_PER_LINE + (l->nr_slots ? round % l->nr_slots : 0);
 }
 
-/* In dispatch of @cpu, which has work of its own. True if a task was taken. */
-static bool balance(s32 cpu, struct cpu_ctx *cctx)
+/* Whom @cpu looks at this time. */
+__noinline s32 balance_victim(s32 cpu)
 {
 	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
-	u64 now = scx_bpf_now();
-	s32 victim = -1;
-	u32 i, turn;
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+	u32 i, turn = cctx->balance_turn++;
+	s32 victim = NO_CPU;
 
-	if (now - cctx->balanced_at < BALANCE_NS)
-		return false;
-	cctx->balanced_at = now;
-
-	turn = cctx->balance_turn++;
 	if (turn % 2)
-		victim = next_overloaded(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
+		victim = sample_two(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
 	for (i = bpf_arena_loop_zero; victim < 0 && i < l->nr_reach && can_loop; i++) {
 		u32 llc = other_llc(l, (turn / 2 + i) % l->nr_reach);
 
 		if (map_any(&overload_map, llc))
-			victim = next_overloaded(cpu, llc, far_slot(llc, turn / 2 / l->nr_reach));
+			victim = sample_two(cpu, llc, far_slot(llc, turn / 2 / l->nr_reach));
 	}
 	if (victim < 0 && !(turn % 2))
-		victim = next_overloaded(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
+		victim = sample_two(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
+	if (victim >= 0 && share_llc(cpu, victim))
+		cctx->balance_slot = cpu_layout(victim)->slot;
+	return victim;
+}
+
+/* Forget what keeps the two clocks further apart than MAX_DRIFT_NS. */
+static void trim_drift(struct cpu_ctx *cctx, const struct cpu_ctx *victim)
+{
+	s64 ahead = cctx->vclock + cctx->voffset - victim->vclock - victim->voffset;
+
+	if (ahead > MAX_DRIFT_NS)
+		cctx->voffset -= ahead - MAX_DRIFT_NS;
+	else if (ahead < -MAX_DRIFT_NS)
+		cctx->voffset += -ahead - MAX_DRIFT_NS;
+}
+
+/*
+ * @p comes from @victim to @cpu by its turn on the common scale, not by its distance to the clock. What it is owed is
+ * bounded: it shall not shut out those that were here.
+ */
+static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, const struct cpu_ctx *victim, u64 gran)
+{
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+	u64 earliest = cctx->vclock - to_vtime(2 * gran, p->scx.weight);
+
+	tctx->vruntime += victim->voffset - cctx->voffset;
+	if (vtime_before(tctx->vruntime, earliest))
+		tctx->vruntime = earliest;
+	tctx->recent = tctx->home;
+	tctx->home = cpu;
+}
+
+/*
+ * In dispatch of @cpu, which has work of its own: @next_deadline is that of the task it would go on with, and @next that
+ * task if it waits. True if another CPU's task was taken.
+ */
+static bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct *next, u64 next_deadline)
+{
+	u64 now = scx_bpf_now(), gran, own_wait;
+	u32 looks = bpf_arena_loop_zero;
+	struct cpu_ctx *from;
+	struct task_struct *p;
+	s32 victim;
+
+	if (now - cctx->balanced_at < BALANCE_NS)
+		return false;
+	cctx->balanced_at = now;
+	victim = balance_victim(cpu);
 	if (victim < 0)
 		return false;
-	if (share_llc(cpu, victim))
-		cctx->balance_slot = cpu_layout(victim)->slot;
+	from = cpu_ctx(victim);
+	gran = share_llc(cpu, victim) ? BALANCE_GRAN_NS : 2 * BALANCE_GRAN_NS;
+	trim_drift(cctx, from);
+	own_wait = next ? weighted_wait(next) : 0;
 
-	if (first_wait(victim) < first_wait(cpu) + BALANCE_WAIT_NS)
-		return false;
-	if (!scx_bpf_dsq_move_to_local(victim, 0))
-		return false;
-	stat_inc(STAT_BALANCE);
-	return true;
+	bpf_for_each(scx_dsq, p, victim, 0)
+	{
+		struct task_ctx *tctx = task_ctx(p);
+		u64 at = p->scx.dsq_vtime + from->voffset + gran;
+
+		if (!vtime_before(at, next_deadline + cctx->voffset) && weighted_wait(p) < own_wait + BALANCE_WAIT_NS)
+			return false;
+		if (tctx && may_use(p, cpu) && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
+			carry_over(p, tctx, cpu, from, gran);
+			stat_inc(STAT_BALANCE);
+			return true;
+		}
+		looks += bpf_arena_loop_one;
+		if (looks >= MAX_BALANCE_LOOKS)
+			break;
+	}
+	return false;
 }

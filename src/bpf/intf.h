@@ -149,19 +149,21 @@ struct pelt {
 struct cpu_ctx {
 	/* The clock of virtual time, and the running task as a waker judges it. */
 	u64 vclock;	     /* weighted ns */
+	u64 voffset;	     /* makes it comparable with those of other CPUs; see balance.bpf.h */
 	u64 curr_vruntime;   /* when it started */
 	u64 curr_started;    /* scx_bpf_now() */
 	u32 curr_weight;     /* 1..10000; 0: nobody to preempt, it is not ours or was told to go */
 	u8 curr_idle_policy; /* SCHED_IDLE */
 	u8 curr_urgent;	     /* is_urgent() */
 	u8 idle;	     /* in the idle loop */
-	u8 waiting;	     /* tasks may be waiting in the queue */
-	u8 overloaded;	     /* some of them may move: the bit in overload_map is set */
+	u8 waiting;	     /* tasks may be waiting, in either queue */
+	u8 waiting_pinned;   /* ... in that of tasks that may not move */
+	u8 overloaded;	     /* ... in that of tasks that may: the bit in overload_map is set */
 	u8 making_way;	     /* for an urgent task: the one that ran is not offered until that is done */
 	u64 starved_at;	     /* scx_bpf_now() of the last run_starved() that found none */
 	u64 balanced_at;     /* scx_bpf_now() of the last balance() */
 	u32 balance_turn;    /* counts them */
-	u32 balance_slot;    /* of the CPU it looked at */
+	u32 balance_slot;    /* of the last CPU of the LLC that it looked at */
 	u32 steal_slot;	     /* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
 	s32 nr_queued;	     /* sampled by sample_queues() */
 

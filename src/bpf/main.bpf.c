@@ -17,7 +17,7 @@
  *	                                             starve.bpf.h    here one waits far too long
  *	         running, stopping                   vtime.bpf.h     charged by weight
  *
- * A runnable task is in one place: the local DSQ of a CPU that is idle or that it preempts, or the queue (DSQ)
+ * A runnable task is in one place: the local DSQ of a CPU that is idle or that it preempts, or a queue (DSQ)
  * of the CPU whose runqueue the kernel has it on (scx_bpf_task_cpu()). That CPU looks there when it runs
  * out, and the overload map leads all others to it.
  *
@@ -66,7 +66,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	if (cpu < 0)
 		return target;
 
-	place(p, tctx, cpu);
+	place(p, tctx, cpu, true);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, 0);
 	return cpu;
 }
@@ -77,6 +77,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
+	u64 queue;
 
 	/* A CPU that has just come online has no queue: the kernel is about to have us start anew for it. */
 	if (!tctx || !cpu_layout(cpu)->present) {
@@ -85,7 +86,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (enq_flags & SCX_ENQ_REENQ)
 		stat_inc(STAT_REENQUEUE);
-	place(p, tctx, cpu);
+	place(p, tctx, cpu, enq_flags & SCX_ENQ_WAKEUP);
 
 	/* Already claimed for another task: then this one waits in line, where it can be stolen. */
 	if (cctx->idle && claim_idle(cpu)) {
@@ -111,8 +112,8 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	stat_inc(STAT_QUEUED);
 	tctx->queued_at = scx_bpf_now();
-	scx_bpf_dsq_insert_vtime(p, cpu, tun.slice_ns, deadline(p, tctx), enq_flags);
-	mark_waiting(p, cpu, cctx);
+	queue = mark_waiting(p, cpu, cctx);
+	scx_bpf_dsq_insert_vtime(p, queue, tun.slice_ns, deadline(p, tctx), enq_flags);
 	/* The one that makes way for an urgent task will soon go on. */
 	if (!cctx->making_way || p != bpf_get_current_task_btf())
 		kick_thief(p, cpu);
@@ -121,22 +122,30 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 /* In dispatch of @cpu: what to run next, be it @prev, to its local DSQ. */
 static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 {
+	struct task_struct *next = NULL;
 	struct task_ctx *tctx = NULL;
-	struct task_struct *next;
+	bool keep = false;
+	u64 queue = cpu, at = 0;
 
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED)
 		tctx = task_ctx(prev);
-
-	if ((tctx || cctx->waiting) && (run_starved(cpu, cctx) || balance(cpu, cctx)))
-		return;
-
+	if (cctx->waiting) {
+		next = first_waiting(cpu, cctx, &queue);
+		if (next)
+			at = next->scx.dsq_vtime;
+	}
 	if (tctx) {
 		charge(prev, tctx);
-		next = cctx->waiting ? __COMPAT_scx_bpf_dsq_peek(cpu) : NULL;
-		if (!next || vtime_before(deadline(prev, tctx), next->scx.dsq_vtime))
-			goto keep;
+		if (!next || vtime_before(deadline(prev, tctx), at)) {
+			keep = true;
+			at = deadline(prev, tctx);
+		}
 	}
-	if (take_own(cpu, cctx))
+	if ((tctx || next) && (run_starved(cpu, cctx) || balance(cpu, cctx, keep ? NULL : next, at)))
+		return;
+	if (keep)
+		goto keep;
+	if (cctx->waiting && take_own(cpu, cctx, queue))
 		return;
 	if (tctx)
 		goto keep;
@@ -149,7 +158,7 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 			return;
 	}
 	/* While stealing let go of the rq lock, somebody may have queued a task here. */
-	if (take_own(cpu, cctx))
+	if (cctx->waiting && (take_own(cpu, cctx, cpu) || take_own(cpu, cctx, pinned_queue(cpu))))
 		return;
 	stat_inc(STAT_EMPTY);
 	return;
@@ -232,6 +241,8 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 
+	if (!idle)
+		account_idle(cctx);
 	pelt_update(cpu, cctx, !idle);
 	if (!idle) {
 		mark_busy(cpu, cctx);
@@ -274,9 +285,10 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 	bpf_for(cpu, 0, tun.nr_cpu_ids) {
 		if (!cpu_layout(cpu)->present)
 			continue;
-		err = scx_bpf_create_dsq(cpu, cpu_layout(cpu)->node);
+		err = scx_bpf_create_dsq(cpu, cpu_layout(cpu)->node) ?:
+			      scx_bpf_create_dsq(pinned_queue(cpu), cpu_layout(cpu)->node);
 		if (err) {
-			scx_bpf_error("cannot create the queue of CPU %d: %d", cpu, err);
+			scx_bpf_error("cannot create the queues of CPU %d: %d", cpu, err);
 			return err;
 		}
 		cpu_ctx(cpu)->pelt.updated_at = scx_bpf_now();
@@ -311,7 +323,7 @@ int sample_queues(void *ctx)
 
 	bpf_for(cpu, 0, tun.nr_cpu_ids)
 		if (cpu_layout(cpu)->present)
-			cpu_ctx(cpu)->nr_queued = scx_bpf_dsq_nr_queued(cpu);
+			cpu_ctx(cpu)->nr_queued = scx_bpf_dsq_nr_queued(cpu) + scx_bpf_dsq_nr_queued(pinned_queue(cpu));
 	return 0;
 }
 

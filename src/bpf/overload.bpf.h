@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which CPUs have tasks waiting that another may take: overload_map (Sistare's task stealing), and the per-CPU queues
- * whose state it tells. A CPU's queue is the DSQ with the CPU's id.
+ * Where tasks wait, and which CPUs have tasks waiting that another may take: overload_map (Sistare's task stealing).
  *
- *	enqueue()   in line behind the running task, may move?  -> bit set
- *	dispatch()  queue found empty?                          -> bit cleared
- *	tick()      only tasks in line that may not move?       -> bit cleared
+ * A CPU has two queues: the DSQ with its id, of tasks that may move, and pinned_queue(), of those that may not. Thieves
+ * look at the first, however many wait in the second.
+ *
+ *	enqueue()   in line behind the running task ----> its queue; may it move? bit set
+ *	dispatch()  queue of those that may move empty? -> bit cleared
+ *	tick()      the same ----------------------------> bit cleared
  *
  * All of it under the rq lock of the queue's CPU, so a cleared bit never hides a waiting task that may move. A
  * thief takes tasks and leaves the bit alone: one that is stale costs a look, until the next tick. Writes only when
@@ -14,43 +16,70 @@
 #pragma once
 
 enum {
-	MAX_OFFER_LOOKS = 16, /* waiting tasks looked at for one that may move */
+	MAX_OFFER_LOOKS = 16, /* waiting tasks looked at for one that an idle CPU may take */
 };
 
 struct sparse_map overload_map;
 
-/* @p is about to wait in @cpu's queue. The kernel inserts it when enqueue() returns. */
-static void mark_waiting(const struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
+static u64 pinned_queue(s32 cpu)
+{
+	return MAX_CPUS + cpu;
+}
+
+/* The queue in which @p is about to wait for @cpu. The kernel inserts it when enqueue() returns. */
+static u64 mark_waiting(const struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
 {
 	cctx->waiting = true;
-	if (!cctx->overloaded && tun.steal && may_move(p)) {
+	if (!may_move(p)) {
+		cctx->waiting_pinned = true;
+		return pinned_queue(cpu);
+	}
+	if (!cctx->overloaded) {
 		cctx->overloaded = true;
-		map_set(&overload_map, cpu_layout(cpu));
+		if (tun.steal)
+			map_set(&overload_map, cpu_layout(cpu));
 	}
+	return cpu;
 }
 
-static void clear_overloaded(s32 cpu, struct cpu_ctx *cctx)
+/* Takes note of queues of @cpu that are empty. */
+static void note_taken(s32 cpu, struct cpu_ctx *cctx)
 {
-	if (cctx->overloaded) {
+	if (cctx->overloaded && !scx_bpf_dsq_nr_queued(cpu)) {
 		cctx->overloaded = false;
-		map_test_and_clear(&overload_map, cpu_layout(cpu)->slot);
+		if (tun.steal)
+			map_test_and_clear(&overload_map, cpu_layout(cpu)->slot);
 	}
+	if (cctx->waiting_pinned && !scx_bpf_dsq_nr_queued(pinned_queue(cpu)))
+		cctx->waiting_pinned = false;
+	cctx->waiting = cctx->overloaded || cctx->waiting_pinned;
 }
 
-/* In dispatch of @cpu. Takes the first task of its own queue; false if there is none. */
-static bool take_own(s32 cpu, struct cpu_ctx *cctx)
+/* The first of both queues of @cpu, and in @queue which it is in; NULL: nobody waits. */
+static struct task_struct *first_waiting(s32 cpu, const struct cpu_ctx *cctx, u64 *queue)
 {
-	bool taken;
+	struct task_struct *p = NULL, *pinned = NULL;
 
-	if (!cctx->waiting)
-		return false;
-	taken = scx_bpf_dsq_move_to_local(cpu, 0);
+	if (cctx->overloaded)
+		p = __COMPAT_scx_bpf_dsq_peek(cpu);
+	if (cctx->waiting_pinned)
+		pinned = __COMPAT_scx_bpf_dsq_peek(pinned_queue(cpu));
+	if (pinned && (!p || vtime_before(pinned->scx.dsq_vtime, p->scx.dsq_vtime))) {
+		*queue = pinned_queue(cpu);
+		return pinned;
+	}
+	*queue = cpu;
+	return p;
+}
+
+/* In dispatch of @cpu. Takes the first task of @queue, one of its own; false if there is none. */
+static bool take_own(s32 cpu, struct cpu_ctx *cctx, u64 queue)
+{
+	bool taken = scx_bpf_dsq_move_to_local(queue, 0);
+
 	if (taken)
 		stat_inc(STAT_OWN);
-	if (!taken || !scx_bpf_dsq_nr_queued(cpu)) {
-		cctx->waiting = false;
-		clear_overloaded(cpu, cctx);
-	}
+	note_taken(cpu, cctx);
 	return taken;
 }
 
@@ -75,31 +104,25 @@ static bool kick_thief(struct task_struct *p, s32 cpu)
 
 /*
  * Offers one of @cpu's waiting tasks, the first that an idle CPU may take. Its rq lock is held. Bounded by
- * MAX_OFFER_LOOKS: only when all were seen and none may move, the CPU is not overloaded. Returns 0, for a function that
- * the verifier looks at once has to return something.
+ * MAX_OFFER_LOOKS. Returns 0, for a function that the verifier looks at once has to return something.
  */
 __noinline s32 offer_waiting(s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_struct *p;
 	u32 looks = bpf_arena_loop_zero;
-	bool movable = false;
 
 	if (!cctx->overloaded)
 		return 0;
+	note_taken(cpu, cctx);
 	bpf_for_each(scx_dsq, p, cpu, 0)
 	{
-		if (may_move(p)) {
-			movable = true;
-			/* No CPU is idle for one that may use all: then none is for the others. */
-			if (kick_thief(p, cpu) || p->nr_cpus_allowed >= tun.nr_cpus_possible)
-				return 0;
-		}
+		/* No CPU is idle for one that may use all: then none is for the others. */
+		if (kick_thief(p, cpu) || p->nr_cpus_allowed >= tun.nr_cpus_possible)
+			return 0;
 		looks += bpf_arena_loop_one;
 		if (looks >= MAX_OFFER_LOOKS)
 			return 0;
 	}
-	if (!movable)
-		clear_overloaded(cpu, cctx);
 	return 0;
 }

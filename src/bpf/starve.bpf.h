@@ -3,7 +3,7 @@
  * Nothing waits until the watchdog bites. Virtual time is fair, but a task of weight 1 among many heavy ones
  * may have to wait for minutes, and the kernel ejects a scheduler that lets a task wait for timeout_ms.
  *
- *	dispatch, starve_ns / STARVE_LOOKS after the last look in vain -> the last MAX_STARVE tasks of the own queue
+ *	dispatch, starve_ns / STARVE_LOOKS after the last look in vain -> the last MAX_STARVE tasks of each own queue
  *	    one waits for starve_ns (a quarter of timeout_ms)? run it next
  */
 #pragma once
@@ -13,16 +13,13 @@ enum {
 	MAX_STARVE = 16,
 };
 
-/* In dispatch of @cpu. True if a task was taken. Looks at MAX_STARVE tasks. */
-static bool run_starved(s32 cpu, struct cpu_ctx *cctx)
+/* In dispatch of the CPU that @queue is of. True if a task was taken. Looks at MAX_STARVE tasks. */
+__noinline bool run_starved_of(u64 queue)
 {
-	u64 now = scx_bpf_now();
 	u32 looks = bpf_arena_loop_zero;
 	struct task_struct *p;
 
-	if (!cctx->waiting || now - cctx->starved_at < tun.starve_ns / STARVE_LOOKS)
-		return false;
-	bpf_for_each(scx_dsq, p, cpu, SCX_DSQ_ITER_REV)
+	bpf_for_each(scx_dsq, p, queue, SCX_DSQ_ITER_REV)
 	{
 		if (waited(p) >= tun.starve_ns && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
 			stat_inc(STAT_STARVED);
@@ -32,6 +29,18 @@ static bool run_starved(s32 cpu, struct cpu_ctx *cctx)
 		if (looks >= MAX_STARVE)
 			break;
 	}
+	return false;
+}
+
+/* In dispatch of @cpu. True if a task was taken. */
+static bool run_starved(s32 cpu, struct cpu_ctx *cctx)
+{
+	u64 now = scx_bpf_now();
+
+	if (!cctx->waiting || now - cctx->starved_at < tun.starve_ns / STARVE_LOOKS)
+		return false;
+	if (run_starved_of(cpu) || run_starved_of(pinned_queue(cpu)))
+		return true;
 	cctx->starved_at = now;
 	return false;
 }

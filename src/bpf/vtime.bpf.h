@@ -90,18 +90,18 @@ static void rebase(struct task_ctx *tctx, s32 cpu)
 }
 
 /*
- * As rebase(), for a task that wakes or starts to wait. What it is owed and what it is ahead are bounded: a long
- * sleep is not hoarded, and one long stint (no tick, a virtual CPU that stood still) does not shut it out for as
- * long times the number of those that wait.
+ * As rebase(), for a task that @wakes or starts to wait. What it is owed for the time it slept and what it is ahead are
+ * bounded: a long sleep is not hoarded, and one long stint (no tick, a virtual CPU that stood still) does not shut it
+ * out for as long times the number of those that wait.
  */
-static void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+static void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, bool wakes)
 {
 	u64 vclock = cpu_ctx(cpu)->vclock;
 	u64 earliest = vclock - to_vtime(tun.slice_lag_ns, p->scx.weight);
 	u64 latest = vclock + to_vtime(tun.slice_ns + OVERRUN_NS, p->scx.weight);
 
 	rebase(tctx, cpu);
-	if (vtime_before(tctx->vruntime, earliest))
+	if (wakes && vtime_before(tctx->vruntime, earliest))
 		tctx->vruntime = earliest;
 	else if (vtime_before(latest, tctx->vruntime))
 		tctx->vruntime = latest;

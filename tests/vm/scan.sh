@@ -31,7 +31,7 @@ has_run() {
 }
 while [ $samples -lt 20 ]; do
 	before=$(cpu_time_us $waking)
-	wait_for 20 "the waking task" has_run
+	wait_for 60 "the waking task" has_run
 	cpu=$(awk '{ print $39 }' /proc/$waking/stat)
 	[ "$cpu" != 7 ] || found=$((found + 1))
 	samples=$((samples + 1))

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `balance.bpf.h`: a busy CPU takes a task that has waited clearly longer than its own, from one victim a look.
+//! `balance.bpf.h`: a busy CPU takes a task that is owed more, or has waited clearly longer, than its own next one.
 
 use std::collections::BTreeSet;
 
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{BALANCE_NS, BALANCE_WAIT_NS};
+use magpie_sim::native::{BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS};
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
 use crate::rig::Rig;
 
 const WAIT: u64 = BALANCE_WAIT_NS as u64;
+const GRAN: i64 = BALANCE_GRAN_NS as i64;
+const DRIFT: i64 = MAX_DRIFT_NS as i64;
 
 /// A task of this weight has waited on the CPU for `wait` ns.
 fn waiting(rig: &mut Rig, cpu: usize, wait: u64, weight: u32) -> TaskId {
@@ -29,9 +31,10 @@ fn rig(machine: &str) -> Rig {
     rig
 }
 
+/// CPU 0 looks, which would go on with its own first task in line.
 fn balance(rig: &mut Rig) -> bool {
-    let cpu = rig.kernel.cpu;
-    rig.call(rig.u.balance, (cpu as i32, rig.cctx(cpu)))
+    let next = rig.waiting(0).first().map_or(std::ptr::null_mut(), |&task| rig.raw(task));
+    rig.call(rig.u.balance, (0, rig.cctx(0), next, 0))
 }
 
 proptest! {
@@ -72,6 +75,89 @@ fn a_wait_is_not_negative() {
     rig.remembered(task, |tctx| tctx.queued_at = future);
     assert_eq!(rig.call(rig.u.waited, (rig.raw(task),)), 0);
     assert!(!balance(&mut rig));
+}
+
+/// The clocks of CPU 0 and another are so far apart, and tasks with such deadlines are next; whose turn is it?
+fn by_turns(machine: &str, victim: usize, ahead: i64, own: i64, other: i64) -> bool {
+    let mut rig = rig(machine);
+    let task = rig.task();
+    rig.queue(task, victim, other as u64);
+    rig.cpu(0, |cctx| cctx.voffset = ahead as u64);
+    let taken = rig.call(rig.u.balance, (0, rig.cctx(0), std::ptr::null_mut(), own as u64));
+    assert_eq!(rig.local(0).contains(&task), taken);
+    taken
+}
+
+proptest! {
+    #[test]
+    fn whose_turn_it_is_by_what_the_clocks_are_apart(
+        far: bool, ahead in -3 * DRIFT..3 * DRIFT, own in -3 * GRAN..3 * GRAN, other in -3 * GRAN..3 * GRAN,
+    ) {
+        let (machine, victim, gran) = if far { ("1x2x1x1", 1, 2 * GRAN) } else { ("1x1x2x1", 1, GRAN) };
+        let taken = other + gran < own + ahead.clamp(-DRIFT, DRIFT);
+        prop_assert_eq!(by_turns(machine, victim, ahead, own, other), taken);
+    }
+
+    #[test]
+    fn clocks_drift_no_further_than_that(ahead in -10 * DRIFT..10 * DRIFT, clocks: [u64; 2]) {
+        let mut rig = rig("1x1x2x1");
+        rig.cpu(0, |cctx| (cctx.vclock, cctx.voffset) = (clocks[0], 0u64.wrapping_sub(clocks[0]).wrapping_add(ahead as u64)));
+        rig.cpu(1, |cctx| (cctx.vclock, cctx.voffset) = (clocks[1], 0u64.wrapping_sub(clocks[1])));
+        rig.call(rig.u.trim_drift, (rig.cctx(0), rig.cctx(1)));
+        let left = rig.cpu(0, |cctx| cctx.vclock.wrapping_add(cctx.voffset)) as i64;
+        prop_assert_eq!(left, ahead.clamp(-DRIFT, DRIFT));
+    }
+
+    /// It keeps its turn on the common scale, but is owed no more than 2 * gran of CPU time.
+    #[test]
+    fn a_task_brings_its_turn_along(
+        vruntime in -5 * GRAN..5 * GRAN, ahead in -DRIFT..DRIFT, weight in prop_oneof![Just(100), 1..=10_000u32],
+    ) {
+        let mut rig = rig("1x1x2x1");
+        let task = rig.task();
+        rig.set_weight(task, weight);
+        rig.remembered(task, |tctx| (tctx.vruntime, tctx.home) = (vruntime as u64, 1));
+        rig.cpu(0, |cctx| (cctx.vclock, cctx.voffset) = (1000, (ahead - 1000) as u64));
+        rig.call(rig.u.carry_over, (rig.raw(task), rig.tctx(task), 0, rig.cctx(1), GRAN as u64));
+        let (now, home, recent) = rig.remembered(task, |tctx| (tctx.vruntime as i64, tctx.home, tctx.recent));
+        let owed = 2 * GRAN * 100 / i64::from(weight);
+        prop_assert_eq!((now, home, recent), ((vruntime - ahead + 1000).max(1000 - owed), 0, 1));
+    }
+}
+
+#[test]
+fn the_clock_of_an_idle_cpu_goes_on() {
+    let mut rig = rig("1x1x2x1");
+    let now = rig.kernel.now;
+    for (running, voffset) in [(0, 5000), (1, 0)] {
+        rig.cpu(0, |cctx| (cctx.voffset, cctx.pelt.updated_at, cctx.pelt.running) = (0, now - 5000, running));
+        rig.call(rig.u.account_idle, (rig.cctx(0),));
+        assert_eq!(rig.cpu(0, |cctx| cctx.voffset), voffset);
+    }
+}
+
+#[test]
+fn of_two_the_one_further_behind() {
+    for (deadlines, victim) in [([5, 4], 2), ([4, 5], 1), ([4, 4], 1)] {
+        let mut rig = rig("1x1x4x1");
+        for (cpu, deadline) in (1..).zip(deadlines) {
+            let task = rig.task();
+            rig.queue(task, cpu, deadline);
+        }
+        assert_eq!(rig.call(rig.u.sample_two, (0, 0, 0)), victim, "{deadlines:?}");
+    }
+}
+
+#[test]
+fn a_task_that_may_not_come_is_passed_over() {
+    let mut rig = rig("1x1x4x1");
+    let stays = rig.task_on([1, 2]);
+    rig.queue(stays, 1, 0);
+    let comes = waiting(&mut rig, 1, WAIT, 100);
+    let since = rig.kernel.now - WAIT;
+    rig.remembered(stays, |tctx| tctx.queued_at = since);
+    assert!(balance(&mut rig));
+    assert_eq!(rig.local(0), [comes]);
 }
 
 #[test]

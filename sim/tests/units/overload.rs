@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `overload.bpf.h`: the bit is set while a task waits that may move, and at most MAX_OFFER_LOOKS are looked at.
+//! `overload.bpf.h`: the bit is set while a task waits that may move; those that may not wait apart.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ fn op() -> impl Strategy<Value = Op> {
                 5 => Just(Op::Steal)]
 }
 
-/// CPU 0's queue: which tasks wait there and may move, in order, and whether the bit is to be set.
+/// CPU 0's queues: which tasks wait there and may move, in order of their deadlines, and whether the bit is to be set.
 #[derive(Default)]
 struct Model {
     queue: VecDeque<(TaskId, bool)>,
@@ -36,6 +36,10 @@ struct Model {
 }
 
 impl Model {
+    fn may_move(&self) -> bool {
+        self.queue.iter().any(|(_, moves)| *moves)
+    }
+
     fn apply(&mut self, rig: &mut Rig, op: Op, time: u64) {
         match op {
             Op::Queue(moves) => {
@@ -46,17 +50,20 @@ impl Model {
             }
             Op::Take => {
                 rig.kernel.cpu = 0;
-                let taken = rig.call(rig.u.take_own, (0, rig.cctx(0)));
-                assert_eq!(taken.then(|| rig.local(0)[0]), self.queue.pop_front().map(|(task, _)| task));
+                let mut queue = 0;
+                let first = rig.call(rig.u.first_waiting, (0, rig.cctx(0), &mut queue));
+                let expected = self.queue.pop_front().map(|(task, _)| task);
+                assert_eq!(first, expected.map_or(std::ptr::null_mut(), |task| rig.raw(task)));
+                let taken = rig.call(rig.u.take_own, (0, rig.cctx(0), queue));
+                assert_eq!(taken.then(|| rig.local(0)[0]), expected);
                 if taken {
                     rig.kernel.take_out(rig.local(0)[0]);
                 }
-                self.overloaded &= !self.queue.is_empty();
+                self.overloaded &= self.may_move();
             }
             Op::Tick => {
                 rig.call(rig.u.offer_waiting, (0,));
-                // All were seen, and none may move.
-                self.overloaded &= self.queue.len() >= LOOKS || self.queue.iter().any(|(_, moves)| *moves);
+                self.overloaded &= self.may_move();
             }
             Op::Steal => {
                 rig.kernel.cpu = 1;
@@ -83,52 +90,52 @@ proptest! {
             let set = rig.overloaded().contains(&0);
             prop_assert_eq!(set, model.overloaded);
             prop_assert_eq!(rig.cpu(0, |cctx| cctx.overloaded != 0), set);
-            prop_assert!(set || !model.queue.iter().any(|(_, moves)| *moves), "a waiting task is hidden");
+            prop_assert!(set || !model.may_move(), "a waiting task is hidden");
             prop_assert!(model.queue.is_empty() || rig.cpu(0, |cctx| cctx.waiting != 0), "it is not looked for");
         }
     }
 }
 
-/// On CPU 0, `stay` tasks that may not move, then `moves` that may. The bit is set from an earlier task, now gone.
-fn queue(stay: usize, moves: usize) -> Rig {
+/// On CPU 0, so many tasks that may use it and CPU 1, then one that may use all. The bit is set.
+fn queue(stay: usize) -> Rig {
     let mut rig = Rig::new("1x1x4x1", &[]);
     rig.only_idle(&[]);
-    let gone = rig.task();
-    rig.call(rig.u.mark_waiting, (rig.raw(gone), 0, rig.cctx(0)));
-    for i in 0..stay + moves {
-        let task = if i < stay { rig.task_on([0]) } else { rig.task() };
+    for i in 0..=stay {
+        let task = if i < stay { rig.task_on([0, 1]) } else { rig.task() };
         rig.queue(task, 0, i as u64);
     }
     rig
 }
 
 #[test]
-fn a_tick_clears_a_stale_bit_when_it_has_seen_all() {
-    for (stay, moves, cleared) in [
-        (0, 0, true),
-        (LOOKS - 1, 0, true),
-        // The last look says nothing of what comes after.
-        (LOOKS, 0, false),
-        (LOOKS + 1, 0, false),
-        (LOOKS - 1, 1, false),
-        (LOOKS, 1, false),
-        (LOOKS + 30, 1, false),
-    ] {
-        let mut rig = queue(stay, moves);
-        rig.call(rig.u.offer_waiting, (0,));
-        assert_eq!(rig.overloaded().is_empty(), cleared, "{stay} that stay, {moves} that move");
-    }
-}
-
-#[test]
-fn a_tick_offers_the_first_that_may_move_within_its_looks() {
+fn a_tick_offers_the_first_that_an_idle_cpu_may_take_within_its_looks() {
     for (stay, kicked) in [(0, true), (LOOKS - 1, true), (LOOKS, false)] {
-        let mut rig = queue(stay, 2);
+        let mut rig = queue(stay);
         rig.only_idle(&[2]);
         rig.call(rig.u.offer_waiting, (0,));
         assert_eq!(rig.kicked(), if kicked { vec![2] } else { vec![] }, "behind {stay} that stay");
         assert_eq!(rig.idle().is_empty(), kicked);
     }
+}
+
+/// However many tasks wait that may not move: nobody is led to them.
+#[test]
+fn a_thousand_pinned_tasks_cost_a_thief_nothing() {
+    let mut rig = Rig::new("1x1x4x1", &[]);
+    rig.only_idle(&[]);
+    for i in 0..1000 {
+        let task = rig.task_on([0]);
+        rig.queue(task, 0, i);
+    }
+    assert!(rig.overloaded().is_empty());
+    rig.kernel.cpu = 1;
+    assert!(!rig.call(rig.u.steal, (1,)));
+    assert_eq!(rig.stat(magpie_stat_STAT_STEAL_MISS), 0);
+    // One that may move is found behind them all.
+    let task = rig.task();
+    rig.queue(task, 0, 1000);
+    assert!(rig.call(rig.u.steal, (1,)));
+    assert_eq!(rig.local(1), [task]);
 }
 
 #[test]

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use magpie_sim::dsq::TaskId;
+use magpie_sim::dsq::{TaskId, pinned_queue};
 use magpie_sim::kernel::{Curr, Kernel};
 use magpie_sim::machine::Machine;
 use magpie_sim::mask::Mask;
@@ -163,8 +163,8 @@ impl Rig {
         self.kernel.cpus[cpu].nr_running += 1;
         let now = self.kernel.now;
         self.remembered(task, |tctx| tctx.queued_at = now);
-        self.call(self.u.mark_waiting, (self.raw(task), cpu as i32, self.cctx(cpu)));
-        self.kernel.insert(task, cpu as u64, Some(deadline), 0);
+        let queue = self.call(self.u.mark_waiting, (self.raw(task), cpu as i32, self.cctx(cpu)));
+        self.kernel.insert(task, queue, Some(deadline), 0);
     }
 
     /// The tasks in a CPU's local DSQ.
@@ -172,8 +172,10 @@ impl Rig {
         self.kernel.cpus[cpu].local.iter().collect()
     }
 
+    /// The tasks in a CPU's queues: those that may move first.
     pub fn waiting(&self, cpu: usize) -> Vec<TaskId> {
-        self.kernel.dsqs[cpu].as_ref().unwrap().iter().collect()
+        let queues = [cpu, pinned_queue(cpu)];
+        queues.iter().flat_map(|&queue| self.kernel.dsqs[queue].as_ref().unwrap().iter()).collect()
     }
 
     /// The CPUs that were kicked since the last call.
