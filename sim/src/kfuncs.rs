@@ -254,7 +254,14 @@ unsafe extern "C" fn scx_bpf_dsq_move(
         return false;
     }
     kernel.lock_dsq(from);
-    kernel.tasks[task].place == Place::Dsq(from) && kernel.move_task_to_local(task)
+    if kernel.tasks[task].place != Place::Dsq(from) {
+        return false;
+    }
+    let moved = kernel.move_task_to_local(task);
+    if !moved {
+        kernel.violate("move", format!("task {task} may not run on CPU {}", kernel.cpu));
+    }
+    moved
 }
 
 #[unsafe(no_mangle)]

@@ -148,6 +148,12 @@ static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 c
 	tctx->home = cpu;
 }
 
+/* May @p, which waits on another CPU, come to @cpu? The kernel ejects who moves one that may not. */
+static bool may_come(struct task_struct *p, s32 cpu)
+{
+	return !p->migration_disabled && may_use(p, cpu);
+}
+
 /*
  * In dispatch of @cpu, which has work of its own: @next_deadline is that of the task it would go on with, and @next that
  * task if it waits. True if another CPU's task was taken.
@@ -178,7 +184,7 @@ static bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct *next, u64
 
 		if (!vtime_before(at, next_deadline + cctx->voffset) && weighted_wait(p) < own_wait + BALANCE_WAIT_NS)
 			return false;
-		if (tctx && may_use(p, cpu) && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
+		if (tctx && may_come(p, cpu) && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
 			carry_over(p, tctx, cpu, from, gran);
 			stat_inc(STAT_BALANCE);
 			return true;
