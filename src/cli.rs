@@ -75,6 +75,14 @@ pub struct Tunables {
     #[arg(long, value_enum, default_value_t = Steal::All)]
     pub steal: Steal,
 
+    /// CPUs that a CPU about to go idle tries to take a task from before it gives up. 1..64.
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = value_parser!(u32).range(1..=64))]
+    pub steal_tries: u32,
+
+    /// On machines with more NUMA nodes than this no task is taken from another node. 1..256.
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = value_parser!(u32).range(1..=256))]
+    pub steal_node_limit: u32,
+
     /// How much of an LLC may be in use before wakeups stop to search it: 100 / this. Percent, 101..1000.
     ///
     /// SIS_UTIL: with the kernel's 117 an LLC is searched up to 85 % utilization, less of it the more it is used.

@@ -68,8 +68,8 @@ impl Rodata {
             entry.nr_near = llc.nr_near as u32;
             entry.nr_reach = match tunables.steal {
                 Steal::Off | Steal::Llc => 0,
-                Steal::Node => llc.nr_near as u32,
-                Steal::All => llc.others.len() as u32,
+                Steal::All if layout.nr_nodes() <= tunables.steal_node_limit as usize => llc.others.len() as u32,
+                Steal::Node | Steal::All => llc.nr_near as u32,
             };
             for (slot, &other) in entry.others.iter_mut().zip(&llc.others) {
                 *slot = other as u16;
@@ -105,6 +105,7 @@ fn tun(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) -> tunable
         latency_hist: u8::from(tunables.latency_hist),
         wakeup_preempt: u8::from(!tunables.no_wakeup_preempt),
         steal: u8::from(tunables.steal != Steal::Off),
+        steal_tries: tunables.steal_tries,
     }
 }
 
@@ -133,5 +134,23 @@ mod tests {
         let llc = &rodata.llc_layouts[1];
         assert_eq!((llc.first_line, llc.nr_lines, llc.nr_near, llc.others[0]), (2, 2, 0, 0));
         assert_eq!(rodata.llc_layouts[0].others[0], 1);
+    }
+
+    #[test]
+    fn how_far_tasks_are_taken_from() {
+        let (topo, _) = make_test_topo(2, 2, 2, 1);
+        for (flags, nr_reach) in [
+            (&[][..], 3),
+            (&["--steal", "node"], 1),
+            (&["--steal", "llc"], 0),
+            (&["--steal", "off"], 0),
+            (&["--steal-node-limit", "2"], 3),
+            (&["--steal-node-limit", "1"], 1),
+            (&["--steal-node-limit", "1", "--steal", "llc"], 0),
+        ] {
+            let opts = Opts::parse_from([&["scx_magpie"], flags].concat());
+            let rodata = Rodata::new(&Layout::new(&topo).unwrap(), &opts.tunables, 8);
+            assert_eq!(rodata.llc_layouts[2].nr_reach, nr_reach, "{flags:?}");
+        }
     }
 }

@@ -121,13 +121,21 @@ pub struct Group {
     pub own: u64,
     #[stat(desc = "slices prolonged: nobody ahead was waiting")]
     pub keep: u64,
+    #[stat(desc = "times that a CPU without work looked for some at others")]
+    pub steal: u64,
     #[stat(desc = "tasks stolen from a CPU of the same LLC")]
     pub steal_llc: u64,
     #[stat(desc = "tasks stolen from another LLC of the node")]
     pub steal_node: u64,
     #[stat(desc = "tasks stolen from another node")]
     pub steal_far: u64,
-    #[stat(desc = "tasks that a busy CPU took from one where they waited longer")]
+    #[stat(desc = "microseconds that a task taken by another CPU had been in line, on average")]
+    pub stolen_wait_us: f64,
+    #[stat(desc = "time that CPUs were not idle %")]
+    pub busy: f64,
+    #[stat(desc = "time that CPUs spent looking for idle CPUs and for tasks to steal %, from samples")]
+    pub find: f64,
+    #[stat(desc = "tasks that a busy CPU took from one where they are owed more, or waited longer")]
     pub balance: u64,
     #[stat(desc = "tasks run out of turn because they waited far too long")]
     pub starved: u64,
@@ -206,12 +214,17 @@ fn percent(part: u64, whole: u64) -> f64 {
 
 impl LlcSnapshot {
     /// What came since `prev`. Counters that went back (the scheduler restarted) count from 0.
-    fn since(&self, prev: Option<&Self>) -> Group {
+    fn since(&self, prev: Option<&Self>, interval: Duration) -> Group {
         let of = |stat: magpie_stat| {
             let now = self.counters[stat as usize];
             now.checked_sub(prev.map_or(0, |prev| prev.counters[stat as usize])).unwrap_or(now)
         };
         let counts = SearchCounts::of(of);
+        let cpu_time = interval.as_nanos() as u64 * self.nr_cpus as u64;
+        let stolen = of(magpie_stat_STAT_STEAL_LLC)
+            + of(magpie_stat_STAT_STEAL_NODE)
+            + of(magpie_stat_STAT_STEAL_FAR)
+            + of(magpie_stat_STAT_BALANCE);
         let since = |i: usize| {
             let now = self.latencies[i];
             now.checked_sub(prev.map_or(0, |prev| prev.latencies[i])).unwrap_or(now)
@@ -244,6 +257,10 @@ impl LlcSnapshot {
             kick: of(magpie_stat_STAT_KICK),
             own: of(magpie_stat_STAT_OWN),
             keep: of(magpie_stat_STAT_KEEP),
+            steal: of(magpie_stat_STAT_STEAL),
+            stolen_wait_us: of(magpie_stat_STAT_STOLEN_NS) as f64 / 1000.0 / stolen.max(1) as f64,
+            busy: percent(of(magpie_stat_STAT_BUSY_NS), cpu_time),
+            find: percent(of(magpie_stat_STAT_FIND_NS), cpu_time),
             steal_llc: of(magpie_stat_STAT_STEAL_LLC),
             steal_node: of(magpie_stat_STAT_STEAL_NODE),
             steal_far: of(magpie_stat_STAT_STEAL_FAR),
@@ -317,18 +334,20 @@ impl Snapshot {
     pub fn since(&self, prev: &Self, interval: Duration) -> Metrics {
         Metrics {
             interval_ms: interval.as_millis() as u64,
-            total: self.whole().map(|whole| whole.since(prev.whole().as_ref())).unwrap_or_default(),
-            llcs: self.llcs.iter().enumerate().map(|(id, llc)| (id, llc.since(prev.llcs.get(id)))).collect(),
+            total: self.whole().map(|whole| whole.since(prev.whole().as_ref(), interval)).unwrap_or_default(),
+            llcs: self.llcs.iter().enumerate().map(|(id, llc)| (id, llc.since(prev.llcs.get(id), interval))).collect(),
         }
     }
 }
 
 impl Group {
     /// The table's columns: those figures that tell how it goes. JSON has them all.
-    pub fn columns(&self) -> [(&'static str, String); 18] {
+    pub fn columns(&self) -> [(&'static str, String); 20] {
         [
             ("cpus", self.nr_cpus.to_string()),
             ("util%", format!("{:.1}", self.util)),
+            ("busy%", format!("{:.1}", self.busy)),
+            ("find%", format!("{:.2}", self.find)),
             ("nr_scan", self.nr_scan.to_string()),
             ("search", self.search.to_string()),
             ("scanned", self.scanned.to_string()),

@@ -2,7 +2,7 @@
 //! The machine as the BPF program is told of it: each CPU's LLC, node, slot and capacity; each LLC's lines in
 //! the sparse bitmaps and the order of its neighbours. `bpf/intf.h` draws what slots and lines are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use anyhow::{Result, ensure};
@@ -59,6 +59,10 @@ pub struct Layout {
 }
 
 impl Layout {
+    pub fn nr_nodes(&self) -> usize {
+        self.cpus.values().map(|cpu| cpu.node).collect::<BTreeSet<_>>().len()
+    }
+
     /// Lays the machine out. Fails when it exceeds a limit of `bpf/intf.h`.
     pub fn new(topo: &Topology) -> Result<Self> {
         let max_id = topo.all_cpus.keys().max().copied().unwrap_or(0);

@@ -19,7 +19,7 @@
 	X(nr_scan_of) X(budget) X(util_avg_at) X(sum_util) X(estimate_nr_scan) \
 	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) \
 	X(scan_llc) X(scan_beyond) X(scan_thief) X(find_idle) \
-	X(log2_bucket) X(timed_find_idle) \
+	X(log2_bucket) X(timed_find_idle) X(sample_find) X(timed_steal) \
 	X(affine_target) \
 	X(pinned_queue) X(mark_waiting) X(note_taken) X(first_waiting) X(take_own) X(kick_thief) X(offer_waiting) \
 	X(steal) \

@@ -201,7 +201,7 @@ impl Kernel {
         }
         // Once, and when the idle task runs once again after the CPU was marked idle.
         let attempts = if self.cpus[cpu].curr == Curr::Idle { 2 } else { 1 };
-        let max = u64::from(attempts * magpie_limits_MAX_STEAL_TRIES);
+        let max = u64::from(attempts * self.tunables.steal_tries);
         if misses > max {
             self.violate("budget", format!("CPU {cpu} tried {misses} victims in vain, more than {max}"));
         }

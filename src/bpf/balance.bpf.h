@@ -34,7 +34,7 @@ enum {
 static u64 waited(struct task_struct *p)
 {
 	struct task_ctx *tctx = task_ctx(p);
-	s64 wait = tctx ? scx_bpf_now() - tctx->queued_at : 0;
+	s64 wait = tctx && tctx->queued_at ? scx_bpf_now() - tctx->queued_at : 0;
 
 	return wait > 0 ? wait : 0;
 }
@@ -136,7 +136,8 @@ static void trim_drift(struct cpu_ctx *cctx, const struct cpu_ctx *victim)
  * @p comes from @victim to @cpu by its turn on the common scale, not by its distance to the clock. What it is owed is
  * bounded: it shall not shut out those that were here.
  */
-static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, const struct cpu_ctx *victim, u64 gran)
+static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, const struct cpu_ctx *victim,
+		       u64 gran)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	u64 earliest = cctx->vclock - to_vtime(2 * gran, p->scx.weight);

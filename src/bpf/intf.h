@@ -41,8 +41,6 @@ enum magpie_limits {
 	/* What is published counts for so many intervals. */
 	STALE_INTERVALS = 3,
 	LATENCY_BUCKETS = 32,
-	/* Overloaded CPUs a CPU about to go idle tries before it gives up. */
-	MAX_STEAL_TRIES = 8,
 };
 
 enum pelt_consts {
@@ -71,7 +69,8 @@ struct tunables {
 	u8 small_llc_boost;   /* ... and is larger for LLCs of SMALL_LLC CPUs or fewer? */
 	u8 latency_hist;      /* is the time that searches take counted? */
 	u8 wakeup_preempt;
-	u8 steal; /* do CPUs take each other's waiting tasks? */
+	u8 steal;	 /* do CPUs take each other's waiting tasks? */
+	u32 steal_tries; /* overloaded CPUs that a CPU about to go idle tries before it gives up */
 };
 
 /* Where a CPU stands. */
@@ -123,14 +122,18 @@ enum magpie_stat {
 	STAT_KICK,	 /* idle CPUs woken to take a task that waits in line */
 	STAT_OWN,	 /* tasks a CPU took from its own queue */
 	STAT_KEEP,	 /* slices prolonged: the running task was still ahead, or alone */
+	STAT_STEAL,	 /* times that a CPU without work looked for some at others */
 	STAT_STEAL_LLC,	 /* tasks taken from a CPU of the same LLC */
 	STAT_STEAL_NODE, /* ... of another LLC of the node */
 	STAT_STEAL_FAR,	 /* ... of another node */
+	STAT_STOLEN_NS,	 /* for which tasks had been in line that then ran on another CPU */
 	STAT_BALANCE,	 /* tasks that a busy CPU took from one where they waited longer */
 	STAT_STARVED,	 /* tasks run out of turn because they waited far too long */
 	STAT_STEAL_MISS, /* victims whose waiting tasks were gone or could not come */
 	STAT_EMPTY,	 /* dispatches that found nothing to run */
 	STAT_REENQUEUE,	 /* tasks that fled a CPU taken by a higher scheduling class */
+	STAT_BUSY_NS,	 /* not idle */
+	STAT_FIND_NS,	 /* spent in searches for idle CPUs and for tasks to steal, by samples */
 	MAGPIE_NR_STATS,
 };
 
@@ -166,6 +169,7 @@ struct cpu_ctx {
 	u32 balance_slot;    /* of the last CPU of the LLC that it looked at */
 	u32 steal_slot;	     /* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
 	s32 nr_queued;	     /* sampled by sample_queues() */
+	u32 nr_finds;	     /* searches for CPUs and tasks; see latency.bpf.h */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));
 

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How long the search for an idle CPU takes, counted in powers of two with --latency-hist: two readings of the clock a
- * wakeup.
+ * How long the search for an idle CPU, and that for a task to steal, take: one in FIND_SAMPLE is timed, for reading the
+ * clock twice costs as much as some searches. With --latency-hist each search for a CPU is, and counted by powers of two.
  */
 #pragma once
+
+enum {
+	FIND_SAMPLE = 64,
+};
 
 struct latency_hist latency_hists[MAX_CPUS];
 
@@ -14,16 +18,41 @@ static u32 log2_bucket(u64 ns)
 	return min_u32(bucket, LATENCY_BUCKETS - 1);
 }
 
+/* Is this one timed? */
+static bool sample_find(void)
+{
+	return this_cpu_ctx()->nr_finds++ % FIND_SAMPLE == 0;
+}
+
 static s32 timed_find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 prev, s32 target)
 {
-	u64 started;
+	bool sampled = sample_find();
+	u64 started, took;
 	s32 cpu;
 
-	if (!tun.latency_hist)
+	if (!sampled && !tun.latency_hist)
 		return find_idle(p, tctx, prev, target);
 	started = bpf_ktime_get_ns();
 	cpu = find_idle(p, tctx, prev, target);
-	latency_hists[bpf_get_smp_processor_id() & (MAX_CPUS - 1)]
-		.buckets[log2_bucket(bpf_ktime_get_ns() - started) & (LATENCY_BUCKETS - 1)]++;
+	took = bpf_ktime_get_ns() - started;
+	if (sampled)
+		stat_add(STAT_FIND_NS, took * FIND_SAMPLE);
+	if (tun.latency_hist)
+		latency_hists[bpf_get_smp_processor_id() & (MAX_CPUS - 1)]
+			.buckets[log2_bucket(took) & (LATENCY_BUCKETS - 1)]++;
 	return cpu;
+}
+
+/* In dispatch of @cpu. */
+static bool timed_steal(s32 cpu)
+{
+	u64 started;
+	bool stolen;
+
+	if (!sample_find())
+		return steal(cpu);
+	started = bpf_ktime_get_ns();
+	stolen = steal(cpu);
+	stat_add(STAT_FIND_NS, (bpf_ktime_get_ns() - started) * FIND_SAMPLE);
+	return stolen;
 }

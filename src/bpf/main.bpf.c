@@ -7,7 +7,7 @@
  *	wakes    select_cpu  near whom?              affine.bpf.h    target: previous or waking CPU
  *	                     how far to look?        nr_scan.bpf.h   the busier the LLC, the less of it
  *	                     who is idle?            scan.bpf.h      found: claimed (idle.bpf.h), run there
- *	                     how long did that take? latency.bpf.h   --latency-hist
+ *	                     how long did that take? latency.bpf.h   of stealing, too
  *	waits    enqueue     owed time?              preempt.bpf.h   takes the CPU
  *	                     else in line            vtime.bpf.h     by virtual deadline
  *	                     who could take it?      overload.bpf.h  bit set, an idle CPU kicked
@@ -37,10 +37,10 @@
 #include "nr_scan.bpf.h"
 #include "idle.bpf.h"
 #include "scan.bpf.h"
-#include "latency.bpf.h"
 #include "affine.bpf.h"
 #include "overload.bpf.h"
 #include "steal.bpf.h"
+#include "latency.bpf.h"
 #include "balance.bpf.h"
 #include "starve.bpf.h"
 #include "dump.bpf.h"
@@ -112,6 +112,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	stat_inc(STAT_QUEUED);
 	tctx->queued_at = scx_bpf_now();
+	tctx->queued_on = cpu;
 	queue = mark_waiting(p, cpu, cctx);
 	scx_bpf_dsq_insert_vtime(p, queue, tun.slice_ns, deadline(p, tctx), enq_flags);
 	/* The one that makes way for an urgent task will soon go on. */
@@ -149,12 +150,12 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		return;
 	if (tctx)
 		goto keep;
-	if (steal(cpu))
+	if (timed_steal(cpu))
 		return;
 	/* Woken in vain, maybe claimed: idle again, and then comes the other half of kick_thief(). */
 	if (is_idle_task(bpf_get_current_task_btf())) {
 		mark_idle(cpu, cctx);
-		if (map_any(&overload_map, cpu_layout(cpu)->llc) && steal(cpu))
+		if (map_any(&overload_map, cpu_layout(cpu)->llc) && timed_steal(cpu))
 			return;
 	}
 	/* While stealing let go of the rq lock, somebody may have queued a task here. */
@@ -195,6 +196,11 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	if (!tctx)
 		return;
 
+	if (tctx->queued_at) {
+		if (tctx->queued_on != cpu)
+			stat_add(STAT_STOLEN_NS, waited(p));
+		tctx->queued_at = 0;
+	}
 	rebase(tctx, cpu);
 	tctx->charged = p->se.sum_exec_runtime;
 	note_running(p, tctx, cctx);
@@ -285,8 +291,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 	bpf_for(cpu, 0, tun.nr_cpu_ids) {
 		if (!cpu_layout(cpu)->present)
 			continue;
-		err = scx_bpf_create_dsq(cpu, cpu_layout(cpu)->node) ?:
-			      scx_bpf_create_dsq(pinned_queue(cpu), cpu_layout(cpu)->node);
+		err = scx_bpf_create_dsq(cpu, cpu_layout(cpu)->node)
+			      ?: scx_bpf_create_dsq(pinned_queue(cpu), cpu_layout(cpu)->node);
 		if (err) {
 			scx_bpf_error("cannot create the queues of CPU %d: %d", cpu, err);
 			return err;

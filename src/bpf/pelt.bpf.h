@@ -70,12 +70,14 @@ static u32 cpu_scale(s32 cpu)
 static void pelt_update(s32 cpu, struct cpu_ctx *cctx, bool running)
 {
 	struct pelt *pelt = &cctx->pelt;
-	u64 now = scx_bpf_now();
+	u64 now = scx_bpf_now(), since = pelt->updated_at;
 
 	if (now - pelt->mono_at > NSEC_PER_SEC) {
 		pelt->mono_offset = bpf_ktime_get_ns() - now;
 		pelt->mono_at = now;
 	}
 	pelt_accumulate(pelt, now, pelt->running ? cpu_scale(cpu) : 0);
+	if (pelt->running)
+		stat_add(STAT_BUSY_NS, pelt->updated_at - since);
 	pelt->running = running;
 }

@@ -5,7 +5,7 @@
  *	own LLC, from the slot after this CPU on, so that thieves spread, or on from where tries ran out last
  *	  -> the other LLCs of the node, nearest first -> other nodes' LLCs, nearest first, as far as --steal allows
  *
- * Bounded by MAX_STEAL_TRIES victims and nr_reach + 1 maps.
+ * Bounded by steal_tries victims and nr_reach + 1 maps.
  */
 #pragma once
 
@@ -30,7 +30,7 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 			return true;
 		stat_inc(STAT_STEAL_MISS);
 		*tries += bpf_arena_loop_one;
-		if (*tries >= MAX_STEAL_TRIES) {
+		if (*tries >= tun.steal_tries) {
 			if (own)
 				cctx->steal_slot = walk.slot;
 			return false;
@@ -44,11 +44,14 @@ static bool steal(s32 cpu)
 	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
 	u32 i, tries = bpf_arena_loop_zero;
 
+	if (!tun.steal)
+		return false;
+	stat_inc(STAT_STEAL);
 	if (steal_from(cpu, cpu_layout(cpu)->llc, &tries)) {
 		stat_inc(STAT_STEAL_LLC);
 		return true;
 	}
-	for (i = bpf_arena_loop_zero; i < l->nr_reach && tries < MAX_STEAL_TRIES && can_loop; i++) {
+	for (i = bpf_arena_loop_zero; i < l->nr_reach && tries < tun.steal_tries && can_loop; i++) {
 		u32 llc = other_llc(l, i);
 
 		if (map_any(&overload_map, llc) && steal_from(cpu, llc, &tries)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `steal.bpf.h`: nearest first, and no more than MAX_STEAL_TRIES victims.
+//! `steal.bpf.h`: nearest first, and no more than --steal-tries victims.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use scx_magpie::bpf_intf::*;
 
 use crate::rig::Rig;
 
-const MAX_TRIES: usize = magpie_limits_MAX_STEAL_TRIES as usize;
+/// The default of --steal-tries.
+const MAX_TRIES: usize = 8;
 
 /// The victims in order of nearness to `cpu`: its LLC from the next CPU on, then the others as the layout has them.
 fn order(rig: &Rig, cpu: usize) -> Vec<usize> {
