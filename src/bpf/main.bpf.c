@@ -13,7 +13,7 @@
  *	                     who could take it?      overload.bpf.h  bit set, an idle CPU kicked
  *	runs     dispatch    own queue, keep running vtime.bpf.h
  *	                     another CPU's queue     steal.bpf.h     nothing of its own
- *	                                             balance.bpf.h   there they wait longer
+ *	                                             balance.bpf.h   there they are owed more
  *	                                             starve.bpf.h    here one waits far too long
  *	         running, stopping                   vtime.bpf.h     charged by weight
  *

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# vm: --icount --cpus 8 --llcs 2 --nodes 2 --timeout 3000
+# Stealing off, in the LLC, in the node, everywhere (seed 003_8e2080094cd19793): hackbench with 1, 2, 4 and 8 groups of 20 tasks.
+# The figures are of an interval while it runs, the times medians of MAGPIE_RUNS runs, interleaved. One instruction a
+# nanosecond, and one CPU executes at a time: times are the work done, with what stealing costs and without what it gains by
+# using more CPUs (make experiments shows that). Fails if stealing makes 1 % more work, or looking takes 0.4 points more.
+. /root/lib.sh
+
+RUNS=${MAGPIE_RUNS:-3}
+MODES="off llc node all"
+GROUPS_="1 2 4 8"
+
+median() {
+	sort -n "$1" | sed -n "$(((RUNS + 1) / 2))p"
+}
+
+# row MODE GROUPS: what the statistics say while the load runs.
+row() {
+	hackbench -g $2 -f 10 -l 10000000 -p -T >/dev/null 2>&1 &
+	load=$!
+	JSON=$(timeout 120 scx_magpie --monitor 0.3 --json 2>/dev/null | sed -n '2{p;q;}')
+	[ -n "$JSON" ] || fail "no statistics"
+	kill $load || fail "the load was gone"
+	wait $load 2>/dev/null
+	find=$(json_total find)
+	printf '  %-5s %6d %7.1f %7.3f %8d %8d %8d %8d %8d %14.1f\n' $1 $2 "$(json_total busy)" "$find" "$(json_total steal)" \
+		"$(json_total steal_llc)" "$(json_total steal_node)" "$(json_total steal_far)" "$(json_total steal_miss)" \
+		"$(json_total stolen_wait_us)"
+	echo "$find" >/tmp/find.$1.$2
+}
+
+say "steal groups   busy%   find%    looks   st_llc  st_node   st_far   misses stolen_wait_us"
+run=0
+while [ $run -lt "$RUNS" ]; do
+	for mode in $MODES; do
+		start_magpie --steal $mode
+		for groups in $GROUPS_; do
+			[ $run -gt 0 ] || row $mode $groups
+			hackbench -g $groups -f 10 -l $((400 / groups)) -p -T >/tmp/hackbench 2>&1 || fail "hackbench"
+			sed -n 's/Time: //p' /tmp/hackbench >>/tmp/times.$mode.$groups
+		done
+		no_error_events
+		stop_magpie
+	done
+	run=$((run + 1))
+done
+
+say "hackbench, s: groups     off     llc    node     all  all/off"
+for groups in $GROUPS_; do
+	line=$(printf '%21d' $groups)
+	for mode in $MODES; do
+		eval "$mode=$(median /tmp/times.$mode.$groups)"
+		eval "line=\"$line  \$$mode\""
+	done
+	# shellcheck disable=SC2154 # set by eval
+	say "$line $(awk "BEGIN { printf \"%8.3f\", $all / $off }")"
+	awk "BEGIN { exit !($all <= 1.01 * $off) }" || fail "stealing makes more work"
+	awk "BEGIN { exit !($(cat /tmp/find.all.$groups) <= $(cat /tmp/find.off.$groups) + 0.4) }" || fail "looking takes too long"
+done
