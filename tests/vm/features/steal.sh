@@ -3,7 +3,7 @@
 # Stealing off, in the LLC, in the node, everywhere (seed 003_8e2080094cd19793): hackbench with 1, 2, 4 and 8 groups of 20 tasks.
 # The figures are of an interval while it runs, the times medians of MAGPIE_RUNS runs, interleaved. One instruction a
 # nanosecond, and one CPU executes at a time: times are the work done, with what stealing costs and without what it gains by
-# using more CPUs (make experiments shows that). Fails if stealing makes 1 % more work, or looking takes 0.4 points more.
+# using more CPUs (make experiments shows that). Fails if stealing makes 3 % more work, or looking takes 0.4 points more.
 . /root/lib.sh
 
 RUNS=${MAGPIE_RUNS:-3}
@@ -36,7 +36,7 @@ while [ $run -lt "$RUNS" ]; do
 		start_magpie --steal $mode
 		for groups in $GROUPS_; do
 			[ $run -gt 0 ] || row $mode $groups
-			hackbench -g $groups -f 10 -l $((400 / groups)) -p -T >/tmp/hackbench 2>&1 || fail "hackbench"
+			hackbench -g $groups -f 10 -l $((1600 / groups)) -p -T >/tmp/hackbench 2>&1 || fail "hackbench"
 			sed -n 's/Time: //p' /tmp/hackbench >>/tmp/times.$mode.$groups
 		done
 		no_error_events
@@ -54,6 +54,6 @@ for groups in $GROUPS_; do
 	done
 	# shellcheck disable=SC2154 # set by eval
 	say "$line $(awk "BEGIN { printf \"%8.3f\", $all / $off }")"
-	awk "BEGIN { exit !($all <= 1.01 * $off) }" || fail "stealing makes more work"
+	awk "BEGIN { exit !($all <= 1.03 * $off) }" || fail "stealing makes more work"
 	awk "BEGIN { exit !($(cat /tmp/find.all.$groups) <= $(cat /tmp/find.off.$groups) + 0.4) }" || fail "looking takes too long"
 done
