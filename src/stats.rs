@@ -508,7 +508,22 @@ mod tests {
         assert_eq!(metrics.total.search, 4 + 7);
         assert_eq!(metrics.total.util, 50.0);
         assert_eq!((metrics.total.nr_queued, metrics.total.max_queued), (6, 9));
-        assert_eq!(metrics.total.reenqueue, (4 + 7) * u64::from(magpie_stat_MAGPIE_NR_STATS));
+        assert_eq!(metrics.total.reenqueue, (4 + 7) * u64::from(magpie_stat_STAT_REENQUEUE + 1));
+    }
+
+    #[test]
+    fn times_are_shares_of_cpu_time_and_waits_an_average() {
+        let mut now = snapshot([0, 0]);
+        let mut count = |stat: magpie_stat, count| now.llcs[0].counters[stat as usize] = count;
+        count(magpie_stat_STAT_BUSY_NS, 1_500_000_000);
+        count(magpie_stat_STAT_FIND_NS, 3_000_000);
+        count(magpie_stat_STAT_STEAL_LLC, 2);
+        count(magpie_stat_STAT_BALANCE, 1);
+        count(magpie_stat_STAT_STOLEN_NS, 60_000);
+        let llc = &now.since(&snapshot([0, 0]), SECOND).llcs[&0];
+        let cpus = llc.nr_cpus as f64;
+        assert_eq!((llc.busy * cpus, llc.find * cpus), (150.0, 0.3));
+        assert_eq!(llc.stolen_wait_us, 20.0);
     }
 
     /// The definitions of the four rates give the seed's tables: each row's se_eff follows from the other three.

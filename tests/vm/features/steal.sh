@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --icount --cpus 8 --llcs 2 --nodes 2 --timeout 3000
-# Stealing off, in the LLC, in the node, everywhere (seed 003_8e2080094cd19793): hackbench with 1, 2, 4 and 8 groups of 20 tasks.
-# The figures are of an interval while it runs, the times medians of MAGPIE_RUNS runs, interleaved. One instruction a
+# Stealing off, in the LLC, in the node, everywhere (seed 003_8e2080094cd19793): hackbench with 1, 2, 4 and 8 groups of 20
+# tasks. The figures are of an interval while it runs, the times medians of MAGPIE_RUNS runs, interleaved. One instruction a
 # nanosecond, and one CPU executes at a time: times are the work done, with what stealing costs and without what it gains by
 # using more CPUs (make experiments shows that). Fails if stealing makes 3 % more work, or looking takes 0.4 points more.
 . /root/lib.sh
