@@ -37,8 +37,9 @@ while [ $samples -lt 20 ]; do
 	samples=$((samples + 1))
 done
 say "a waking task was on the free CPU $found times of $samples"
-# By chance it would be two or three; the shell that looks on needs a CPU, too.
-[ $found -ge 10 ] || fail "the free CPU is not used"
+# By chance it would be two or three, and none without stealing. Not all: the shell that looks on needs a CPU, too, and what is
+# owed much preempts a hog.
+[ $found -ge 6 ] || fail "the free CPU is not used"
 kill $load
 wait $load
 end_hogs
