@@ -59,6 +59,7 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// NUMA nodes that have CPUs online.
     pub fn nr_nodes(&self) -> usize {
         self.cpus.values().map(|cpu| cpu.node).collect::<BTreeSet<_>>().len()
     }

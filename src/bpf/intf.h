@@ -127,7 +127,7 @@ enum magpie_stat {
 	STAT_STEAL_NODE, /* ... of another LLC of the node */
 	STAT_STEAL_FAR,	 /* ... of another node */
 	STAT_STOLEN_NS,	 /* for which tasks had been in line that then ran on another CPU */
-	STAT_BALANCE,	 /* tasks that a busy CPU took from one where they waited longer */
+	STAT_BALANCE,	 /* tasks that a busy CPU took from one where they are owed more, or waited longer */
 	STAT_STARVED,	 /* tasks run out of turn because they waited far too long */
 	STAT_STEAL_MISS, /* victims whose waiting tasks were gone or could not come */
 	STAT_EMPTY,	 /* dispatches that found nothing to run */

@@ -104,10 +104,26 @@ end_hogs() {
 	rm /tmp/hogs
 }
 
-# Statistics of a fresh interval of SECONDS, in $JSON.
+# Statistics of a fresh interval of SECONDS, which may be a fraction, in $JSON.
 stats_json() {
-	JSON=$(timeout $((10 * $1 + 60)) scx_magpie --monitor "$1" --json 2>/dev/null | sed -n '2{p;q;}')
+	JSON=$(timeout 160 scx_magpie --monitor "$1" --json 2>/dev/null | sed -n '2{p;q;}')
 	[ -n "$JSON" ] || fail "no statistics"
+}
+
+# stats_of INTERVAL COMMAND...: the same while a load runs, which is ended then.
+stats_of() {
+	_interval=$1
+	shift
+	"$@" >/dev/null 2>&1 &
+	_load=$!
+	stats_json "$_interval"
+	kill $_load || fail "the load was gone: $*"
+	wait $_load 2>/dev/null
+}
+
+# Of a file with a number a line, an odd count of them.
+median() {
+	sort -n "$1" | sed -n "$((($(wc -l <"$1") + 1) / 2))p"
 }
 
 has_lines() {

@@ -8,10 +8,6 @@
 
 RUNS=${MAGPIE_RUNS:-3}
 
-median() {
-	sort -n "$1" | sed -n "$(((RUNS + 1) / 2))p"
-}
-
 # Is nr_scan what the kernel's formula makes of the utilization of the same line, small LLC boosted? The latter is rounded.
 follows() {
 	awk -v util="$1" -v nr_scan="$2" '
@@ -26,12 +22,7 @@ follows() {
 
 # row BOUND PAIRS: the metrics while the load runs.
 row() {
-	hackbench -g $2 -f 1 -l 10000000 -p -T >/dev/null 2>&1 &
-	load=$!
-	JSON=$(timeout 120 scx_magpie --monitor 0.4 --json 2>/dev/null | sed -n '3{p;q;}')
-	[ -n "$JSON" ] || fail "no statistics"
-	kill $load || fail "the load was gone"
-	wait $load 2>/dev/null
+	stats_of 0.6 hackbench -g $2 -f 1 -l 10000000 -p -T
 	util=$(json_total util) nr_scan=$(json_total nr_scan) search=$(json_total search) scanned=$(json_total scanned)
 	follows "$util" "$nr_scan" || fail "nr_scan $nr_scan at $util %"
 	printf '  %-5s %5d %% %9.1f %8d %9d %9d %9.1f %8.1f %10.1f %13.1f\n' $1 $(($2 * 100 / 8)) "$util" "$nr_scan" "$search" \

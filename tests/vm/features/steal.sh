@@ -8,20 +8,11 @@
 
 RUNS=${MAGPIE_RUNS:-3}
 MODES="off llc node all"
-GROUPS_="1 2 4 8"
-
-median() {
-	sort -n "$1" | sed -n "$(((RUNS + 1) / 2))p"
-}
+SIZES="1 2 4 8"
 
 # row MODE GROUPS: what the statistics say while the load runs.
 row() {
-	hackbench -g $2 -f 10 -l 10000000 -p -T >/dev/null 2>&1 &
-	load=$!
-	JSON=$(timeout 120 scx_magpie --monitor 0.3 --json 2>/dev/null | sed -n '2{p;q;}')
-	[ -n "$JSON" ] || fail "no statistics"
-	kill $load || fail "the load was gone"
-	wait $load 2>/dev/null
+	stats_of 0.3 hackbench -g $2 -f 10 -l 10000000 -p -T
 	find=$(json_total find)
 	printf '  %-5s %6d %7.1f %7.3f %8d %8d %8d %8d %8d %14.1f\n' $1 $2 "$(json_total busy)" "$find" "$(json_total steal)" \
 		"$(json_total steal_llc)" "$(json_total steal_node)" "$(json_total steal_far)" "$(json_total steal_miss)" \
@@ -34,7 +25,7 @@ run=0
 while [ $run -lt "$RUNS" ]; do
 	for mode in $MODES; do
 		start_magpie --steal $mode
-		for groups in $GROUPS_; do
+		for groups in $SIZES; do
 			[ $run -gt 0 ] || row $mode $groups
 			hackbench -g $groups -f 10 -l $((1600 / groups)) -p -T >/tmp/hackbench 2>&1 || fail "hackbench"
 			sed -n 's/Time: //p' /tmp/hackbench >>/tmp/times.$mode.$groups
@@ -46,7 +37,7 @@ while [ $run -lt "$RUNS" ]; do
 done
 
 say "hackbench, s: groups     off     llc    node     all  all/off"
-for groups in $GROUPS_; do
+for groups in $SIZES; do
 	line=$(printf '%21d' $groups)
 	for mode in $MODES; do
 		eval "$mode=$(median /tmp/times.$mode.$groups)"
