@@ -83,6 +83,10 @@ pub struct Tunables {
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = value_parser!(u32).range(1..=256))]
     pub steal_node_limit: u32,
 
+    /// Tasks compete by their nice values alone, whatever cgroups they are in: no cpu.weight, cpu.max, cpu.idle.
+    #[arg(long)]
+    pub no_cgroups: bool,
+
     /// How much of an LLC may be in use before wakeups stop to search it: 100 / this. Percent, 101..1000.
     ///
     /// SIS_UTIL: with the kernel's 117 an LLC is searched up to 85 % utilization, less of it the more it is used.

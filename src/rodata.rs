@@ -105,6 +105,7 @@ fn tun(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) -> tunable
         latency_hist: u8::from(tunables.latency_hist),
         wakeup_preempt: u8::from(!tunables.no_wakeup_preempt),
         steal: u8::from(tunables.steal != Steal::Off),
+        cgroups: u8::from(!tunables.no_cgroups),
         steal_tries: tunables.steal_tries,
     }
 }

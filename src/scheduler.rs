@@ -9,6 +9,7 @@
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
+use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,14 +18,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, OpenObject, ProgramInput, ProgramMut};
-use log::info;
+use log::{info, warn};
 use scx_stats::prelude::*;
 use scx_utils::{
-    NR_CPUS_POSSIBLE, Topology, UserExitInfo, scx_ops_attach, scx_ops_open, try_set_rlimit_infinity, uei_exited,
-    uei_report, uei_set_size,
+    NR_CPUS_POSSIBLE, Topology, UserExitInfo, compat, scx_ops_attach, scx_ops_open, try_set_rlimit_infinity,
+    uei_exited, uei_report, uei_set_size,
 };
 
-use crate::bpf_intf::{cpu_ctx, latency_hist, llc_published};
+use crate::bpf_intf::{cpu_ctx, group, latency_hist, llc_published};
 use crate::bpf_skel::*;
 use crate::cli::Opts;
 use crate::frequency;
@@ -41,12 +42,17 @@ const RESPONSE: Duration = Duration::from_millis(50);
 /// How often frequency clamps are looked at: users and daemons set them, seldom.
 const FREQUENCY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How often cgroups are looked at, where the kernel does not report all that is set of them.
+const CGROUP_INTERVAL: Duration = Duration::from_secs(1);
+
 /// A loaded scheduler, attached while `link` is held.
 pub struct Scheduler<'a> {
     pub skel: BpfSkel<'a>,
     layout: Layout,
     publisher: Publisher,
     util_interval: Duration,
+    /// The kernel does not report all that is set of cgroups.
+    polls_cgroups: bool,
     link: Option<Link>,
 }
 
@@ -61,11 +67,18 @@ impl<'a> Scheduler<'a> {
         // After the open, which notes hotplug_seq: so the kernel refuses a layout that a hotplug made stale.
         let layout = Layout::new(&Topology::new().context("cannot read the machine's topology")?)?;
 
+        let mut tunables = opts.tunables.clone();
+        if !tunables.no_cgroups && !compat::struct_has_field("sched_ext_ops", "cgroup_init")? {
+            warn!("cgroups do not count: this kernel was built without CONFIG_EXT_GROUP_SCHED");
+            tunables.no_cgroups = true;
+        }
         let ops = skel.struct_ops.magpie_mut();
         ops.exit_dump_len = opts.exit_dump_len;
         ops.timeout_ms = opts.tunables.timeout_ms;
+        let polls_cgroups = fit_cgroup_ops(ops, tunables.no_cgroups)?;
+        skel.progs.poll_cgroups.set_autoload(polls_cgroups);
         let rodata = skel.maps.rodata_data.as_mut().context("no .rodata in the BPF object")?;
-        tell(rodata, &Rodata::new(&layout, &opts.tunables, *NR_CPUS_POSSIBLE));
+        tell(rodata, &Rodata::new(&layout, &tunables, *NR_CPUS_POSSIBLE));
 
         // scx_ops_load! would refuse a kernel without function tracing.
         uei_set_size!(skel, magpie, uei);
@@ -79,6 +92,7 @@ impl<'a> Scheduler<'a> {
             publisher: Publisher::new(layout.clone(), ScanLimit::from(&opts.tunables)),
             layout,
             util_interval: Duration::from_millis(opts.tunables.util_interval),
+            polls_cgroups,
             link: None,
         })
     }
@@ -107,12 +121,17 @@ impl<'a> Scheduler<'a> {
         let (res, req) = server.channels();
         let mut publish_at = Instant::now();
         let mut frequencies_at = publish_at + FREQUENCY_INTERVAL;
+        let mut cgroups_at = publish_at + CGROUP_INTERVAL;
 
         while !shutdown.load(Ordering::Relaxed) && !uei_exited!(&self.skel, uei) {
             let now = Instant::now();
             if now >= frequencies_at {
                 self.look_at_frequencies();
                 frequencies_at = now + FREQUENCY_INTERVAL;
+            }
+            if self.polls_cgroups && now >= cgroups_at {
+                call(&mut self.skel.progs.poll_cgroups)?;
+                cgroups_at = now + CGROUP_INTERVAL;
             }
             if now >= publish_at {
                 self.publish()?;
@@ -145,6 +164,35 @@ impl<'a> Scheduler<'a> {
     }
 }
 
+/// Leaves out the callbacks that are not wanted, and those that this kernel would refuse for it has no such thing.
+/// True if any of the latter would have told of cgroups.
+fn fit_cgroup_ops(ops: &mut types::sched_ext_ops, no_cgroups: bool) -> Result<bool> {
+    let reports_max = compat::struct_has_field("sched_ext_ops", "cgroup_set_bandwidth")?;
+    let reports_idle = compat::struct_has_field("sched_ext_ops", "cgroup_set_idle")?;
+    if no_cgroups {
+        ops.cgroup_init = ptr::null_mut();
+        ops.cgroup_exit = ptr::null_mut();
+        ops.cgroup_move = ptr::null_mut();
+        ops.cgroup_set_weight = ptr::null_mut();
+    }
+    if no_cgroups || !reports_max {
+        ops.cgroup_set_bandwidth = ptr::null_mut();
+    }
+    if no_cgroups || !reports_idle {
+        ops.cgroup_set_idle = ptr::null_mut();
+    }
+    let missing: Vec<_> = [("cpu.max", reports_max), ("cpu.idle", reports_idle)]
+        .iter()
+        .filter(|(_, known)| !known)
+        .map(|(f, _)| *f)
+        .collect();
+    if no_cgroups || missing.is_empty() {
+        return Ok(false);
+    }
+    info!("this kernel does not report changes of {}: looking once a second", missing.join(" and "));
+    Ok(true)
+}
+
 /// Tells the program, through the memory it will load with.
 fn tell(skel: &mut types::rodata, rodata: &Rodata) {
     // SAFETY: pairs made from the same C structs, which hold integers only.
@@ -166,6 +214,7 @@ fn shared(skel: &mut types::bss) -> Shared<'_> {
             cpu_ctxs: twins::<_, cpu_ctx>(&mut skel.cpu_ctxs),
             llc_publisheds: twins::<_, llc_published>(&mut skel.llc_publisheds),
             latency_hists: twins::<_, latency_hist>(&mut skel.latency_hists),
+            groups: twins::<_, group>(&mut skel.groups),
         }
     }
 }

@@ -33,6 +33,7 @@ pub struct Shared<'a> {
     pub cpu_ctxs: &'a [UnsafeCell<cpu_ctx>],
     pub llc_publisheds: &'a [UnsafeCell<llc_published>],
     pub latency_hists: &'a [UnsafeCell<latency_hist>],
+    pub groups: &'a [UnsafeCell<group>],
 }
 
 /// State of one LLC at one time.
@@ -59,6 +60,30 @@ pub struct LlcSnapshot {
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub llcs: Vec<LlcSnapshot>,
+    /// Of the cgroups that the program knows, by the kernel's id.
+    pub cgroups: BTreeMap<u64, CgroupSnapshot>,
+}
+
+/// State of a cgroup at one time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CgroupSnapshot {
+    pub level: u32,
+    pub nr_throttled: u64,
+    pub throttled_ns: u64,
+}
+
+/// What an interval added, of all cgroups.
+#[stat_doc]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
+pub struct Cgroups {
+    #[stat(desc = "cgroups with a share of their own, the root not counted")]
+    pub nr_groups: u64,
+    #[stat(desc = "level of the deepest: 1 below the root")]
+    pub max_level: u64,
+    #[stat(desc = "times that one had used up its cpu.max")]
+    pub nr_throttled: u64,
+    #[stat(desc = "milliseconds that they were throttled for so, summed up; counted when they go on")]
+    pub throttled_ms: u64,
 }
 
 /// What an interval added, of an LLC or the machine. Events count where the CPU was that did them: a wakeup at
@@ -115,6 +140,10 @@ pub struct Group {
     pub preempt: u64,
     #[stat(desc = "tasks put in line")]
     pub queued: u64,
+    #[stat(desc = "tasks made to wait, for their cgroup had used up its cpu.max")]
+    pub throttled: u64,
+    #[stat(desc = "tasks that waited so, and were taken by a CPU")]
+    pub released: u64,
     #[stat(desc = "idle CPUs woken to take a task that waits in line")]
     pub kick: u64,
     #[stat(desc = "tasks taken from the CPU's own queue")]
@@ -156,6 +185,8 @@ pub struct Metrics {
     pub interval_ms: u64,
     #[stat(desc = "the whole machine")]
     pub total: Group,
+    #[stat(desc = "cgroups")]
+    pub cgroups: Cgroups,
     #[stat(desc = "by LLC")]
     pub llcs: BTreeMap<usize, Group>,
 }
@@ -254,6 +285,8 @@ impl LlcSnapshot {
             kthread: of(magpie_stat_STAT_KTHREAD),
             preempt: of(magpie_stat_STAT_PREEMPT),
             queued: of(magpie_stat_STAT_QUEUED),
+            throttled: of(magpie_stat_STAT_THROTTLED),
+            released: of(magpie_stat_STAT_RELEASED),
             kick: of(magpie_stat_STAT_KICK),
             own: of(magpie_stat_STAT_OWN),
             keep: of(magpie_stat_STAT_KEEP),
@@ -308,7 +341,17 @@ impl Snapshot {
                 *total += unsafe { (&raw const (*hist).buckets[bucket]).read_volatile() };
             }
         }
-        Self { llcs }
+        // SAFETY: valid; plain words.
+        let groups = shared.groups.iter().map(|group| unsafe { group.get().read_volatile() });
+        let cgroups = groups.filter(|group| group.weight != 0).map(|group| {
+            let snapshot = CgroupSnapshot {
+                level: group.level,
+                nr_throttled: group.nr_throttled,
+                throttled_ns: group.throttled_ns,
+            };
+            (group.cgroup, snapshot)
+        });
+        Self { llcs, cgroups: cgroups.collect() }
     }
 
     /// The LLCs taken together.
@@ -330,10 +373,24 @@ impl Snapshot {
         })
     }
 
+    fn cgroups_since(&self, prev: &Self) -> Cgroups {
+        let mut sum = Cgroups { nr_groups: self.cgroups.len() as u64, ..Cgroups::default() };
+        let mut throttled_ns = 0;
+        for (id, cgroup) in &self.cgroups {
+            let before = prev.cgroups.get(id).copied().unwrap_or_default();
+            sum.max_level = sum.max_level.max(cgroup.level.into());
+            sum.nr_throttled += cgroup.nr_throttled.saturating_sub(before.nr_throttled);
+            throttled_ns += cgroup.throttled_ns.saturating_sub(before.throttled_ns);
+        }
+        sum.throttled_ms = throttled_ns / 1_000_000;
+        sum
+    }
+
     /// What came in the `interval` since `prev`.
     pub fn since(&self, prev: &Self, interval: Duration) -> Metrics {
         Metrics {
             interval_ms: interval.as_millis() as u64,
+            cgroups: self.cgroups_since(prev),
             total: self.whole().map(|whole| whole.since(prev.whole().as_ref(), interval)).unwrap_or_default(),
             llcs: self.llcs.iter().enumerate().map(|(id, llc)| (id, llc.since(prev.llcs.get(id), interval))).collect(),
         }
@@ -410,6 +467,13 @@ impl Metrics {
             line(w, &format!("LLC {id}"), llc.columns().iter().map(|(_, value)| value))?;
         }
         line(w, "total", self.total.columns().iter().map(|(_, value)| value))?;
+        if self.cgroups.nr_groups > 0 {
+            let Cgroups { nr_groups, max_level, nr_throttled, throttled_ms } = self.cgroups;
+            writeln!(
+                w,
+                "cgroups {nr_groups}, deepest at level {max_level}; throttled {nr_throttled} times, {throttled_ms} ms"
+            )?;
+        }
         self.total.format_latencies(w)
     }
 }
@@ -431,6 +495,7 @@ pub fn server_data() -> StatsServerData<(), Snapshot> {
     StatsServerData::new()
         .add_meta(Metrics::meta())
         .add_meta(Group::meta())
+        .add_meta(Cgroups::meta())
         .add_ops("top", StatsOps { open, close: None })
 }
 
@@ -473,7 +538,7 @@ mod tests {
             latencies: std::array::from_fn(|_| count),
             counters: std::array::from_fn(|stat| count * (stat as u64 + 1)),
         };
-        Snapshot { llcs: counts.map(llc).into() }
+        Snapshot { llcs: counts.map(llc).into(), cgroups: BTreeMap::new() }
     }
 
     #[test]
@@ -492,7 +557,8 @@ mod tests {
         // SAFETY: as above.
         let zeroed = || unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
         let (llc_publisheds, latency_hists): (Vec<_>, Vec<_>) = (0..nr_cpus).map(|_| zeroed()).unzip();
-        let shared = Shared { cpu_ctxs: &cpu_ctxs, llc_publisheds: &llc_publisheds, latency_hists: &latency_hists };
+        let shared =
+            Shared { cpu_ctxs: &cpu_ctxs, llc_publisheds: &llc_publisheds, latency_hists: &latency_hists, groups: &[] };
         let llcs = Snapshot::new(&layout, &shared, &[7, 8]).llcs;
         assert_eq!((llcs[0].nr_cpus, llcs[0].capacity, llcs[0].sum_util, llcs[1].sum_util), (2, 2048, 7, 8));
         assert_eq!((llcs[0].nr_queued, llcs[0].max_queued), (1, 1)); // CPUs 0 and 1

@@ -13,6 +13,9 @@
 	X(task_ctx) X(may_move) X(is_urgent) X(is_idle_task) X(may_use) X(any_allowed) \
 	X(map_test) X(map_set) X(map_test_and_clear) X(map_walk_from) X(map_walk_more) X(map_walk_next) \
 	X(map_walked) X(map_any) \
+	X(group) X(group_add) X(group_enter) X(group_leave) X(settle_cpu) X(settle_lazy) X(group_share) \
+	X(task_weight) X(is_idle_policy) X(free_group) \
+	X(bw_refill) X(take_slice) X(charge_groups) X(throttled_group) X(purse) \
 	X(vtime_before) X(to_vtime) X(deadline) X(charge) X(note_running) X(fall_behind) X(rebase) X(place) \
 	X(make_way) X(preempts) \
 	X(decay_load) X(pelt_accumulate) X(pelt_update) \
@@ -24,7 +27,8 @@
 	X(pinned_queue) X(mark_waiting) X(note_taken) X(first_waiting) X(take_own) X(kick_thief) X(offer_waiting) \
 	X(steal) \
 	X(waited) X(account_idle) X(next_overloaded) X(sample_two) X(trim_drift) X(carry_over) X(balance) \
-	X(run_starved)
+	X(run_starved) \
+	X(has_waited_throttled) X(next_released) X(pull_waiting)
 /* clang-format on */
 
 #define DECLARE_UNIT(name) typeof(name) *name;

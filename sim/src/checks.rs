@@ -15,9 +15,9 @@ use scx_magpie::cli::Steal;
 use serde::{Deserialize, Serialize};
 
 use crate::costs::TICK;
-use crate::dsq::{TaskId, is_pinned_queue, pinned_queue, queue_cpu};
+use crate::dsq::{TaskId, is_pinned_queue, pinned_queue, queue_cpu, queue_group};
 use crate::kernel::{Call, Curr, Event, Kernel};
-use crate::native::{Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP};
+use crate::native::{GROUP_FLAGS, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, WEIGHT_SHIFT};
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, State, Task};
 use crate::time::{MSEC, USEC};
 use crate::trace::Op;
@@ -220,6 +220,9 @@ impl Kernel {
     /// A task was put somewhere by enqueue().
     pub fn check_enqueued(&mut self, task: TaskId, cpu: usize, enq_flags: u64) {
         let Place::Dsq(id) = self.tasks[task].place else { return };
+        if let Some(group) = queue_group(id) {
+            return self.check_throttled(task, group);
+        }
         let (pinned, id) = (is_pinned_queue(id), queue_cpu(id));
         let cctx = self.native.cpu_ctx(id);
         let (waiting, overloaded) = (cctx.waiting != 0, cctx.overloaded != 0);
@@ -227,7 +230,8 @@ impl Kernel {
 
         // Its deadline is a slice after its virtual time, which is not far from the clock.
         let raw = self.tasks[task].raw();
-        let by_weight = |ns: u64| (ns * 100 / u64::from(raw.scx.weight)) as i64;
+        let weight = self.weight(task);
+        let by_weight = |ns: u64| (ns * (100 << WEIGHT_SHIFT) / weight) as i64;
         let slice = self.tunables.slice_us * USEC;
         let ahead = (raw.scx.dsq_vtime.wrapping_sub(vclock) as i64).saturating_sub(by_weight(slice));
         let wakes = enq_flags & SCX_ENQ_WAKEUP != 0;
@@ -235,7 +239,11 @@ impl Kernel {
         let most = by_weight(slice + OVERRUN);
         if !(least..=most).contains(&ahead) {
             let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
-            self.violate("virtual time", what);
+            return self.violate("virtual time", what);
+        }
+        let share = self.share(task);
+        if (weight as f64 - share).abs() > 2.0 + share / 1000.0 {
+            self.violate("cgroup", format!("task {task}'s weight is {weight}, and its share {share:.1}"));
         }
         let traits = &self.tasks[task].traits;
         let urgent = traits.kthread && self.tasks[task].raw().nr_cpus_allowed == 1 || traits.loader && curr_weight != 0;
@@ -257,6 +265,44 @@ impl Kernel {
         if !overloaded && self.may_be_stolen(task) {
             self.violate("overload bit", format!("CPU {id} hides task {task}, which waits and may move"));
         }
+    }
+
+    /// A task waits in the queue of a group.
+    fn check_throttled(&mut self, task: TaskId, group: u32) {
+        let above = self.cgroup_path(self.tasks[task].cgroup).any(|id| self.cgroups[id].program_id() == group);
+        if !above || self.native.group(group).throttled == 0 {
+            self.violate(
+                "throttled",
+                format!("task {task} waits for group {group}, which is none of its throttled ones"),
+            );
+        }
+        if self.native.group(group).waiting == 0 {
+            self.violate("lost", format!("group {group} does not know that task {task} waits"));
+        }
+    }
+
+    /// What the program took for the task's weight when it last looked, in its units.
+    fn weight(&self, task: TaskId) -> u64 {
+        let task = &self.tasks[task];
+        match task.tctx() {
+            Some(tctx) if tctx.group != 0 => tctx.cached & u64::from(!GROUP_FLAGS),
+            _ => u64::from(task.raw().scx.weight) << WEIGHT_SHIFT,
+        }
+    }
+
+    /// What it should be by the sums of the groups, which [`Kernel::check_groups`] checks.
+    fn share(&self, task: TaskId) -> f64 {
+        let unit = f64::from(1u32 << WEIGHT_SHIFT);
+        let plain = f64::from(self.tasks[task].raw().scx.weight);
+        if self.tunables.no_cgroups {
+            return plain * unit;
+        }
+        let share = self.cgroup_path(self.tasks[task].cgroup).fold(plain, |share, id| {
+            let cgroup = &self.cgroups[id];
+            let weight = if cgroup.is_idle() { 1.0 } else { f64::from(cgroup.weight) };
+            share * weight / self.native.group(cgroup.program_id()).sum as f64
+        });
+        (share * unit).clamp(1.0, 10_000.0 * unit)
     }
 
     /// cpu_release() has returned: what was about to run there waits where it can be stolen.
@@ -311,6 +357,7 @@ impl Kernel {
             }
         }
         self.check_lines();
+        self.check_groups();
         self.check_waits();
         self.push(self.now + CHECK_EVERY, Event::Check);
     }
@@ -350,6 +397,50 @@ impl Kernel {
             } else if t.state == State::Waking && self.now > t.runnable_at + TICK_GRACE {
                 self.violate("lost", format!("task {task} is still waking"));
             }
+        }
+    }
+
+    /// A group's sum is that of the weights of what is runnable in it, and of what CPUs keep for those who have just
+    /// fallen asleep; its weight is in its parent's as long as there is any.
+    fn check_groups(&mut self) {
+        if self.tunables.no_cgroups || self.cgroups.len() == 1 {
+            return;
+        }
+        let ids: Vec<u32> = self.cgroups.iter().map(|cgroup| cgroup.program_id()).collect();
+        let mut sums = vec![0u64; self.cgroups.len()];
+        for (id, task) in self.tasks.iter().enumerate().filter(|(_, task)| task.is_alive()) {
+            let Some(tctx) = task.tctx() else { continue };
+            let weight = task.raw().scx.weight;
+            let counts = match task.state {
+                // Moved or reniced on its way to a CPU: it counts when it runs.
+                State::Runnable if matches!(task.place, Place::Local(_)) => true,
+                State::Runnable | State::Running => tctx.counted == weight,
+                State::Sleeping => tctx.counted == 0,
+                State::Waking | State::Dead => true,
+            };
+            if tctx.group != ids[task.cgroup] {
+                let what = format!("task {id} of cgroup {} is in group {}", task.cgroup, tctx.group);
+                return self.violate("cgroup", what);
+            }
+            if tctx.group != 0 && !counts {
+                let (state, counted) = (task.state, tctx.counted);
+                return self.violate("cgroup", format!("task {id}, {state:?}, of weight {weight} counts {counted}"));
+            }
+            sums[task.cgroup] += u64::from(tctx.counted);
+        }
+        // Children come after their parents.
+        for id in (1..self.cgroups.len()).rev().filter(|&id| self.cgroups[id].alive) {
+            let group = self.native.group(ids[id]);
+            let sum = sums[id] + self.native.lazy_weight(ids[id]);
+            let cgroup = &self.cgroups[id];
+            let weight = if cgroup.is_idle() { 1 } else { u64::from(cgroup.weight) };
+            let counted = if sum > 0 && cgroup.parent != 0 { weight } else { 0 };
+            if (group.sum, group.counted) != (sum, counted) {
+                let (has, counts) = (group.sum as i64, group.counted);
+                let what = format!("cgroup {id} has {has} and counts {counts}, not {sum} and {counted}");
+                return self.violate("cgroup", what);
+            }
+            sums[cgroup.parent] += counted;
         }
     }
 
@@ -419,7 +510,9 @@ impl Kernel {
             // Sent to an idle CPU that a higher class took before it arrived: the kernel tells nobody (cpu_release() is
             // for CPUs that run a task of ours).
             let taken = matches!(t.place, Place::Local(cpu) if self.cpus[cpu].curr == Curr::HigherClass);
-            if could_move <= WAKEUP_GRACE || idle.is_empty() || taken {
+            // Who is released goes on when a CPU has its slice over, or the next period begins.
+            let throttled = matches!(t.place, Place::Dsq(id) if queue_group(id).is_some());
+            if could_move <= WAKEUP_GRACE || idle.is_empty() || taken || throttled {
                 continue;
             }
             let confined = t.mask().and(&self.online) != self.online
@@ -473,6 +566,7 @@ impl Kernel {
                     magpie_stat_STAT_KTHREAD,
                     magpie_stat_STAT_PREEMPT,
                     magpie_stat_STAT_QUEUED,
+                    magpie_stat_STAT_THROTTLED,
                 ]),
             ),
             (
@@ -485,6 +579,7 @@ impl Kernel {
                     magpie_stat_STAT_STEAL_FAR,
                     magpie_stat_STAT_BALANCE,
                     magpie_stat_STAT_STARVED,
+                    magpie_stat_STAT_RELEASED,
                 ]),
             ),
             (
@@ -536,8 +631,9 @@ impl Kernel {
         let starve = u64::from(self.tunables.timeout_ms) * MSEC / 4;
         let turns = 3 + (self.now - from) / starve;
         for cpu in 0..self.cpus.len() {
-            let on: Vec<TaskId> =
-                hogs.iter().copied().filter(|&task| self.tasks[task].traits.allowed.is_only(cpu)).collect();
+            let on: Vec<TaskId> = (hogs.iter().copied())
+                .filter(|&task| self.tasks[task].traits.allowed.is_only(cpu) && self.tasks[task].cgroup == 0)
+                .collect();
             // Each in ns of weight 100.
             let share = |kernel: &Self, task: TaskId| {
                 let raw = kernel.tasks[task].raw();

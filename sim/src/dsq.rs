@@ -3,27 +3,35 @@
 
 use std::collections::VecDeque;
 
-use scx_magpie::bpf_intf::magpie_limits_MAX_CPUS;
+use scx_magpie::bpf_intf::magpie_limits_MAX_GROUPS;
+
+use crate::native::MAX_CPUS;
 
 /// Index of a task among the simulator's tasks.
 pub type TaskId = usize;
 
-/// As many queues as the program makes: for each CPU one of tasks that may move, and one of those that may not.
-pub const MAX_DSQS: usize = 2 * magpie_limits_MAX_CPUS as usize;
+/// As many queues as the program makes: for each CPU one of tasks that may move, and one of those that may not; then
+/// one for each group.
+pub const MAX_DSQS: usize = 2 * MAX_CPUS + magpie_limits_MAX_GROUPS as usize;
 
-/// The CPU that a queue is of.
+/// The CPU that a queue is of, if it is not a group's.
 pub fn queue_cpu(id: usize) -> usize {
-    id % magpie_limits_MAX_CPUS as usize
+    id % MAX_CPUS
+}
+
+/// The group that a queue is of, if it is not a CPU's.
+pub fn queue_group(id: usize) -> Option<u32> {
+    id.checked_sub(2 * MAX_CPUS).map(|group| group as u32)
 }
 
 /// That of its tasks which may not move.
 pub fn pinned_queue(cpu: usize) -> usize {
-    magpie_limits_MAX_CPUS as usize + cpu
+    MAX_CPUS + cpu
 }
 
-/// Is it a queue of tasks that may not move?
+/// Is it a CPU's queue of tasks that may not move?
 pub fn is_pinned_queue(id: usize) -> bool {
-    id >= magpie_limits_MAX_CPUS as usize
+    (MAX_CPUS..2 * MAX_CPUS).contains(&id)
 }
 
 #[derive(Clone, Debug, Default)]

@@ -220,6 +220,7 @@ impl Kernel {
         self.tasks[parent].forks = false;
         let mut traits = self.tasks[parent].traits.clone();
         traits.loader = false;
+        traits.cgroup = self.tasks[parent].cgroup;
         let task = self.spawn(program, traits, cpu);
         self.tasks[task].started_at = self.now + self.cost;
         self.tasks[task].due_at = self.now + self.cost;

@@ -131,6 +131,8 @@ fn reports(experiment: &Experiment, flags: &str, runs: u64) -> Result<Vec<Report
             machine: experiment.machine.parse()?,
             flags: flags.split_whitespace().map(str::to_string).collect(),
             workloads: vec![experiment.workload.parse::<Workload>()?],
+            cgroups: vec![],
+            places: vec![],
             faults: vec![],
             warm_up_ms: experiment.warm_up_ms,
             ms: experiment.ms,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What befalls a running system: affinity and nice changes, higher scheduling classes, CPUs that come and go.
+//! What befalls a running system: affinity and nice changes, cgroups, higher scheduling classes, CPUs that come and go.
 //!
 //! ```text
 //! affinity, nice   queued: taken out, changed, enqueue()        running: stopping(false), running()
@@ -10,6 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup::{CgroupId, Spec};
 use crate::costs::CONTEXT_SWITCH;
 use crate::dsq::TaskId;
 use crate::kernel::{Curr, Event, Kernel};
@@ -37,6 +38,31 @@ pub enum Fault {
     Nice {
         pick: usize,
         nice: i32,
+    },
+    /// Moves to a cgroup; `to` and `cgroup` are modulo the number there ever were.
+    Move {
+        pick: usize,
+        to: CgroupId,
+    },
+    Weight {
+        cgroup: CgroupId,
+        weight: u32,
+    },
+    Idle {
+        cgroup: CgroupId,
+        idle: bool,
+    },
+    /// cpu.max; none without a quota.
+    Limit {
+        cgroup: CgroupId,
+        quota_us: Option<u64>,
+        period_us: u64,
+        burst_us: u64,
+    },
+    Make(Spec),
+    /// Nothing happens if there is something in it.
+    Remove {
+        cgroup: CgroupId,
     },
     Offline {
         cpu: usize,
@@ -75,6 +101,23 @@ impl Kernel {
                     self.set_nice(task, nice);
                 }
             }
+            Fault::Move { pick, to } => {
+                if let Some(task) = self.pick(pick) {
+                    self.move_to_cgroup(task, to % self.cgroups.len());
+                }
+            }
+            Fault::Weight { cgroup, weight } => self.set_cgroup_weight(cgroup % self.cgroups.len(), weight),
+            Fault::Idle { cgroup, idle } => self.set_cgroup_idle(cgroup % self.cgroups.len(), idle),
+            Fault::Limit { cgroup, quota_us, period_us, burst_us } => {
+                self.set_cgroup_max(cgroup % self.cgroups.len(), quota_us, period_us, burst_us);
+            }
+            Fault::Make(spec) => {
+                let parent = spec.parent % self.cgroups.len();
+                if self.cgroups[parent].alive {
+                    self.make_cgroup(&Spec { parent, ..spec });
+                }
+            }
+            Fault::Remove { cgroup } => self.remove_cgroup(cgroup % self.cgroups.len()),
             Fault::Offline { cpu } => {
                 if let Some(cpu) = self.pick_cpu(cpu, true)
                     && self.online.len() > 1

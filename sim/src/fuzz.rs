@@ -19,6 +19,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup::Spec;
 use crate::checks::Violation;
 use crate::faults::Fault;
 use crate::machine::Shape;
@@ -132,8 +133,13 @@ fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
     let hogs = prop::collection::vec(-20..20i32, 0..4);
     // Now and then all on two CPUs, so that queues are long and others can do nothing about it.
     let confined = prop::bool::weighted(0.1);
-    (shapes(), flags(), tasks, hogs, faults, any::<bool>(), confined).prop_map(
-        move |(machine, flags, (mut tasks, ms), hogs, faults, noise, confined)| {
+    // Half of the time all is in the root.
+    let cgroups = prop_oneof![Just(vec![]), prop::collection::vec(cgroups(), 1..12)];
+    (shapes(), flags(), tasks, hogs, faults, any::<bool>(), confined, cgroups).prop_map(
+        move |(machine, flags, (mut tasks, ms), hogs, faults, noise, confined, mut cgroups)| {
+            for (id, spec) in cgroups.iter_mut().enumerate() {
+                spec.parent %= id + 1;
+            }
             for task in tasks.iter_mut().filter(|task| confined && task.kind != Kind::Kthread) {
                 task.allowed = Mask::first(2);
             }
@@ -142,6 +148,8 @@ fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
                 machine,
                 flags: flags.into_iter().flatten().collect(),
                 workloads: std::iter::once(Workload::Chaos(Chaos { tasks })).chain(hogs).collect(),
+                cgroups,
+                places: vec![],
                 faults,
                 ms,
                 warm_up_ms: 0,
@@ -196,10 +204,23 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
         // Short enough for the guard against starvation to have its turn.
         flag("--timeout-ms", 1000..3000),
         prop::bool::weighted(0.2).prop_map(|no| if no { vec!["--no-wakeup-preempt".to_string()] } else { vec![] }),
+        prop::bool::weighted(0.1).prop_map(|no| if no { vec!["--no-cgroups".to_string()] } else { vec![] }),
         prop::option::weighted(0.3, steal).prop_map(Option::unwrap_or_default),
         prop::option::weighted(0.3, search).prop_map(Option::unwrap_or_default),
     )
-        .prop_map(|(a, b, c, d, e, f, g, h)| vec![a, b, c, d, e, f, g, h])
+        .prop_map(|(a, b, c, d, e, f, g, h, i)| vec![a, b, c, d, e, f, g, h, i])
+}
+
+fn cgroups() -> impl Strategy<Value = Spec> {
+    let weight = prop_oneof![2 => Just(100u32), 1 => Just(1), 1 => Just(10_000), 2 => 1..=10_000u32];
+    (0..16usize, weight, prop::bool::weighted(0.1)).prop_map(|(parent, weight, idle)| Spec { parent, weight, idle })
+}
+
+/// A quota and a period, us, as the kernel takes them.
+fn limits() -> impl Strategy<Value = (u64, u64)> {
+    let period = prop_oneof![2 => Just(100_000u64), 1 => 1_000..1_000_000u64];
+    let percent = prop_oneof![1 => Just(1u64), 3 => 1..400u64];
+    (period, percent).prop_map(|(period, percent)| ((period * percent / 100).max(1000), period))
 }
 
 fn masks() -> impl Strategy<Value = Mask> {
@@ -227,13 +248,16 @@ fn tasks() -> impl Strategy<Value = ChaosTask> {
     let sleep = prop_oneof![3 => 1..500u64, 2 => 500..10_000u64];
     let nice = prop_oneof![3 => Just(0i32), 1 => -20..20i32];
     let policy = prop_oneof![8 => Just(0u32), 1 => Just(3), 1 => Just(5)];
-    (kind, run, sleep, nice, policy, masks()).prop_map(|(kind, run_us, sleep_us, nice, policy, allowed)| {
-        // A kernel thread serves one CPU and is brief.
-        let kthread = kind == Kind::Kthread;
-        let allowed = if kthread { Mask::only(allowed.iter().next().unwrap_or(0)) } else { allowed };
-        let run_us = if kthread { run_us.min(100) } else { run_us };
-        ChaosTask { kind, run_us, sleep_us, nice, policy, allowed }
-    })
+    let cgroup = 0..16usize;
+    (kind, run, sleep, nice, policy, masks(), cgroup).prop_map(
+        |(kind, run_us, sleep_us, nice, policy, allowed, cgroup)| {
+            // A kernel thread serves one CPU and is brief.
+            let kthread = kind == Kind::Kthread;
+            let allowed = if kthread { Mask::only(allowed.iter().next().unwrap_or(0)) } else { allowed };
+            let run_us = if kthread { run_us.min(100) } else { run_us };
+            ChaosTask { kind, run_us, sleep_us, nice, policy, allowed, cgroup }
+        },
+    )
 }
 
 fn faults() -> impl Strategy<Value = Fault> {
@@ -242,6 +266,16 @@ fn faults() -> impl Strategy<Value = Fault> {
         3 => (cpu.clone(), 1_000..20_000_000u64).prop_map(|(cpu, ns)| Fault::HigherClass { cpu, ns }),
         3 => (any::<u16>(), masks()).prop_map(|(pick, allowed)| Fault::Affinity { pick: pick.into(), allowed }),
         2 => (any::<u16>(), -20..20i32).prop_map(|(pick, nice)| Fault::Nice { pick: pick.into(), nice }),
+        2 => (any::<u16>(), 0..16usize).prop_map(|(pick, to)| Fault::Move { pick: pick.into(), to }),
+        1 => (0..16usize, 1..=10_000u32).prop_map(|(cgroup, weight)| Fault::Weight { cgroup, weight }),
+        1 => (0..16usize, any::<bool>()).prop_map(|(cgroup, idle)| Fault::Idle { cgroup, idle }),
+        2 => (0..16usize, prop::option::weighted(0.8, limits()), 0..100_000u64).prop_map(|(cgroup, limit, burst_us)| {
+            let (quota_us, period_us) = limit.unzip();
+            let period_us = period_us.unwrap_or(100_000);
+            Fault::Limit { cgroup, quota_us, period_us, burst_us: burst_us.min(quota_us.unwrap_or(0)) }
+        }),
+        1 => cgroups().prop_map(Fault::Make),
+        1 => (0..16usize).prop_map(|cgroup| Fault::Remove { cgroup }),
         1 => cpu.clone().prop_map(|cpu| Fault::Offline { cpu }),
         1 => cpu.prop_map(|cpu| Fault::Online { cpu }),
     ]

@@ -145,7 +145,7 @@ fn count(tunables: &Tunables, size: usize, state: State, samples: usize, seed: u
     let shape = Shape { nodes: 1, llcs: 1, cores: size / 2, smt: 2, capacities: vec![1024] };
     let mut kernel = Kernel::new(Machine::new(&shape), tunables, seed)?;
     let at = kernel.now + TICK;
-    let mut builder = Builder::new(&mut kernel, at);
+    let mut builder = Builder::new(&mut kernel, at, 0);
     let group = builder.group("growth", false);
     // A task wants load / (100 * TASKS) of a CPU.
     let sleep = RUN * (100 * TASKS as u64 - state.load()) / state.load();

@@ -27,6 +27,7 @@ use scx_magpie::stats::Snapshot;
 use scx_magpie::topology::Layout;
 
 use crate::cache::Line;
+use crate::cgroup::Cgroup;
 use crate::checks::{Checks, Violation};
 use crate::costs::{CALLBACK, IDLE_EXIT, SMT_SPEED, TICK};
 use crate::dsq::{Dsq, MAX_DSQS, TaskId};
@@ -38,6 +39,7 @@ use crate::native::{NR_MAP_LINES, Native, PF_IDLE, cpumask, sched_ext_ops, task_
 use crate::program::{Channel, Program};
 use crate::report::GroupStats;
 use crate::task::{Place, State, Task, Traits};
+use crate::timers::{Array, Timer};
 use crate::trace::{Op, Record, Trace};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +59,11 @@ pub enum Event {
     /// By index among the faults.
     Fault(usize),
     HigherClassEnds(usize),
+    /// By index among the timers; stale if that is not due then.
+    BpfTimer {
+        index: usize,
+        due: u64,
+    },
     /// What scx_bpf_reenqueue_local() has put off.
     Reenqueue(usize),
     /// The loader starts anew after a CPU came or went.
@@ -153,11 +160,16 @@ pub struct Kernel {
     pub online_c: Box<cpumask>,
     pub last_any: usize,
     pub tasks: Vec<Task>,
-    /// By id, which is the CPU's.
+    /// By id; see `dsq.rs`.
     pub dsqs: Vec<Option<Dsq>>,
     pub programs: Vec<Program>,
     pub channels: Vec<Channel>,
     pub groups: Vec<GroupStats>,
+    /// The root first, parents before their children.
+    pub cgroups: Vec<Cgroup>,
+    /// The program's arrays, and timers in them.
+    pub arrays: Vec<Array>,
+    pub timers: Vec<Timer>,
     /// What was counted before the time from which on there is a report.
     pub warm_up: Snapshot,
     pub measured_from: u64,
@@ -242,6 +254,9 @@ impl Kernel {
             programs: Vec::new(),
             channels: Vec::new(),
             groups: Vec::new(),
+            cgroups: vec![Cgroup::root()],
+            arrays: Vec::new(),
+            timers: Vec::new(),
             warm_up: Snapshot::default(),
             measured_from: 0,
             faults: Vec::new(),
@@ -267,6 +282,8 @@ impl Kernel {
         self.native.load(&Rodata::new(&self.layout, &self.tunables, self.machine.nr_cpus()));
         self.ops = self.native.ops();
         self.dsqs = vec![None; MAX_DSQS];
+        self.arrays.clear();
+        self.timers.clear();
         self.checks_attached();
         let err = self.call(Op::Init, None, 0, |ops| unsafe { ops.init.unwrap()() });
         if err != 0 {
@@ -274,6 +291,11 @@ impl Kernel {
         }
         self.in_program(|native| native.register_loader());
         self.publish();
+        for id in 0..self.cgroups.len() {
+            if self.cgroups[id].alive {
+                self.init_cgroup(id);
+            }
+        }
         for task in 0..self.tasks.len() {
             if self.tasks[task].is_alive() {
                 self.init_task(task, false);
@@ -298,7 +320,8 @@ impl Kernel {
     fn init_task(&mut self, task: TaskId, fork: bool) {
         self.tasks[task].storage.clear();
         let raw = self.tasks[task].raw;
-        let mut args = crate::native::scx_init_task_args { fork };
+        let mut args =
+            crate::native::scx_init_task_args { fork, cgroup: &raw mut *self.cgroups[self.tasks[task].cgroup].raw };
         let err = self.call(Op::InitTask, Some(task), 0, |ops| unsafe { ops.init_task.unwrap()(raw, &mut args) });
         if err != 0 {
             self.violate("init", format!("init_task() returned {err}"));
@@ -339,7 +362,7 @@ impl Kernel {
             Event::Resched(cpu) | Event::Tick(cpu) | Event::Reenqueue(cpu) => cpu,
             Event::RemoteWake { cpu, .. } | Event::HigherClassEnds(cpu) => cpu,
             Event::Timer(task) => self.timer_cpu(task),
-            Event::Fault(_) | Event::Restart => self.boot_cpu(),
+            Event::Fault(_) | Event::Restart | Event::BpfTimer { .. } => self.boot_cpu(),
             Event::Check => return self.check(),
         };
         if self.cpus[cpu].busy_until > self.now {
@@ -357,6 +380,7 @@ impl Kernel {
             Event::HigherClassEnds(_) => self.higher_class_ends(cpu),
             Event::Reenqueue(_) => _ = self.reenqueue(cpu),
             Event::Restart => self.restart(),
+            Event::BpfTimer { index, due } => self.bpf_timer(index, due),
             Event::Check => {}
         }
         self.leave(cpu);
@@ -373,11 +397,13 @@ impl Kernel {
     fn leave(&mut self, cpu: usize) {
         self.deliver_kicks();
         let mut rounds = 0;
+        // Each task in line may be of a group that is throttled: sent off as soon as it runs.
+        let max = 16 + self.cpus[cpu].nr_running;
         while self.cpus[cpu].need_resched && self.online.test(cpu) {
             self.schedule(cpu);
             self.deliver_kicks();
             rounds += 1;
-            if rounds > 16 {
+            if rounds > max {
                 self.violate("livelock", format!("CPU {cpu} is told to reschedule again and again"));
                 break;
             }

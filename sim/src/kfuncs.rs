@@ -7,14 +7,15 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::costs::KFUNC;
-use crate::dsq::{TaskId, queue_cpu};
+use crate::dsq::{TaskId, queue_cpu, queue_group};
 use crate::kernel::{Kernel, current};
 use crate::mask::Mask;
 use crate::native::{
-    SCX_DSQ_LOCAL, SCX_KICK_IDLE, bpf_iter_scx_dsq, cpumask, map_line_index, scx_public_consts_SCX_DSQ_ITER_REV,
-    task_struct,
+    SCX_DSQ_LOCAL, SCX_KICK_IDLE, SCX_KICK_PREEMPT, bpf_iter_scx_dsq, cgroup, cpumask, map_line_index,
+    scx_public_consts_SCX_DSQ_ITER_REV, task_struct,
 };
 use crate::task::{Insert, Place};
+use crate::timers::{Array, Callback};
 use crate::trace::Op;
 
 /// Rounds of `can_loop` in one callback; the kernel's may_goto allows 8 million.
@@ -115,6 +116,19 @@ extern "C" fn scx_bpf_create_dsq(dsq_id: u64, _node: i32) -> i32 {
     }
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_destroy_dsq(dsq_id: u64) {
+    let kernel = kernel();
+    match kernel.dsqs.get_mut(dsq_id as usize) {
+        Some(dsq @ Some(_)) => {
+            if dsq.take().is_some_and(|dsq| !dsq.is_empty()) {
+                kernel.violate("lost", format!("DSQ {dsq_id:#x} is destroyed, and has tasks"));
+            }
+        }
+        _ => kernel.violate("no such DSQ", format!("{dsq_id:#x} is destroyed")),
+    }
+}
+
 fn insert(p: *mut task_struct, dsq_id: u64, slice: u64, vtime: Option<u64>, enq_flags: u64) {
     let kernel = kernel();
     let task = id(p);
@@ -150,7 +164,7 @@ extern "C" fn scx_bpf_dsq_move_to_local(dsq_id: u64, _enq_flags: u64) -> bool {
         return false;
     }
     let moved = kernel.move_to_local(dsq_id as usize);
-    if !moved && queue_cpu(dsq_id as usize) != kernel.cpu {
+    if !moved && queue_group(dsq_id as usize).is_none() && queue_cpu(dsq_id as usize) != kernel.cpu {
         kernel.note_missed();
     }
     moved
@@ -166,7 +180,10 @@ extern "C" fn scx_bpf_dsq_nr_queued(dsq_id: u64) -> i32 {
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_dsq_peek(dsq_id: u64) -> *mut task_struct {
     let kernel = kernel();
-    kernel.cost += KFUNC + kernel.cpus[queue_cpu(dsq_id as usize)].line.load(&kernel.machine, kernel.cpu);
+    kernel.cost += KFUNC;
+    if queue_group(dsq_id as usize).is_none() {
+        kernel.cost += kernel.cpus[queue_cpu(dsq_id as usize)].line.load(&kernel.machine, kernel.cpu);
+    }
     let first = kernel.dsqs.get(dsq_id as usize).and_then(Option::as_ref).and_then(|dsq| dsq.get(0));
     first.map_or(std::ptr::null_mut(), |task| kernel.tasks[task].raw)
 }
@@ -189,6 +206,11 @@ impl Kernel {
     pub fn deliver_kicks(&mut self) {
         for (cpu, flags) in std::mem::take(&mut self.kicks) {
             let busy = self.cpus[cpu].curr != crate::kernel::Curr::Idle;
+            if let crate::kernel::Curr::Task(task) = self.cpus[cpu].curr
+                && flags & SCX_KICK_PREEMPT != 0
+            {
+                self.tasks[task].raw_mut().scx.slice = 0;
+            }
             if self.online.test(cpu) && !(flags & SCX_KICK_IDLE != 0 && busy) {
                 self.resched_curr(cpu);
             }
@@ -268,7 +290,11 @@ unsafe extern "C" fn scx_bpf_dsq_move(
 unsafe extern "C" fn sim_task_storage(map: *const c_void, p: *mut task_struct, size: u64, create: bool) -> *mut c_void {
     let kernel = kernel();
     kernel.cost += KFUNC;
-    let storage = &mut kernel.tasks[id(p)].storage;
+    stored(&mut kernel.tasks[id(p)].storage, map, size, create)
+}
+
+/// The value that a map keeps of a task or a cgroup.
+fn stored(storage: &mut Vec<(*const c_void, Box<[u64]>)>, map: *const c_void, size: u64, create: bool) -> *mut c_void {
     if let Some((_, value)) = storage.iter_mut().find(|(of, _)| *of == map) {
         return value.as_mut_ptr().cast();
     }
@@ -278,6 +304,70 @@ unsafe extern "C" fn sim_task_storage(map: *const c_void, p: *mut task_struct, s
     storage.push((map, vec![0; (size as usize).div_ceil(8)].into()));
     storage.last_mut().map_or(std::ptr::null_mut(), |(_, value)| value.as_mut_ptr().cast())
 }
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_array(map: *const c_void, key: u32, size: u64, max_entries: u64) -> *mut c_void {
+    let arrays = &mut kernel().arrays;
+    let at = arrays.iter().position(|array| array.is_of(map)).unwrap_or_else(|| {
+        arrays.push(Array::new(map, size as usize, max_entries as usize));
+        arrays.len() - 1
+    });
+    arrays[at].lookup(key)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_timer_init(timer: *mut c_void, map: *const c_void) -> i32 {
+    kernel().init_timer(timer, map)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_timer_set_callback(timer: *mut c_void, callback: Callback) -> i32 {
+    kernel().timer_of(timer).map_or(-libc::EINVAL, |timer| {
+        timer.callback = Some(callback);
+        0
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn bpf_timer_start(timer: *mut c_void, delay: u64, _flags: u64) -> i32 {
+    let kernel = kernel();
+    kernel.cost += KFUNC;
+    kernel.start_timer(timer, delay)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn bpf_timer_cancel(timer: *mut c_void) -> i32 {
+    kernel().timer_of(timer).map_or(-libc::EINVAL, |timer| timer.due.take().is_some().into())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sim_cgroup_storage(map: *const c_void, cgrp: *mut cgroup, size: u64, create: bool) -> *mut c_void {
+    let kernel = kernel();
+    kernel.cost += KFUNC;
+    // SAFETY: the program got it from us.
+    let id = unsafe { (*cgrp).sim_id };
+    stored(&mut kernel.cgroups[id as usize].storage, map, size, create)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn bpf_cgroup_ancestor(cgrp: *mut cgroup, level: i32) -> *mut cgroup {
+    let kernel = kernel();
+    // SAFETY: as above.
+    let mut id = unsafe { (*cgrp).sim_id } as usize;
+    while kernel.cgroups[id].raw.level > level {
+        id = kernel.cgroups[id].parent;
+    }
+    &raw mut *kernel.cgroups[id].raw
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn bpf_cgroup_from_id(id: u64) -> *mut cgroup {
+    let found = kernel().cgroups.iter_mut().find(|cgroup| cgroup.alive && cgroup.kernel_id() == id);
+    found.map_or(std::ptr::null_mut(), |cgroup| &raw mut *cgroup.raw)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn bpf_cgroup_release(_cgrp: *mut cgroup) {}
 
 #[unsafe(no_mangle)]
 extern "C" fn sim_can_loop() -> bool {

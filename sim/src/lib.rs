@@ -12,6 +12,7 @@
 //! ```
 
 pub mod cache;
+pub mod cgroup;
 pub mod checks;
 pub mod costs;
 pub mod dsq;
@@ -32,6 +33,7 @@ pub mod scenario;
 pub mod sched;
 pub mod task;
 pub mod time;
+pub mod timers;
 pub mod trace;
 pub mod wakeup;
 pub mod workload;

@@ -184,6 +184,8 @@ fn run(args: &Run) -> Result<bool> {
                 machine: args.machine.clone(),
                 flags: args.flags.iter().chain(set).cloned().collect(),
                 workloads: args.workloads.clone(),
+                cgroups: vec![],
+                places: vec![],
                 faults: vec![],
                 ms: args.ms,
                 warm_up_ms: 0,

@@ -16,8 +16,9 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use scx_magpie::bpf_intf::{
-    cpu_ctx, cpu_layout, latency_hist, llc_layout, llc_published, magpie_limits_MAX_CPUS, magpie_limits_MAX_LINES,
-    magpie_limits_MAX_LLCS, magpie_limits_SLOTS_PER_LINE, map_line, sparse_map, tunables,
+    cpu_ctx, cpu_layout, group, latency_hist, llc_layout, llc_published, magpie_limits_MAX_CPUS,
+    magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES, magpie_limits_MAX_LLCS, magpie_limits_SLOTS_PER_LINE, map_line,
+    sparse_map, tunables,
 };
 use scx_magpie::rodata::Rodata;
 use scx_magpie::stats::Shared;
@@ -25,7 +26,7 @@ use scx_magpie::stats::Shared;
 #[allow(clippy::all, dead_code, unsafe_op_in_unsafe_fn)]
 mod bindings {
     use scx_magpie::bpf_intf::{
-        cpu_ctx, cpu_layout, llc_ctx, llc_layout, llc_published, magpie_stat, pelt, sparse_map,
+        cpu_ctx, cpu_layout, group, llc_ctx, llc_layout, llc_published, magpie_stat, pelt, sparse_map,
     };
 
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
@@ -48,6 +49,8 @@ unsafe extern "C" {
     static pelt_decay: [UnsafeCell<u32>; 32];
     static cpu_ctxs: [UnsafeCell<cpu_ctx>; MAX_CPUS];
     static llc_publisheds: [UnsafeCell<llc_published>; MAX_LLCS];
+    static groups: [UnsafeCell<group>; magpie_limits_MAX_GROUPS as usize];
+    static lazies: [UnsafeCell<lazy>; MAX_CPUS];
     static latency_hists: [UnsafeCell<latency_hist>; MAX_CPUS];
     static idle_map: UnsafeCell<sparse_map>;
     static overload_map: UnsafeCell<sparse_map>;
@@ -126,7 +129,27 @@ impl Native {
     /// What the loader reads and writes while the program runs.
     pub fn shared(&self) -> Shared<'static> {
         // SAFETY: always there.
-        unsafe { Shared { cpu_ctxs: &cpu_ctxs, llc_publisheds: &llc_publisheds, latency_hists: &latency_hists } }
+        unsafe {
+            Shared {
+                cpu_ctxs: &cpu_ctxs,
+                llc_publisheds: &llc_publisheds,
+                latency_hists: &latency_hists,
+                groups: &groups,
+            }
+        }
+    }
+
+    /// What the program keeps of a cgroup, by the program's id.
+    pub fn group(&self, id: u32) -> &group {
+        // SAFETY: as cpu_ctx().
+        unsafe { &*groups[id as usize].get() }
+    }
+
+    /// The weight that CPUs keep for the tasks of a cgroup that have just fallen asleep.
+    pub fn lazy_weight(&self, id: u32) -> u64 {
+        // SAFETY: as cpu_ctx().
+        let slots = unsafe { &lazies }.iter().flat_map(|lazy| unsafe { (*lazy.get()).slots });
+        slots.filter(|slot| slot >> 32 == u64::from(id)).map(|slot| slot & u64::from(u32::MAX)).sum()
     }
 
     /// The CPU's slot in the bitmaps; `None` if the loader saw no such CPU.

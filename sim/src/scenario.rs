@@ -2,11 +2,12 @@
 //! What is to be simulated: machine, scheduler flags, workloads, faults, for how long and with which seed. Written down
 //! as JSON, it is what a failed run leaves and what `magpie-sim replay` takes.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use scx_magpie::cli::Tunables;
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup::{CgroupId, Spec};
 use crate::checks::Violation;
 use crate::costs::{NOISE_INTERVAL, NOISE_WORK, TICK};
 use crate::faults::Fault;
@@ -29,6 +30,12 @@ pub struct Scenario {
     #[serde(default)]
     pub flags: Vec<String>,
     pub workloads: Vec<Workload>,
+    /// 1 and on; 0 is the root.
+    #[serde(default)]
+    pub cgroups: Vec<Spec>,
+    /// In which of them each workload is; those without one are in the root.
+    #[serde(default)]
+    pub places: Vec<CgroupId>,
     /// Simulated time of each, in us.
     #[serde(default)]
     pub faults: Vec<(u64, Fault)>,
@@ -76,8 +83,14 @@ impl Scenario {
         if self.noise {
             add_noise(&mut kernel, from);
         }
-        for workload in &self.workloads {
-            workload.add(&mut kernel, from)?;
+        for spec in &self.cgroups {
+            ensure!(spec.parent < kernel.cgroups.len(), "cgroup {} comes before its parent", kernel.cgroups.len());
+            kernel.make_cgroup(spec);
+        }
+        let places = self.places.iter().copied().chain(std::iter::repeat(0));
+        for (workload, cgroup) in self.workloads.iter().zip(places) {
+            ensure!(cgroup < kernel.cgroups.len(), "there is no cgroup {cgroup}");
+            workload.add(&mut kernel, from, cgroup)?;
         }
         let faults: Vec<_> = self.faults.iter().map(|(us, fault)| (from + us * USEC, fault.clone())).collect();
         kernel.plan(&faults);
@@ -105,7 +118,7 @@ impl Scenario {
 /// What every machine runs besides: a kernel thread on each CPU, and the scheduler's loader.
 fn add_noise(kernel: &mut Kernel, at: u64) {
     let interval = kernel.tunables.util_interval * MSEC;
-    let mut builder = Builder::new(kernel, at);
+    let mut builder = Builder::new(kernel, at, 0);
     let group = builder.group("noise", true);
     let steps = vec![Step::Sleep(Dist::Exp(NOISE_INTERVAL)), Step::Run(Dist::Exp(NOISE_WORK)), Step::Jump(0)];
     let kworker = builder.program(group, "kworker", steps);

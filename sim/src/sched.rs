@@ -17,9 +17,9 @@
 
 use crate::cache::transfer;
 use crate::costs::{CONTEXT_SWITCH, MISS_PARALLELISM, TICK, TICK_WORK};
-use crate::dsq::{TaskId, queue_cpu};
+use crate::dsq::{TaskId, queue_cpu, queue_group};
 use crate::kernel::{Curr, Event, Kernel};
-use crate::native::{SCX_DSQ_LOCAL, SCX_ENQ_PREEMPT, SCX_ENQ_REENQ, scx_cpu_release_args};
+use crate::native::{SCX_DSQ_LOCAL, SCX_ENQ_LAST, SCX_ENQ_PREEMPT, SCX_ENQ_REENQ, scx_cpu_release_args};
 use crate::task::{Place, State};
 use crate::trace::{Op, Record};
 
@@ -98,10 +98,8 @@ impl Kernel {
         }
         if self.cpus[cpu].local.is_empty()
             && let Some(task) = keep
+            && !self.online.test(cpu)
         {
-            if self.online.test(cpu) {
-                self.violate("slice", format!("task {task} goes on, and has no slice of the scheduler's"));
-            }
             self.tasks[task].raw_mut().scx.slice = SLICE_DFL;
             return true;
         }
@@ -152,7 +150,9 @@ impl Kernel {
                         self.cpus[cpu].local.push_front(task);
                         self.set_place(task, Place::Local(cpu));
                     } else {
-                        self.do_enqueue(task, cpu, 0);
+                        // Only when the scheduler let it be: it has ENQ_LAST.
+                        let last = if next == Curr::Idle { SCX_ENQ_LAST } else { 0 };
+                        self.do_enqueue(task, cpu, last);
                     }
                     self.restrict_pinned(task, cpu);
                 }
@@ -392,7 +392,10 @@ impl Kernel {
 
     /// Takes a DSQ's lock for one operation, on the line of the CPU that it is for.
     pub fn lock_dsq(&mut self, id: usize) {
-        let line = self.cpus[queue_cpu(id)].line.store(&self.machine, self.cpu);
+        let line = match queue_group(id) {
+            None => self.cpus[queue_cpu(id)].line.store(&self.machine, self.cpu),
+            Some(_) => 0,
+        };
         if let Some(dsq) = self.dsqs[id].as_mut() {
             self.cost += line + hold(&mut dsq.locked_until, self.now + self.cost);
         }

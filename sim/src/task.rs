@@ -3,9 +3,10 @@
 
 use std::ffi::c_void;
 
+use crate::cgroup::CgroupId;
 use crate::dsq::TaskId;
 use crate::mask::Mask;
-use crate::native::{PF_KTHREAD, cpumask, scx_public_consts_SCX_TASK_QUEUED, task_struct};
+use crate::native::{PF_KTHREAD, cpumask, scx_public_consts_SCX_TASK_QUEUED, task_ctx, task_struct};
 use crate::program::ProgramId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub struct Traits {
     pub policy: u32,
     pub kthread: bool,
     pub loader: bool,
+    /// Where it starts.
+    pub cgroup: CgroupId,
     /// Lines that it misses on a strange CPU.
     pub working_set: u64,
 }
@@ -81,6 +84,7 @@ pub struct Task {
     pub place: Place,
     /// The kernel's task_cpu().
     pub cpu: usize,
+    pub cgroup: CgroupId,
     pub ddsp: Option<Insert>,
     /// scx_bpf_task_storage_get(): by map.
     pub storage: Vec<(*const c_void, Box<[u64]>)>,
@@ -136,6 +140,7 @@ impl Task {
         let mut task = Self {
             raw: Box::into_raw(raw),
             mask,
+            cgroup: traits.cgroup,
             traits,
             state: State::Sleeping,
             place: Place::Nowhere,
@@ -171,6 +176,12 @@ impl Task {
     pub fn raw(&self) -> &task_struct {
         // SAFETY: ours until drop; the BPF program only reads it, and not now.
         unsafe { &*self.raw }
+    }
+
+    /// What the program keeps of it.
+    pub fn tctx(&self) -> Option<&task_ctx> {
+        // SAFETY: the storage is large enough for its type, and the program does not run.
+        self.storage.first().map(|(_, value)| unsafe { &*value.as_ptr().cast() })
     }
 
     pub fn raw_mut(&mut self) -> &mut task_struct {

@@ -26,12 +26,25 @@ pub enum Op {
     CpuRelease,
     InitTask,
     Init,
+    /// `arg` is the cgroup.
+    CgroupInit,
+    CgroupExit,
+    CgroupMove,
+    CgroupSetWeight,
+    CgroupSetBandwidth,
+    CgroupSetIdle,
+    /// A BPF timer fires; `arg` is its key.
+    Timer,
     /// No callback: the CPU has something else to run. `arg` is 0 idle, 1 a task of ours, 2 a higher class.
     Switch,
 }
 
 impl Op {
     pub const COUNT: usize = Op::Switch as usize + 1;
+
+    pub fn is_of_cgroups(self) -> bool {
+        (Self::CgroupInit..=Self::CgroupSetIdle).contains(&self)
+    }
 
     pub fn name(self) -> &'static str {
         match self {
@@ -46,6 +59,13 @@ impl Op {
             Self::CpuRelease => "cpu_release",
             Self::InitTask => "init_task",
             Self::Init => "init",
+            Self::CgroupInit => "cgroup_init",
+            Self::CgroupExit => "cgroup_exit",
+            Self::CgroupMove => "cgroup_move",
+            Self::CgroupSetWeight => "cgroup_set_weight",
+            Self::CgroupSetBandwidth => "cgroup_set_bandwidth",
+            Self::CgroupSetIdle => "cgroup_set_idle",
+            Self::Timer => "timer",
             Self::Switch => "switch",
         }
     }
@@ -140,7 +160,9 @@ impl Kernel {
                     };
                     close(&mut events, record.cpu, record.at, next);
                 }
-                Op::SelectCpu | Op::Enqueue | Op::Yield | Op::CpuRelease | Op::Init => {
+                op if op.is_of_cgroups()
+                    || matches!(op, Op::SelectCpu | Op::Enqueue | Op::Yield | Op::CpuRelease | Op::Init) =>
+                {
                     let task = record.task.map_or(String::new(), |task| self.task_name(task));
                     events.push(json!({
                         "ph": "i", "s": "t", "pid": 1, "tid": record.cpu, "ts": usec(record.at),

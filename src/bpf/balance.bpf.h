@@ -42,7 +42,9 @@ static u64 waited(struct task_struct *p)
 /* The same by weight. */
 static u64 weighted_wait(struct task_struct *p)
 {
-	return waited(p) * p->scx.weight / WEIGHT_DFL;
+	struct task_ctx *tctx = task_ctx(p);
+
+	return tctx ? waited(p) * task_weight(p, tctx) / (WEIGHT_DFL << WEIGHT_SHIFT) : 0;
 }
 
 /* @cpu leaves the idle loop: its clock ran on, so that nobody is owed for what nobody wanted. */
@@ -140,7 +142,7 @@ static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 c
 		       u64 gran)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
-	u64 earliest = cctx->vclock - to_vtime(2 * gran, p->scx.weight);
+	u64 earliest = cctx->vclock - to_vtime(2 * gran, task_weight(p, tctx));
 
 	tctx->vruntime += victim->voffset - cctx->voffset;
 	if (vtime_before(tctx->vruntime, earliest))

@@ -26,5 +26,6 @@ void BPF_STRUCT_OPS(magpie_dump_task, struct scx_dump_ctx *dctx, struct task_str
 	struct task_ctx *tctx = task_ctx(p);
 
 	if (tctx)
-		scx_bpf_dump("magpie: vruntime %llu home %d recent %d", tctx->vruntime, tctx->home, tctx->recent);
+		scx_bpf_dump("magpie: vruntime %llu home %d recent %d group %u throttled %d", tctx->vruntime,
+			     tctx->home, tctx->recent, tctx->group, has_waited_throttled(tctx));
 }

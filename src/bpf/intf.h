@@ -27,6 +27,8 @@ enum magpie_limits {
 	MAX_CPUS = 1024,
 	MAX_LLCS = 256,
 	MAX_LINES = 512,
+	/* cgroups with a share of their own; a power of two. Those beyond it count as part of their parents. */
+	MAX_GROUPS = 4096,
 	/*
 	 * Density of the sparse bitmaps: two lines for a 32-CPU LLC keep the CPUs that write one line
 	 * few, and a search of 112 CPUs at seven loads. A multiple of every SMT width.
@@ -70,6 +72,7 @@ struct tunables {
 	u8 latency_hist;      /* is the time that searches take counted? */
 	u8 wakeup_preempt;
 	u8 steal;	 /* do CPUs take each other's waiting tasks? */
+	u8 cgroups;	 /* do cgroups' settings count? */
 	u32 steal_tries; /* overloaded CPUs that a CPU about to go idle tries before it gives up */
 };
 
@@ -119,6 +122,8 @@ enum magpie_stat {
 	STAT_KTHREAD,	 /* per-CPU kernel threads and the loader, run at once */
 	STAT_PREEMPT,	 /* woken tasks that were owed time and took the CPU */
 	STAT_QUEUED,	 /* put in line on a CPU's queue */
+	STAT_THROTTLED,	 /* made to wait, for their cgroup has used up its cpu.max */
+	STAT_RELEASED,	 /* tasks that waited so and were taken by a CPU */
 	STAT_KICK,	 /* idle CPUs woken to take a task that waits in line */
 	STAT_OWN,	 /* tasks a CPU took from its own queue */
 	STAT_KEEP,	 /* slices prolonged: the running task was still ahead, or alone */
@@ -155,7 +160,7 @@ struct cpu_ctx {
 	u64 voffset;	     /* makes it comparable with those of other CPUs; see balance.bpf.h */
 	u64 curr_vruntime;   /* when it started */
 	u64 curr_started;    /* scx_bpf_now() */
-	u32 curr_weight;     /* 1..10000; 0: nobody to preempt, it is not ours or was told to go */
+	u32 curr_weight;     /* task_weight(); 0: nobody to preempt, it is not ours or was told to go */
 	u8 curr_idle_policy; /* SCHED_IDLE */
 	u8 curr_urgent;	     /* is_urgent() */
 	u8 idle;	     /* in the idle loop */
@@ -170,6 +175,8 @@ struct cpu_ctx {
 	u32 steal_slot;	     /* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
 	s32 nr_queued;	     /* sampled by sample_queues() */
 	u32 nr_finds;	     /* searches for CPUs and tasks; see latency.bpf.h */
+	u64 settled_at;	     /* scx_bpf_now() when it last settled what is lazy here */
+	u32 settle_turn;     /* whose turn it is to be settled, if it is idle */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));
 
@@ -188,6 +195,34 @@ struct llc_published {
 struct llc_ctx {
 	u64 estimated_at; /* CLOCK_MONOTONIC of the last own nr_scan */
 	u8 has_idle_core; /* under SMT: maybe a core is idle as a whole */
+} __attribute__((aligned(CACHE_LINE)));
+
+/* A cgroup, by an id of ours; 0 is the root, which has none of this. See cgroup.bpf.h. */
+struct group {
+	u64 sum;     /* of the weights of what is runnable directly in it; signed */
+	u64 counted; /* its weight in its parent's sum */
+	u64 gen;     /* of a top: advanced with each change below it */
+
+	u64 cgroup __attribute__((aligned(CACHE_LINE))); /* the kernel's id */
+	u32 weight;					 /* 1..10000; 0: the id is free */
+	u32 parent;
+	u32 top; /* the child of the root that it is below, or is */
+	u32 level;
+	u8 idle;	  /* cpu.idle */
+	u8 waiting;	  /* tasks may be waiting in its queue */
+	u32 empty_rounds; /* of its timer in which none was */
+	u64 quota;	  /* cpu.max, ns; 0: none */
+	u64 period;
+	u64 burst;
+
+	/* See bandwidth.bpf.h. */
+	s64 left __attribute__((aligned(CACHE_LINE))); /* of its quota */
+	u64 period_start;			       /* scx_bpf_now() */
+	u64 throttled_at;
+	u64 throttled_ns;
+	u64 nr_throttled;
+	u32 throttled;
+	u32 armed; /* its timer */
 } __attribute__((aligned(CACHE_LINE)));
 
 /* Searches by the time that they took: bucket i counts those of [2^i, 2^(i+1)) ns, the first also those of 0. */

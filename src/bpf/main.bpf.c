@@ -15,7 +15,9 @@
  *	                     another CPU's queue     steal.bpf.h     nothing of its own
  *	                                             balance.bpf.h   there they are owed more
  *	                                             starve.bpf.h    here one waits far too long
- *	         running, stopping                   vtime.bpf.h     charged by weight
+ *	         running, stopping                   vtime.bpf.h     charged by weight, which is
+ *	                                             cgroup.bpf.h    its own times its groups' shares
+ *	         cpu.max used up                     throttle.bpf.h  waits, until the pool (bandwidth.bpf.h) is full
  *
  * A runnable task is in one place: the local DSQ of a CPU that is idle or that it preempts, or a queue (DSQ)
  * of the CPU whose runqueue the kernel has it on (scx_bpf_task_cpu()). That CPU looks there when it runs
@@ -31,6 +33,8 @@
 #include "stats.bpf.h"
 #include "task.bpf.h"
 #include "sparse_map.bpf.h"
+#include "cgroup.bpf.h"
+#include "bandwidth.bpf.h"
 #include "vtime.bpf.h"
 #include "preempt.bpf.h"
 #include "pelt.bpf.h"
@@ -43,6 +47,8 @@
 #include "latency.bpf.h"
 #include "balance.bpf.h"
 #include "starve.bpf.h"
+#include "throttle.bpf.h"
+#include "groups.bpf.h"
 #include "dump.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -61,6 +67,10 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	if (!tctx)
 		return prev;
 
+	if (is_limited(tctx) && throttled_group(tctx->group) && !is_exempt(p)) {
+		stat_inc(STAT_FAILED);
+		return prev;
+	}
 	target = affine_target(p, prev, wake_flags);
 	cpu = timed_find_idle(p, tctx, prev, target);
 	if (cpu < 0)
@@ -86,7 +96,9 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (enq_flags & SCX_ENQ_REENQ)
 		stat_inc(STAT_REENQUEUE);
-	place(p, tctx, cpu, enq_flags & SCX_ENQ_WAKEUP);
+	place(p, tctx, cpu, enq_flags & SCX_ENQ_WAKEUP || has_waited_throttled(tctx));
+	if (wait_throttled(p, tctx, enq_flags))
+		return;
 
 	/* Already claimed for another task: then this one waits in line, where it can be stolen. */
 	if (cctx->idle && claim_idle(cpu)) {
@@ -118,6 +130,9 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	/* The one that makes way for an urgent task will soon go on. */
 	if (!cctx->making_way || p != bpf_get_current_task_btf())
 		kick_thief(p, cpu);
+	/* It had no slice left, and now has: the CPU is about to go idle. */
+	if (enq_flags & SCX_ENQ_LAST)
+		scx_bpf_kick_cpu(cpu, 0);
 }
 
 /* In dispatch of @cpu: what to run next, be it @prev, to its local DSQ. */
@@ -125,11 +140,20 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 {
 	struct task_struct *next = NULL;
 	struct task_ctx *tctx = NULL;
+	u64 queue = cpu, at = 0, slice = tun.slice_ns;
 	bool keep = false;
-	u64 queue = cpu, at = 0;
 
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED)
 		tctx = task_ctx(prev);
+	if (tctx && is_limited(tctx) && !is_exempt(prev)) {
+		charge(prev, tctx);
+		slice = take_slice(cpu, tctx->group);
+		if (!slice)
+			tctx = NULL;
+	}
+	if (READ_ONCE(waiting_words) && pull_waiting(cpu))
+		return;
+
 	if (cctx->waiting) {
 		next = first_waiting(cpu, cctx, &queue);
 		if (next)
@@ -157,6 +181,8 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		mark_idle(cpu, cctx);
 		if (map_any(&overload_map, cpu_layout(cpu)->llc) && timed_steal(cpu))
 			return;
+		if (READ_ONCE(waiting_words) && pull_waiting(cpu))
+			return;
 	}
 	/* While stealing let go of the rq lock, somebody may have queued a task here. */
 	if (cctx->waiting && (take_own(cpu, cctx, cpu) || take_own(cpu, cctx, pinned_queue(cpu))))
@@ -166,7 +192,7 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 keep:
 	stat_inc(STAT_KEEP);
 	note_running(prev, tctx, cctx);
-	scx_bpf_task_set_slice(prev, tun.slice_ns);
+	scx_bpf_task_set_slice(prev, slice);
 }
 
 /*
@@ -196,14 +222,26 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	if (!tctx)
 		return;
 
-	if (tctx->queued_at) {
-		if (tctx->queued_on != cpu)
+	if (has_waited_throttled(tctx)) {
+		place(p, tctx, cpu, true);
+	} else {
+		if (tctx->queued_at && tctx->queued_on != cpu)
 			stat_add(STAT_STOLEN_NS, waited(p));
-		tctx->queued_at = 0;
+		group_enter(p, tctx);
+		rebase(tctx, cpu);
 	}
-	rebase(tctx, cpu);
+	tctx->queued_at = 0;
 	tctx->charged = p->se.sum_exec_runtime;
 	note_running(p, tctx, cctx);
+	/* On a CPU that has just come online enqueue() would only have it run again. */
+	if (is_limited(tctx) && !is_exempt(p) && cpu_layout(cpu)->present) {
+		u64 slice = take_slice(cpu, tctx->group);
+
+		if (!slice)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		else if (slice < p->scx.slice)
+			scx_bpf_task_set_slice(p, slice);
+	}
 }
 
 /* @p stops, to wait again if @runnable. As running(). */
@@ -214,8 +252,11 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 
 	cctx->curr_weight = 0;
 	cctx->curr_urgent = false;
-	if (tctx)
-		charge(p, tctx);
+	if (!tctx)
+		return;
+	charge(p, tctx);
+	if (!runnable)
+		group_leave(tctx, scx_bpf_task_cpu(p));
 }
 
 /* sched_yield(): the slice ends, and those that wait come first. The rq lock of @p's CPU is held. */
@@ -238,6 +279,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 
 	pelt_update(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
+	settle_lazy(cpu, cctx);
 	/* Who waits for a tick, be it behind an urgent task that is not as brief as it should be, gets help. */
 	offer_waiting(cpu);
 }
@@ -255,8 +297,8 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 		return;
 	}
 	mark_idle(cpu, cctx);
-	/* The other half of kick_thief(): somebody may have queued a task after dispatch() looked. */
-	if (map_any(&overload_map, cpu_layout(cpu)->llc))
+	/* The other half of kick_thief(): somebody may have queued a task, or released one, after dispatch() looked. */
+	if (map_any(&overload_map, cpu_layout(cpu)->llc) || (READ_ONCE(waiting_words) && next_released(0)))
 		scx_bpf_kick_cpu(cpu, 0);
 }
 
@@ -279,7 +321,78 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p, struct scx
 		return -ENOMEM;
 	tctx->home = -1;
 	tctx->recent = -1;
+	if (tun.cgroups) {
+		/* The kernel holds the group; it is the verifier that wants to see it. */
+		bpf_rcu_read_lock();
+		if (bpf_core_field_exists(args->cgroup) && args->cgroup)
+			tctx->group = group_id(args->cgroup);
+		bpf_rcu_read_unlock();
+	}
 	return 0;
+}
+
+/* @p leaves us, for another scheduling class or for good: it may have been waiting. Its rq lock is held. */
+void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (tctx)
+		group_leave(tctx, scx_bpf_task_cpu(p));
+}
+
+/* Sleepable. Comes before any task is in the group, and for groups that are there already before init_task(). */
+s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_cgroup_init, struct cgroup *cgrp, struct scx_cgroup_init_args *args)
+{
+	return cgrp->level ? add_group(cgrp, args->weight) : 0;
+}
+
+/* Sleepable. Tasks that are about to die may still be in the group. */
+void BPF_STRUCT_OPS_SLEEPABLE(magpie_cgroup_exit, struct cgroup *cgrp)
+{
+	remove_group(cgrp);
+}
+
+/* @p is in no queue and does not run. Its rq lock is held. */
+void BPF_STRUCT_OPS(magpie_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (!tctx)
+		return;
+	group_leave(tctx, scx_bpf_task_cpu(p));
+	tctx->group = group_id(to);
+	tctx->cached_for = 0;
+}
+
+void BPF_STRUCT_OPS(magpie_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
+{
+	u32 id = own_group(cgrp);
+
+	if (!id)
+		return;
+	group(id)->weight = weight;
+	group_reweighted(id);
+}
+
+/* From 6.17 on. */
+void BPF_STRUCT_OPS(magpie_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us)
+{
+	u32 id = own_group(cgrp);
+
+	if (id)
+		set_limit(id, period_us * NSEC_PER_USEC, quota_us == RUNTIME_INF ? 0 : quota_us * NSEC_PER_USEC,
+			  burst_us * NSEC_PER_USEC);
+}
+
+/* From 6.19 on. */
+void BPF_STRUCT_OPS(magpie_cgroup_set_idle, struct cgroup *cgrp, bool idle)
+{
+	u32 id = own_group(cgrp);
+
+	if (!id)
+		return;
+	group(id)->idle = idle;
+	group_reweighted(id);
 }
 
 /* Sleepable. Creates the queues and takes note of who is idle. */
@@ -321,6 +434,14 @@ int register_loader(void *ctx)
 	return 0;
 }
 
+/* Run by the loader each second on kernels that do not report all of what is set of a cgroup. */
+SEC("syscall")
+int poll_cgroups(void *ctx)
+{
+	look_at_groups();
+	return 0;
+}
+
 /* Run by the loader when somebody asks for statistics: note how many tasks wait in each queue. */
 SEC("syscall")
 int sample_queues(void *ctx)
@@ -345,11 +466,18 @@ SCX_OPS_DEFINE(magpie,
 	       .update_idle		= (void *)magpie_update_idle,
 	       .cpu_release		= (void *)magpie_cpu_release,
 	       .init_task		= (void *)magpie_init_task,
+	       .disable			= (void *)magpie_disable,
+	       .cgroup_init		= (void *)magpie_cgroup_init,
+	       .cgroup_exit		= (void *)magpie_cgroup_exit,
+	       .cgroup_move		= (void *)magpie_cgroup_move,
+	       .cgroup_set_weight	= (void *)magpie_cgroup_set_weight,
+	       .cgroup_set_bandwidth	= (void *)magpie_cgroup_set_bandwidth,
+	       .cgroup_set_idle		= (void *)magpie_cgroup_set_idle,
 	       .init			= (void *)magpie_init,
 	       .exit			= (void *)magpie_exit,
 	       .dump			= (void *)magpie_dump,
 	       .dump_cpu		= (void *)magpie_dump_cpu,
 	       .dump_task		= (void *)magpie_dump_task,
-	       .flags			= SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED |
+	       .flags			= SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED |
 					  SCX_OPS_ALLOW_QUEUED_WAKEUP,
 	       .name			= "magpie");

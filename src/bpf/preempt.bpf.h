@@ -5,8 +5,8 @@
  * each other all the time (hackbench over pipes took three times as long). Urgent tasks do not wait, but for
  * each other.
  *
- *	woken: SCHED_BATCH, SCHED_IDLE? ------------------------------------------> wait
- *	running: SCHED_IDLE? -----------------------------------------------------> preempt
+ *	woken: SCHED_BATCH, SCHED_IDLE, cpu.idle? --------------------------------> wait
+ *	running: SCHED_IDLE, cpu.idle? -------------------------------------------> preempt
  *	running one has run for less than wakeup_gran? ---------------------------> wait
  *	running one's vruntime by now - woken one's > wakeup_gran (by weight)? ---> preempt, else wait
  */
@@ -20,12 +20,12 @@ static void make_way(struct cpu_ctx *cctx)
 }
 
 /* @cctx is the CPU of @p, whose rq lock is held. */
-static bool preempts(const struct task_struct *p, const struct task_ctx *tctx, struct cpu_ctx *cctx)
+static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
 	u64 curr_vruntime;
 	s64 ran;
 
-	if (!tun.wakeup_preempt || !cctx->curr_weight || p->policy == SCHED_BATCH || p->policy == SCHED_IDLE)
+	if (!tun.wakeup_preempt || !cctx->curr_weight || p->policy == SCHED_BATCH || is_idle_policy(p, tctx))
 		return false;
 	if (cctx->curr_idle_policy)
 		return true;
@@ -35,5 +35,5 @@ static bool preempts(const struct task_struct *p, const struct task_ctx *tctx, s
 	if (ran < (s64)tun.wakeup_gran_ns)
 		return false;
 	curr_vruntime = cctx->curr_vruntime + to_vtime(ran, cctx->curr_weight);
-	return vtime_before(tctx->vruntime + to_vtime(tun.wakeup_gran_ns, p->scx.weight), curr_vruntime);
+	return vtime_before(tctx->vruntime + to_vtime(tun.wakeup_gran_ns, task_weight(p, tctx)), curr_vruntime);
 }

@@ -2,8 +2,8 @@
 /*
  * Virtual time: who is owed CPU time, and who comes next.
  *
- * A task's vruntime grows by the time it ran, times 100, over its weight. Each CPU has a clock, vclock,
- * that follows the vruntime of what it runs. What counts is the distance of the two:
+ * A task's vruntime grows by the time it ran, times 100, over its weight (task_weight() of cgroup.bpf.h). Each CPU has
+ * a clock, vclock, that follows the vruntime of what it runs. What counts is the distance of the two:
  *
  *	     owed                       ahead
  *	-------|-----------|--------------|--------> virtual time of the CPU
@@ -16,13 +16,6 @@
  */
 #pragma once
 
-#ifndef SCHED_BATCH
-#define SCHED_BATCH 3
-#endif
-#ifndef SCHED_IDLE
-#define SCHED_IDLE 5
-#endif
-
 enum {
 	WEIGHT_DFL = 100,      /* CGROUP_WEIGHT_DFL: nice 0 */
 	OVERRUN_NS = 20000000, /* that a slice may be overrun and is charged for: two ticks at HZ=100 */
@@ -33,15 +26,15 @@ static bool vtime_before(u64 a, u64 b)
 	return (s64)(a - b) < 0;
 }
 
-/* Virtual time that a task of this weight spends in ns of CPU time. */
+/* Virtual time that a task of this task_weight() spends in ns of CPU time, up to half a day. */
 static u64 to_vtime(u64 ns, u32 weight)
 {
-	return ns * WEIGHT_DFL / weight;
+	return ns * (WEIGHT_DFL << WEIGHT_SHIFT) / weight;
 }
 
-static u64 deadline(const struct task_struct *p, const struct task_ctx *tctx)
+static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)
 {
-	return tctx->vruntime + to_vtime(tun.slice_ns, p->scx.weight);
+	return tctx->vruntime + to_vtime(tun.slice_ns, task_weight(p, tctx));
 }
 
 /* Bring the vruntime of a task that ran up to date. The kernel has updated sum_exec_runtime. */
@@ -49,12 +42,14 @@ static void charge(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 sum_exec = p->se.sum_exec_runtime;
 
-	tctx->vruntime += to_vtime(sum_exec - tctx->charged, p->scx.weight);
+	tctx->vruntime += to_vtime(sum_exec - tctx->charged, task_weight(p, tctx));
+	if (is_limited(tctx))
+		charge_groups(scx_bpf_task_cpu(p), tctx->group, sum_exec - tctx->charged);
 	tctx->charged = sum_exec;
 }
 
 /* The task runs from here on: what the CPU's clock and those who would preempt it go by. */
-static void note_running(const struct task_struct *p, const struct task_ctx *tctx, struct cpu_ctx *cctx)
+static void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
 	cctx->curr_urgent = is_urgent(p);
 	/* Urgent tasks take more than their share: they would carry the clock away from those who wait their turn. */
@@ -62,14 +57,14 @@ static void note_running(const struct task_struct *p, const struct task_ctx *tct
 		cctx->vclock = tctx->vruntime;
 	cctx->curr_vruntime = tctx->vruntime;
 	cctx->curr_started = scx_bpf_now();
-	cctx->curr_idle_policy = p->policy == SCHED_IDLE;
-	cctx->curr_weight = p->scx.weight;
+	cctx->curr_idle_policy = is_idle_policy(p, tctx);
+	cctx->curr_weight = task_weight(p, tctx);
 }
 
 /* Let go of what the task is owed, and of a slice. */
 static void fall_behind(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	u64 behind = cctx->vclock + to_vtime(tun.slice_ns, p->scx.weight);
+	u64 behind = cctx->vclock + to_vtime(tun.slice_ns, task_weight(p, tctx));
 
 	if (vtime_before(tctx->vruntime, behind))
 		tctx->vruntime = behind;
@@ -96,10 +91,13 @@ static void rebase(struct task_ctx *tctx, s32 cpu)
  */
 static void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, bool wakes)
 {
-	u64 vclock = cpu_ctx(cpu)->vclock;
-	u64 earliest = vclock - to_vtime(tun.slice_lag_ns, p->scx.weight);
-	u64 latest = vclock + to_vtime(tun.slice_ns + OVERRUN_NS, p->scx.weight);
+	u64 vclock = cpu_ctx(cpu)->vclock, earliest, latest;
+	u32 weight;
 
+	group_enter(p, tctx);
+	weight = task_weight(p, tctx);
+	earliest = vclock - to_vtime(tun.slice_lag_ns, weight);
+	latest = vclock + to_vtime(tun.slice_ns + OVERRUN_NS, weight);
 	rebase(tctx, cpu);
 	if (wakes && vtime_before(tctx->vruntime, earliest))
 		tctx->vruntime = earliest;

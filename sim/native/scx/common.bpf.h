@@ -25,6 +25,7 @@ typedef signed long long s64;
 
 /* Values of include/linux/sched.h, sched/ext.h and ext_internal.h. */
 #define PF_IDLE	   0x00000002
+#define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
 
 enum scx_public_consts {
@@ -37,6 +38,7 @@ static const u64 SCX_DSQ_LOCAL = ((1ULL << 63) | 2);
 static const u64 SCX_ENQ_WAKEUP = 1ULL;
 static const u64 SCX_ENQ_PREEMPT = (1ULL << 32);
 static const u64 SCX_ENQ_REENQ = (1ULL << 40);
+static const u64 SCX_ENQ_LAST = (1ULL << 41);
 
 static const u64 SCX_WAKE_FORK = 4ULL;
 static const u64 SCX_WAKE_TTWU = 8ULL;
@@ -78,8 +80,43 @@ struct task_struct {
 	u32 sim_id; /* index among the simulator's tasks */
 };
 
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup_subsys_state {
+	u64 flags;
+};
+
+struct task_group {
+	struct cgroup_subsys_state css;
+	s32 idle;
+	struct {
+		s64 period; /* ns */
+		u64 quota;
+		u64 burst;
+	} cfs_bandwidth;
+};
+
+enum cgroup_subsys_id {
+	cpu_cgrp_id,
+	CGROUP_SUBSYS_COUNT,
+};
+
+struct cgroup {
+	s32 level;
+	struct kernfs_node *kn;
+	struct cgroup_subsys_state *subsys[CGROUP_SUBSYS_COUNT];
+	u32 sim_id; /* index among the simulator's cgroups */
+};
+
 struct scx_init_task_args {
 	bool fork;
+	struct cgroup *cgroup;
+};
+
+struct scx_cgroup_init_args {
+	u32 weight;
 };
 
 struct scx_cpu_release_args {
@@ -106,9 +143,16 @@ struct sched_ext_ops {
 	void (*update_idle)(s32 cpu, bool idle);
 	void (*cpu_release)(s32 cpu, struct scx_cpu_release_args *args);
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
+	void (*disable)(struct task_struct *p);
 	void (*dump)(struct scx_dump_ctx *dctx);
 	void (*dump_cpu)(struct scx_dump_ctx *dctx, s32 cpu, bool idle);
 	void (*dump_task)(struct scx_dump_ctx *dctx, struct task_struct *p);
+	s32 (*cgroup_init)(struct cgroup *cgrp, struct scx_cgroup_init_args *args);
+	void (*cgroup_exit)(struct cgroup *cgrp);
+	void (*cgroup_move)(struct task_struct *p, struct cgroup *from, struct cgroup *to);
+	void (*cgroup_set_weight)(struct cgroup *cgrp, u32 weight);
+	void (*cgroup_set_bandwidth)(struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us);
+	void (*cgroup_set_idle)(struct cgroup *cgrp, bool idle);
 	s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *info);
 	u64 flags;
@@ -129,6 +173,7 @@ void scx_bpf_put_cpumask(const struct cpumask *mask);
 u32 scx_bpf_cpuperf_cur(s32 cpu);
 struct task_struct *scx_bpf_cpu_curr(s32 cpu);
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node);
+void scx_bpf_destroy_dsq(u64 dsq_id);
 void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags);
 void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime, u64 enq_flags);
 bool scx_bpf_dsq_move_to_local(u64 dsq_id, u64 enq_flags);
@@ -141,12 +186,20 @@ void sim_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void sim_dump(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void sim_report(bool error, const char *text);
 void *sim_task_storage(const void *map, struct task_struct *p, u64 size, bool create);
+void *sim_array(const void *map, u32 key, u64 size, u64 max_entries);
+void *sim_cgroup_storage(const void *map, struct cgroup *cgrp, u64 size, bool create);
+struct cgroup *bpf_cgroup_ancestor(struct cgroup *cgrp, s32 level);
+struct cgroup *bpf_cgroup_from_id(u64 id);
+void bpf_cgroup_release(struct cgroup *cgrp);
 
-#define scx_bpf_error(fmt, args...) sim_error(fmt, ##args)
-#define scx_bpf_dump(fmt, args...)  sim_dump(fmt, ##args)
-#define __COMPAT_scx_bpf_dsq_peek   scx_bpf_dsq_peek
-#define __COMPAT_scx_bpf_cpu_curr   scx_bpf_cpu_curr
-#define bpf_ksym_exists(sym)	    true
+#define scx_bpf_error(fmt, args...)	 sim_error(fmt, ##args)
+#define scx_bpf_dump(fmt, args...)	 sim_dump(fmt, ##args)
+#define __COMPAT_scx_bpf_dsq_peek	 scx_bpf_dsq_peek
+#define __COMPAT_scx_bpf_cpu_curr	 scx_bpf_cpu_curr
+#define bpf_ksym_exists(sym)		 true
+#define bpf_core_field_exists(field)	 true
+#define bpf_core_cast(ptr, type)	 ((type *)(ptr))
+#define bpf_core_enum_value(type, value) (value)
 #define bpf_rcu_read_lock()
 #define bpf_rcu_read_unlock()
 
@@ -193,13 +246,38 @@ void sim_store(const volatile void *addr);
 #define __sync_fetch_and_or(addr, val)	(sim_store(addr), __atomic_fetch_or(addr, val, __ATOMIC_SEQ_CST))
 #define __sync_fetch_and_and(addr, val) (sim_store(addr), __atomic_fetch_and(addr, val, __ATOMIC_SEQ_CST))
 
-/* Maps: only task storage. */
-enum { BPF_MAP_TYPE_TASK_STORAGE = 29, BPF_F_NO_PREALLOC = 1, BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
+/* Maps: only storage of tasks and cgroups, and arrays. */
+enum {
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+	BPF_MAP_TYPE_CGRP_STORAGE = 32,
+	BPF_F_NO_PREALLOC = 1,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1
+};
 #define __uint(name, val) int (*name)[val]
 #define __type(name, val) typeof(val) *name
 #define bpf_task_storage_get(map, p, init, flags)                                                                      \
 	((typeof((map)->value))sim_task_storage(map, p, sizeof(*(map)->value),                                         \
 						(flags) & BPF_LOCAL_STORAGE_GET_F_CREATE))
+
+#define bpf_map_lookup_elem(map, key)                                                                                  \
+	((typeof((map)->value))sim_array(map, *(key), sizeof(*(map)->value), sizeof(*(map)->max_entries) / sizeof(int)))
+
+#define CLOCK_MONOTONIC 1
+struct bpf_timer {
+	u64 opaque[2];
+};
+s32 sim_timer_init(void *timer, const void *map);
+s32 sim_timer_set_callback(void *timer, s32 (*callback)(void *map, u32 *key, void *value));
+s32 bpf_timer_start(struct bpf_timer *timer, u64 delay, u64 flags);
+s32 bpf_timer_cancel(struct bpf_timer *timer);
+#define bpf_timer_init(timer, map, clock) sim_timer_init(timer, map)
+#define bpf_timer_set_callback(timer, callback)                                                                        \
+	sim_timer_set_callback(timer, (s32 (*)(void *, u32 *, void *))(callback))
+
+#define bpf_cgrp_storage_get(map, cgrp, init, flags)                                                                   \
+	((typeof((map)->value))sim_cgroup_storage(map, cgrp, sizeof(*(map)->value),                                    \
+						  (flags) & BPF_LOCAL_STORAGE_GET_F_CREATE))
 
 /* What has a meaning for BPF's loader and verifier only. */
 #define SEC(name)

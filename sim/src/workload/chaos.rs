@@ -5,6 +5,7 @@ use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::Builder;
+use crate::cgroup::CgroupId;
 use crate::mask::Mask;
 use crate::program::{Dist, Step};
 use crate::task::Traits;
@@ -46,6 +47,9 @@ pub struct ChaosTask {
     pub policy: u32,
     /// Where it may run; CPUs that the machine lacks do not count, and none is all.
     pub allowed: Mask,
+    /// Where it is; modulo the number of cgroups.
+    #[serde(default)]
+    pub cgroup: CgroupId,
 }
 
 impl Chaos {
@@ -68,6 +72,7 @@ impl ChaosTask {
             nice: self.nice,
             policy: self.policy,
             kthread: self.kind == Kind::Kthread,
+            cgroup: if self.kind == Kind::Kthread { 0 } else { self.cgroup % builder.nr_cgroups() },
             ..builder.traits()
         };
         let run = Step::Run(Dist::Exp(self.run_us * USEC));

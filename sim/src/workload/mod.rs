@@ -20,6 +20,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::cgroup::CgroupId;
 use crate::dsq::TaskId;
 use crate::kernel::Kernel;
 use crate::mask::Mask;
@@ -70,9 +71,9 @@ impl FromStr for Workload {
 }
 
 impl Workload {
-    /// Adds its tasks, which start within a millisecond of `at`.
-    pub fn add(&self, kernel: &mut Kernel, at: u64) -> Result<()> {
-        let mut builder = Builder::new(kernel, at);
+    /// Adds its tasks, which start within a millisecond of `at`, to a cgroup.
+    pub fn add(&self, kernel: &mut Kernel, at: u64, cgroup: CgroupId) -> Result<()> {
+        let mut builder = Builder::new(kernel, at, cgroup);
         match self {
             Self::Chaos(chaos) => chaos.add(&mut builder),
             Self::ForkTree(forktree) => forktree.add(&mut builder),
@@ -91,15 +92,22 @@ pub struct Builder<'a> {
     kernel: &'a mut Kernel,
     at: u64,
     spawned: usize,
+    /// Of its tasks.
+    cgroup: CgroupId,
 }
 
 impl<'a> Builder<'a> {
-    pub fn new(kernel: &'a mut Kernel, at: u64) -> Self {
-        Self { kernel, at, spawned: 0 }
+    pub fn new(kernel: &'a mut Kernel, at: u64, cgroup: CgroupId) -> Self {
+        Self { kernel, at, spawned: 0, cgroup }
     }
 
     pub fn nr_cpus(&self) -> usize {
         self.kernel.cpus.len()
+    }
+
+    /// The root included.
+    pub fn nr_cgroups(&self) -> usize {
+        self.kernel.cgroups.len()
     }
 
     /// Statistics of their own, for tasks that belong together. `background` tasks are not reported.
@@ -141,6 +149,7 @@ impl<'a> Builder<'a> {
             policy: SCHED_NORMAL,
             kthread: false,
             loader: false,
+            cgroup: self.cgroup,
             working_set: crate::costs::WORKING_SET_LINES,
         }
     }
@@ -172,9 +181,11 @@ mod tests {
     fn scenario(machine: &str, workload: &str, ms: u64) -> Scenario {
         Scenario {
             machine: machine.parse().unwrap(),
-            flags: Vec::new(),
+            flags: vec![],
             workloads: vec![workload.parse().unwrap()],
-            faults: Vec::new(),
+            cgroups: vec![],
+            places: vec![],
+            faults: vec![],
             ms,
             warm_up_ms: 0,
             seed: 1,

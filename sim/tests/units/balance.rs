@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS};
 use proptest::prelude::*;
@@ -54,6 +55,31 @@ proptest! {
         prop_assert_eq!(rig.local(0), if taken { vec![task] } else { vec![] });
         prop_assert_eq!(rig.stat(magpie_stat_STAT_BALANCE), u64::from(taken));
     }
+}
+
+/// A task of nice 0 in a group of weight 50, which has waited on CPU 1.
+fn of_half_weight(rig: &mut Rig, wait: u64) -> TaskId {
+    let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 50, idle: false });
+    let task = rig.task();
+    rig.kernel.move_to_cgroup(task, group);
+    rig.queue(task, 1, 0);
+    let since = rig.kernel.now - wait;
+    rig.remembered(task, |tctx| tctx.queued_at = since);
+    task
+}
+
+#[test]
+fn the_weight_is_that_of_its_group() {
+    for (wait, taken) in [(2 * WAIT - 2, false), (2 * WAIT, true)] {
+        let mut rig = rig("1x1x2x1");
+        of_half_weight(&mut rig, wait);
+        assert_eq!(balance(&mut rig), taken, "{wait}");
+    }
+    let mut rig = rig("1x1x2x1");
+    let task = of_half_weight(&mut rig, 0);
+    rig.remembered(task, |tctx| (tctx.vruntime, tctx.home) = ((-10 * GRAN) as u64, 1));
+    rig.call(rig.u.carry_over, (rig.raw(task), rig.tctx(task), 0, rig.cctx(1), GRAN as u64));
+    assert_eq!(rig.remembered(task, |tctx| tctx.vruntime as i64), -4 * GRAN);
 }
 
 #[test]

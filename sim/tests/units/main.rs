@@ -5,6 +5,8 @@
 
 mod affine;
 mod balance;
+mod bandwidth;
+mod cgroup;
 mod idle;
 mod latency;
 mod layout;
@@ -18,4 +20,5 @@ mod sparse_map;
 mod starve;
 mod steal;
 mod task;
+mod throttle;
 mod vtime;

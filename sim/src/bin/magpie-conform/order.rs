@@ -90,7 +90,11 @@ fn canonical(mut lines: Vec<Line>) -> Vec<String> {
 }
 
 fn is_of_interest(op: Op) -> bool {
-    !matches!(op, Op::Tick | Op::InitTask | Op::Init | Op::Switch)
+    !is_left_out(op)
+}
+
+fn is_left_out(op: Op) -> bool {
+    matches!(op, Op::Tick | Op::InitTask | Op::Init | Op::Timer | Op::Switch) || op.is_of_cgroups()
 }
 
 /// Does the callback say that its CPU turns to something else, or is about to?
@@ -139,7 +143,7 @@ fn line(events: &[Event], at: usize) -> Option<(TaskIndex, String)> {
             (of(next.who)?, "not idle for *".into())
         }
         Op::CpuRelease => (of(last().filter(is_stopping)?.who)?, "cpu_release after *".into()),
-        Op::Tick | Op::InitTask | Op::Init | Op::Switch => return None,
+        _ => return None,
     })
 }
 

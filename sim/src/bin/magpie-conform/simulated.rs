@@ -52,6 +52,7 @@ fn play_once(scenario: &Scenario, quirks: Quirks, seed: u64) -> Result<Order> {
             policy: SCHED_NORMAL,
             kthread: false,
             loader: false,
+            cgroup: 0,
             working_set: 0,
         };
         let id = kernel.spawn(index, traits, task.cpus[0]);

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Cgroups, as far as the scheduler sees them: a tree with weights, and tasks that move about in it.
+//!
+//! ```text
+//! mkdir, rmdir        cgroup_init(), cgroup_exit()
+//! cpu.weight, .idle   cgroup_set_weight(), cgroup_set_idle()
+//! cgroup.procs        queued: taken out, cgroup_move(), enqueue()
+//!                     running: stopping(false), cgroup_move(), running()      (sched_move_task)
+//! ```
+
+use std::ffi::c_void;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dsq::TaskId;
+use crate::kernel::Kernel;
+use crate::native::{cgroup, cgroup_subsys_state, kernfs_node, scx_cgroup_init_args, task_group};
+use crate::time::{MSEC, USEC};
+use crate::trace::Op;
+
+/// Index of a cgroup; 0 is the root.
+pub type CgroupId = usize;
+
+/// The kernel's CGROUP_WEIGHT_DFL.
+const WEIGHT_DFL: u32 = 100;
+
+/// A cgroup to be made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Spec {
+    /// One that was made before it; 0: the root.
+    pub parent: CgroupId,
+    /// 1..10000
+    pub weight: u32,
+    pub idle: bool,
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        Self { parent: 0, weight: WEIGHT_DFL, idle: false }
+    }
+}
+
+pub struct Cgroup {
+    /// What the BPF program sees, and what that points to. Boxed, for it keeps pointers.
+    pub raw: Box<cgroup>,
+    kn: Box<kernfs_node>,
+    tg: Box<task_group>,
+    pub parent: CgroupId,
+    pub weight: u32,
+    pub alive: bool,
+    /// bpf_cgrp_storage_get(): by map.
+    pub storage: Vec<(*const c_void, Box<[u64]>)>,
+}
+
+impl Cgroup {
+    pub fn root() -> Self {
+        Self::new(0, 0, &Spec::default())
+    }
+
+    fn new(id: CgroupId, level: i32, spec: &Spec) -> Self {
+        let mut kn = Box::new(kernfs_node { id: 1000 + id as u64 });
+        let mut tg = Box::new(task_group { idle: spec.idle.into(), ..Default::default() });
+        tg.cfs_bandwidth.quota = u64::MAX;
+        tg.cfs_bandwidth.period = 100 * MSEC as i64;
+        let css: *mut cgroup_subsys_state = &mut tg.css;
+        let raw = Box::new(cgroup { level, kn: &mut *kn, subsys: [css], sim_id: id as u32 });
+        let (parent, weight) = (spec.parent, spec.weight);
+        Self { raw, kn, tg, parent, weight, alive: true, storage: Vec::new() }
+    }
+
+    pub fn kernel_id(&self) -> u64 {
+        self.kn.id
+    }
+
+    /// The program's; 0 for the root.
+    pub fn program_id(&self) -> u32 {
+        self.storage.first().map_or(0, |(_, value)| value[0] as u32)
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.tg.idle != 0
+    }
+}
+
+impl Kernel {
+    /// The program is told of a cgroup.
+    pub fn init_cgroup(&mut self, id: CgroupId) {
+        if self.tunables.no_cgroups {
+            return;
+        }
+        self.cgroups[id].storage.clear();
+        let raw = &raw mut *self.cgroups[id].raw;
+        let mut args = scx_cgroup_init_args { weight: self.cgroups[id].weight };
+        let err = self.call(Op::CgroupInit, None, id as u64, |ops| unsafe { ops.cgroup_init.unwrap()(raw, &mut args) });
+        if err != 0 {
+            self.violate("init", format!("cgroup_init() returned {err}"));
+        }
+    }
+
+    pub fn make_cgroup(&mut self, spec: &Spec) -> CgroupId {
+        let (id, level) = (self.cgroups.len(), self.cgroups[spec.parent].raw.level + 1);
+        self.cgroups.push(Cgroup::new(id, level, spec));
+        self.init_cgroup(id);
+        id
+    }
+
+    /// Nothing happens while there is something in it.
+    pub fn remove_cgroup(&mut self, id: CgroupId) {
+        let used = self.cgroups.iter().any(|other| other.alive && other.parent == id)
+            || self.tasks.iter().any(|task| task.cgroup == id && task.is_alive());
+        if id == 0 || used || !self.cgroups[id].alive {
+            return;
+        }
+        self.cgroups[id].alive = false;
+        if !self.tunables.no_cgroups {
+            let raw = &raw mut *self.cgroups[id].raw;
+            self.call(Op::CgroupExit, None, id as u64, |ops| unsafe { ops.cgroup_exit.unwrap()(raw) });
+        }
+    }
+
+    pub fn set_cgroup_weight(&mut self, id: CgroupId, weight: u32) {
+        self.cgroups[id].weight = weight;
+        if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
+            let raw = &raw mut *self.cgroups[id].raw;
+            self.call(Op::CgroupSetWeight, None, id as u64, |ops| unsafe {
+                ops.cgroup_set_weight.unwrap()(raw, weight)
+            });
+        }
+    }
+
+    pub fn set_cgroup_idle(&mut self, id: CgroupId, idle: bool) {
+        self.cgroups[id].tg.idle = idle.into();
+        if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
+            let raw = &raw mut *self.cgroups[id].raw;
+            self.call(Op::CgroupSetIdle, None, id as u64, |ops| unsafe { ops.cgroup_set_idle.unwrap()(raw, idle) });
+        }
+    }
+
+    /// cpu.max; a quota of `None` is max.
+    pub fn set_cgroup_max(&mut self, id: CgroupId, quota_us: Option<u64>, period_us: u64, burst_us: u64) {
+        let bandwidth = &mut self.cgroups[id].tg.cfs_bandwidth;
+        bandwidth.quota = quota_us.map_or(u64::MAX, |us| us * USEC);
+        bandwidth.period = (period_us * USEC) as i64;
+        bandwidth.burst = burst_us * USEC;
+        if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
+            let raw = &raw mut *self.cgroups[id].raw;
+            let quota = quota_us.unwrap_or(u64::MAX);
+            self.call(Op::CgroupSetBandwidth, None, id as u64, |ops| unsafe {
+                ops.cgroup_set_bandwidth.unwrap()(raw, period_us, quota, burst_us)
+            });
+        }
+    }
+
+    pub fn move_to_cgroup(&mut self, task: TaskId, to: CgroupId) {
+        let from = self.tasks[task].cgroup;
+        if !self.cgroups[to].alive || from == to {
+            return;
+        }
+        self.change(task, |kernel| {
+            kernel.tasks[task].cgroup = to;
+            if !kernel.tunables.no_cgroups {
+                let raw = kernel.tasks[task].raw;
+                let [from, to] = [from, to].map(|id| &raw mut *kernel.cgroups[id].raw);
+                kernel.call(Op::CgroupMove, Some(task), 0, |ops| unsafe { ops.cgroup_move.unwrap()(raw, from, to) });
+            }
+        });
+    }
+
+    /// From the group up to the child of the root.
+    pub fn cgroup_path(&self, id: CgroupId) -> impl Iterator<Item = CgroupId> + '_ {
+        std::iter::successors(Some(id), |&id| Some(self.cgroups[id].parent)).take_while(|&id| id != 0)
+    }
+}

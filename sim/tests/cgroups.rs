@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Cgroups on simulated machines: shares follow weights at every level, limits hold, and wakeups in nested groups are as
+//! fast as in the root (the seed's experiment, where there is no noise).
+
+use magpie_sim::cgroup::{CgroupId, Spec};
+use magpie_sim::faults::Fault;
+use magpie_sim::scenario::{Outcome, Scenario};
+
+fn run(
+    machine: &str,
+    cgroups: &[Spec],
+    workloads: &[(&str, CgroupId)],
+    limits: &[Fault],
+    ms: u64,
+    seed: u64,
+) -> Outcome {
+    let scenario = Scenario {
+        machine: machine.parse().unwrap(),
+        flags: vec![],
+        workloads: workloads.iter().map(|(text, _)| text.parse().unwrap()).collect(),
+        cgroups: cgroups.to_vec(),
+        places: workloads.iter().map(|&(_, cgroup)| cgroup).collect(),
+        faults: limits.iter().map(|limit| (0, limit.clone())).collect(),
+        ms,
+        warm_up_ms: 0,
+        seed,
+        noise: true,
+    };
+    let outcome = scenario.run(false).unwrap();
+    assert_eq!(outcome.violation, None);
+    outcome
+}
+
+fn spec(parent: CgroupId, weight: u32) -> Spec {
+    Spec { parent, weight, idle: false }
+}
+
+/// CPU time of each workload, in order, in percent of all that was used.
+fn shares(cgroups: &[Spec], workloads: &[(&str, CgroupId)]) -> Vec<f64> {
+    let outcome = run("1x1x1x1", cgroups, workloads, &[], 20_000, 1);
+    let used: Vec<f64> = outcome.report.groups.iter().map(|group| group.cpu_s).collect();
+    let all: f64 = used.iter().sum();
+    used.iter().map(|used| 100.0 * used / all).collect()
+}
+
+fn assert_shares(got: &[f64], weights: &[f64]) {
+    let all: f64 = weights.iter().sum();
+    for (got, weight) in got.iter().zip(weights) {
+        let wanted = 100.0 * weight / all;
+        assert!((0.95..=1.05).contains(&(got / wanted)), "{got} %, not {wanted} % of {weights:?}");
+    }
+}
+
+#[test]
+fn two_groups_of_hogs_share_by_weight() {
+    for [a, b] in [[100, 300], [1, 10], [10, 10_000]] {
+        let got = shares(&[spec(0, a), spec(0, b)], &[("hogs:nr=4", 1), ("hogs:nr=4", 2)]);
+        // A task that waits for a quarter of the watchdog's time-out is run for a slice.
+        if b < 1000 * a {
+            assert_shares(&got, &[a.into(), b.into()]);
+        } else {
+            assert!(got[0] < 1.0, "{got:?}");
+        }
+    }
+}
+
+/// 1 a (300) - 2 b (100) - 3 c (50), 4 beside b (100), 5 beside c (100); 6 d (100).
+#[test]
+fn nested_shares_multiply() {
+    let groups = [spec(0, 300), spec(1, 100), spec(2, 50), spec(1, 100), spec(2, 100), spec(0, 100)];
+    let hogs = [("hogs:nr=2", 3), ("hogs:nr=2", 4), ("hogs:nr=2", 5), ("hogs:nr=2", 6)];
+    assert_shares(&shares(&groups, &hogs), &[50.0, 150.0, 100.0, 100.0]);
+}
+
+#[test]
+fn tasks_in_a_group_share_by_nice() {
+    let got = shares(&[spec(0, 200), spec(0, 100)], &[("hogs", 1), ("hogs:nice=5", 1), ("hogs:nr=3", 2)]);
+    assert_shares(&got, &[200.0 * 100.0 / 133.0, 200.0 * 33.0 / 133.0, 100.0]);
+}
+
+#[test]
+fn groups_use_what_they_are_allowed() {
+    let limit = |cgroup, quota_us, period_us| Fault::Limit { cgroup, quota_us: Some(quota_us), period_us, burst_us: 0 };
+    let cases = [(20_000, 100_000), (50_000, 100_000), (250_000, 100_000), (20_000, 20_000)];
+    for (quota, period) in cases {
+        let outcome = run("1x1x4x1", &[spec(0, 100)], &[("hogs:nr=8", 1)], &[limit(1, quota, period)], 10_000, 1);
+        let (used, allowed) = (outcome.report.groups[0].cpu_s, 10.0 * quota as f64 / period as f64);
+        assert!((0.9..=1.05).contains(&(used / allowed)), "{quota}/{period}: {used} s, not {allowed}");
+    }
+    // A parent tighter than its child.
+    let limits = [limit(1, 30_000, 100_000), limit(2, 200_000, 100_000)];
+    let outcome = run("1x1x4x1", &[spec(0, 100), spec(1, 100)], &[("hogs:nr=8", 2)], &limits, 10_000, 1);
+    let used = outcome.report.groups[0].cpu_s;
+    assert!((0.9..=1.05).contains(&(used / 3.0)), "{used} s, not 3");
+}
+
+/// p99 of schbench's workers in a cgroup, median of some seeds.
+fn p99(cgroup: CgroupId) -> f64 {
+    // The first level and depth 4, of maximum weight: less would be less against the background in the root, too.
+    let groups = [spec(0, 10_000), spec(0, 10_000), spec(2, 10_000), spec(3, 10_000), spec(4, 10_000)];
+    let background = "schbench:m=1,t=4,s=20000,c=2000";
+    let mut p99s: Vec<f64> = (0..9)
+        .map(|seed| {
+            let workloads = [("schbench:m=2,t=16,s=10000,c=15000", cgroup), (background, 0)];
+            run("1x1x32x1", &groups, &workloads, &[], 3000, seed).report.groups[0].wakeup_us.p99
+        })
+        .collect();
+    p99s.sort_by(f64::total_cmp);
+    p99s[p99s.len() / 2]
+}
+
+#[test]
+fn wakeups_in_nested_groups_are_as_fast_as_in_the_root() {
+    let [root, first, deep] = [0, 1, 5].map(p99);
+    println!("p99 us: root {root:.1}, first level {first:.1}, depth 4 {deep:.1}");
+    assert!(first / root <= 1.05 && deep / root <= 1.05, "root {root}, first level {first}, depth 4 {deep}");
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `bandwidth.bpf.h`: what is taken from pools and charged to purses adds up, and no more than the quota comes in.
+
+use magpie_sim::cgroup::{CgroupId, Spec};
+use magpie_sim::native::{BW_SLICE_MAX, BW_SLICE_MIN, purse};
+use proptest::prelude::*;
+use scx_magpie::bpf_intf::group;
+
+use crate::rig::Rig;
+
+const USEC: u64 = 1000;
+const MSEC: u64 = 1_000_000;
+const SLICE: u64 = 3 * MSEC;
+
+/// CPUs 0 to 3, and a chain of groups with these limits: quota and burst of 100 ms each period, us.
+fn rig(limits: &[Option<(u64, u64)>]) -> Rig {
+    let mut rig = Rig::new("1x1x4x1", &[]);
+    rig.kernel.now = 1_000_000_000_000;
+    for (parent, limit) in limits.iter().enumerate() {
+        let id = rig.kernel.make_cgroup(&Spec { parent, ..Spec::default() });
+        if let &Some((quota, burst)) = limit {
+            rig.kernel.set_cgroup_max(id, Some(quota), 100_000, burst);
+        }
+    }
+    rig
+}
+
+fn group(rig: &Rig, id: CgroupId) -> &group {
+    rig.kernel.native.group(rig.kernel.cgroups[id].program_id())
+}
+
+fn take(rig: &mut Rig, cpu: i32, id: u32) -> u64 {
+    rig.call(rig.u.take_slice, (cpu, id))
+}
+
+fn charge(rig: &mut Rig, cpu: i32, id: u32, ns: u64) {
+    rig.call(rig.u.charge_groups, (cpu, id, ns));
+}
+
+fn purse(rig: &mut Rig, cpu: i32, id: u32) -> &'static purse {
+    // SAFETY: one of the program's variables.
+    unsafe { &*rig.call(rig.u.purse, (cpu, id)) }
+}
+
+#[test]
+fn without_a_limit_a_slice_is_a_slice() {
+    let mut rig = rig(&[None, None]);
+    assert_eq!(take(&mut rig, 0, 2), SLICE);
+    assert_eq!(rig.call(rig.u.throttled_group, (2,)), 0);
+}
+
+#[test]
+fn the_tightest_level_counts_and_throttles() {
+    let mut rig = rig(&[Some((2_000, 0)), Some((400_000, 0))]);
+    // A purse gets an eighth of the quota (twice as many parts as CPUs), within bounds.
+    assert_eq!(take(&mut rig, 0, 2), u64::from(BW_SLICE_MIN));
+    assert_eq!(purse(&mut rig, 0, 2).left, i64::from(BW_SLICE_MAX));
+    charge(&mut rig, 0, 2, 2 * MSEC);
+    assert_eq!(take(&mut rig, 0, 2), 0);
+    assert_eq!((group(&rig, 1).throttled, group(&rig, 2).throttled), (1, 0));
+    assert_eq!(rig.call(rig.u.throttled_group, (2,)), 1);
+    assert_eq!(group(&rig, 1).nr_throttled, 1);
+    // Its timer is set, and sets it free.
+    let until = rig.kernel.now + 101 * MSEC;
+    rig.kernel.run_until(until);
+    assert_eq!(rig.call(rig.u.throttled_group, (2,)), 0);
+    assert!(group(&rig, 1).throttled_ns.abs_diff(100 * MSEC) < MSEC);
+    assert!(take(&mut rig, 0, 2) > 0);
+}
+
+#[test]
+fn what_is_saved_up_is_at_most_the_burst() {
+    for (burst, periods, saved) in [(0, 5, 20), (30, 1, 40), (30, 5, 50)] {
+        let mut rig = rig(&[Some((20_000, burst * 1000))]);
+        rig.kernel.now += periods * 100 * MSEC;
+        let (native, now) = (&rig.kernel.native, rig.kernel.now);
+        let raw = std::ptr::from_ref(native.group(1)).cast_mut();
+        rig.call(rig.u.bw_refill, (raw, now));
+        assert_eq!(group(&rig, 1).left, saved * MSEC as i64, "burst {burst} ms, {periods} periods");
+    }
+}
+
+#[test]
+fn limits_come_and_go() {
+    let mut rig = rig(&[Some((1_000, 0))]);
+    assert_eq!(take(&mut rig, 0, 1), u64::from(BW_SLICE_MIN));
+    charge(&mut rig, 0, 1, 50 * MSEC);
+    assert_eq!(take(&mut rig, 0, 1), 0);
+    rig.kernel.set_cgroup_max(1, None, 100_000, 0);
+    assert_eq!((take(&mut rig, 0, 1), rig.call(rig.u.throttled_group, (1,))), (SLICE, 0));
+    rig.kernel.set_cgroup_max(1, Some(50_000), 100_000, 0);
+    assert_eq!(group(&rig, 1).left, 50 * MSEC as i64);
+}
+
+proptest! {
+    /// CPUs run members as they are allowed to, and up to a tick longer. In the end no more was used than came in, but for
+    /// what CPUs have overrun, and all is accounted for.
+    #[test]
+    fn what_is_used_has_come_in(steps in prop::collection::vec((0..4i32, 0..4_000u64, 0..3_000u64), 100..400), quota in 1_000..300_000u64) {
+        let mut rig = rig(&[Some((quota, 0))]);
+        let (start, mut used) = (rig.kernel.now, 0);
+        for (cpu, overrun, pause) in steps {
+            let until = rig.kernel.now + pause * USEC;
+            rig.kernel.run_until(until);
+            let slice = take(&mut rig, cpu, 1);
+            prop_assert!(slice <= SLICE);
+            if slice > 0 {
+                charge(&mut rig, cpu, 1, slice + overrun * USEC);
+                used += slice + overrun * USEC;
+            }
+        }
+        let periods = (rig.kernel.now - start) / (100 * MSEC) + 1;
+        prop_assert!(used <= periods * quota * USEC + 4 * (SLICE + 4 * MSEC), "{} in {} periods", used, periods);
+    }
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `cgroup.bpf.h`: a task's weight is its share at each level, sums follow who is runnable, and are seldom written.
+
+use magpie_sim::cgroup::{CgroupId, Spec};
+use magpie_sim::dsq::TaskId;
+use magpie_sim::native::{GROUP_FLAGS, LAZY_SLOTS, MAX_WEIGHT, SETTLE_CPUS, SETTLE_NS, WEIGHT_SHIFT};
+use proptest::prelude::*;
+use scx_magpie::bpf_intf::magpie_limits_MAX_GROUPS as MAX_GROUPS;
+
+use crate::rig::Rig;
+
+const UNIT: f64 = (1 << WEIGHT_SHIFT) as f64;
+
+/// CPUs 0 to 3, and groups of these parents and weights.
+fn rig(groups: &[(CgroupId, u32)]) -> Rig {
+    let mut rig = Rig::new("1x1x4x1", &[]);
+    rig.kernel.now = 1_000_000_000_000;
+    for &(parent, weight) in groups {
+        rig.kernel.make_cgroup(&Spec { parent, weight, idle: false });
+    }
+    rig
+}
+
+fn member(rig: &mut Rig, cgroup: CgroupId, weight: u32) -> TaskId {
+    let task = rig.task();
+    rig.set_weight(task, weight);
+    rig.kernel.move_to_cgroup(task, cgroup);
+    task
+}
+
+/// A member that is runnable, on CPU 0.
+fn runnable(rig: &mut Rig, cgroup: CgroupId, weight: u32) -> TaskId {
+    let task = member(rig, cgroup, weight);
+    enter(rig, task);
+    task
+}
+
+fn enter(rig: &mut Rig, task: TaskId) {
+    rig.call(rig.u.group_enter, (rig.raw(task), rig.tctx(task)));
+}
+
+fn leave(rig: &mut Rig, task: TaskId, cpu: i32) {
+    rig.remembered(task, |tctx| tctx.home = cpu);
+    rig.call(rig.u.group_leave, (rig.tctx(task), cpu));
+}
+
+/// On the scale of nice 0 = 100.
+fn weight(rig: &mut Rig, task: TaskId) -> f64 {
+    f64::from(rig.call(rig.u.task_weight, (rig.raw(task), rig.tctx(task)))) / UNIT
+}
+
+fn sum(rig: &Rig, cgroup: CgroupId) -> u64 {
+    rig.kernel.native.group(rig.kernel.cgroups[cgroup].program_id()).sum
+}
+
+/// As if the CPU had settled just now.
+fn settled(rig: &mut Rig, cpu: usize) {
+    let now = rig.kernel.now;
+    rig.cpu(cpu, |cctx| cctx.settled_at = now);
+}
+
+#[test]
+fn the_root_has_plain_weights() {
+    let mut rig = rig(&[(0, 50)]);
+    let task = runnable(&mut rig, 0, 335);
+    runnable(&mut rig, 1, 100);
+    assert_eq!(weight(&mut rig, task), 335.0);
+    assert_eq!(rig.remembered(task, |tctx| tctx.counted), 0);
+}
+
+/// The head of cgroup.bpf.h.
+#[test]
+fn shares_of_groups_and_tasks_side_by_side() {
+    let mut rig = rig(&[(0, 100), (1, 300), (0, 300)]);
+    let in_a = runnable(&mut rig, 1, 100);
+    assert_eq!(weight(&mut rig, in_a), 100.0);
+    let in_b = runnable(&mut rig, 2, 100);
+    assert_eq!((weight(&mut rig, in_a), weight(&mut rig, in_b)), (25.0, 75.0));
+    // Its weight in b is all of b's, whatever it is.
+    let other = runnable(&mut rig, 2, 300);
+    assert_eq!((weight(&mut rig, in_b), weight(&mut rig, other)), (75.0 / 4.0, 75.0 * 3.0 / 4.0));
+}
+
+proptest! {
+    /// A chain of groups, each with a sibling that has something runnable, to the precision of a unit.
+    #[test]
+    fn nested_shares_multiply(
+        levels in prop::collection::vec((1..=10_000u32, 1..=10_000u32), 1..8), plain in 1..=10_000u32
+    ) {
+        let mut rig = rig(&[]);
+        let (mut parent, mut share) = (0, 1.0);
+        for (level, &(own, sibling)) in levels.iter().enumerate() {
+            let spec = |weight| Spec { parent, weight, idle: false };
+            let (sibling_group, group) = (rig.kernel.make_cgroup(&spec(sibling)), rig.kernel.make_cgroup(&spec(own)));
+            runnable(&mut rig, sibling_group, 100);
+            // At the first level the weight counts, and what it is a share of is up to virtual time.
+            share *= f64::from(own) / if level > 0 { f64::from(own) + f64::from(sibling) } else { 1.0 };
+            parent = group;
+        }
+        let task = runnable(&mut rig, parent, plain);
+        let exact = share.clamp(1.0 / UNIT, f64::from(MAX_WEIGHT));
+        let got = weight(&mut rig, task);
+        prop_assert!((got - exact).abs() <= 2.0 / UNIT + exact * 1e-3, "{} for {}", got, exact);
+    }
+
+    /// Whoever comes, goes, moves, and whatever settles when: sums are those of the runnable and of the lazy.
+    #[test]
+    fn sums_agree(steps in prop::collection::vec((0..12usize, 0..6usize, 0..5u8), 0..200)) {
+        let mut rig = rig(&[(0, 100), (1, 10), (1, 10_000), (3, 7), (0, 1)]);
+        let tasks: Vec<_> = (0..12).map(|i| member(&mut rig, 1 + i % 5, 1 + 37 * i as u32)).collect();
+        for (i, to, what) in steps {
+            rig.kernel.now += 100_000;
+            match what {
+                0 | 1 => enter(&mut rig, tasks[i]),
+                2 => leave(&mut rig, tasks[i], to as i32 % 4),
+                3 => rig.kernel.move_to_cgroup(tasks[i], to),
+                _ => { rig.call(rig.u.settle_cpu, (to as i32 % 4,)); }
+            }
+            let mut sums = [0; 6];
+            for &task in &tasks {
+                sums[rig.kernel.tasks[task].cgroup] += u64::from(rig.remembered(task, |tctx| tctx.counted));
+            }
+            for id in (1..6).rev() {
+                let cgroup = &rig.kernel.cgroups[id];
+                sums[id] += rig.kernel.native.lazy_weight(cgroup.program_id());
+                prop_assert_eq!(sum(&rig, id), sums[id], "group {}", id);
+                if sums[id] > 0 {
+                    sums[cgroup.parent] += u64::from(cgroup.weight);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_short_sleep_writes_nothing() {
+    let mut rig = rig(&[(0, 100)]);
+    let task = runnable(&mut rig, 1, 100);
+    for cpu in 0..4 {
+        settled(&mut rig, cpu);
+        let before = rig.kernel.native.group(1).gen_;
+        leave(&mut rig, task, cpu as i32);
+        assert_eq!((sum(&rig, 1), rig.kernel.native.lazy_weight(1)), (100, 100));
+        // Wherever it wakes, it takes its weight from where it slept.
+        enter(&mut rig, task);
+        assert_eq!((sum(&rig, 1), rig.kernel.native.lazy_weight(1)), (100, 0));
+        assert_eq!(rig.kernel.native.group(1).gen_, before);
+    }
+}
+
+#[test]
+fn a_long_sleep_leaves_at_once_or_with_the_tick() {
+    let mut rig = rig(&[(0, 100)]);
+    let task = runnable(&mut rig, 1, 100);
+    settled(&mut rig, 0);
+    rig.kernel.now += u64::from(SETTLE_NS);
+    leave(&mut rig, task, 0);
+    assert_eq!(sum(&rig, 1), 0);
+
+    enter(&mut rig, task);
+    leave(&mut rig, task, 0);
+    assert_eq!(sum(&rig, 1), 100);
+    rig.call(rig.u.settle_lazy, (0, rig.cctx(0)));
+    assert_eq!(sum(&rig, 1), 0);
+
+    // An idle CPU's is for others to settle, a busy one's is not.
+    for (idle, left) in [(false, 100), (true, 0)] {
+        enter(&mut rig, task);
+        settled(&mut rig, 3);
+        leave(&mut rig, task, 3);
+        rig.only_idle(if idle { &[3] } else { &[] });
+        for _ in 0..4u32.div_ceil(SETTLE_CPUS) {
+            rig.call(rig.u.settle_lazy, (0, rig.cctx(0)));
+        }
+        assert_eq!(sum(&rig, 1), left);
+    }
+}
+
+#[test]
+fn lazy_slots_that_are_taken_change_nothing() {
+    let mut rig = rig(&[(0, 100); LAZY_SLOTS as usize + 1]);
+    let (first, last) = (1, LAZY_SLOTS as usize + 1);
+    let tasks = [first, last].map(|cgroup| runnable(&mut rig, cgroup, 100));
+    settled(&mut rig, 0);
+    tasks.iter().for_each(|&task| leave(&mut rig, task, 0));
+    assert_eq!((sum(&rig, first), sum(&rig, last)), (100, 0));
+    tasks.iter().for_each(|&task| enter(&mut rig, task));
+    assert_eq!((sum(&rig, first), sum(&rig, last)), (100, 100));
+}
+
+#[test]
+fn weights_are_cached_until_something_below_the_top_changes() {
+    let mut rig = rig(&[(0, 100), (1, 100), (0, 100)]);
+    let task = runnable(&mut rig, 2, 100);
+    assert_eq!(weight(&mut rig, task), 100.0);
+    // As nobody would do, so that it shows.
+    rig.remembered(task, |tctx| tctx.cached += 1 << WEIGHT_SHIFT);
+    runnable(&mut rig, 3, 100);
+    assert_eq!(weight(&mut rig, task), 101.0);
+    runnable(&mut rig, 1, 100);
+    assert_eq!(weight(&mut rig, task), 50.0);
+    rig.kernel.set_cgroup_weight(2, 300);
+    assert_eq!(weight(&mut rig, task), 75.0);
+    rig.kernel.set_cgroup_weight(1, 1000);
+    assert_eq!(weight(&mut rig, task), 750.0);
+}
+
+#[test]
+fn idle_groups_have_the_least_and_say_so() {
+    let mut rig = rig(&[(0, 100), (1, 100)]);
+    let task = runnable(&mut rig, 2, 100);
+    let is_idle = |rig: &mut Rig| rig.call(rig.u.is_idle_policy, (rig.raw(task), rig.tctx(task)));
+    assert!(!is_idle(&mut rig));
+    rig.kernel.set_cgroup_idle(1, true);
+    assert!(is_idle(&mut rig));
+    assert_eq!(weight(&mut rig, task), 1.0);
+    let word = rig.remembered(task, |tctx| tctx.cached as u32);
+    assert_ne!(word & GROUP_FLAGS, 0);
+    rig.kernel.set_cgroup_idle(1, false);
+    assert!(!is_idle(&mut rig));
+}
+
+#[test]
+fn ids_are_reused_last_and_beyond_them_groups_are_their_parents() {
+    let mut rig = rig(&[(0, 100), (1, 100)]);
+    rig.kernel.remove_cgroup(2);
+    let id = |rig: &mut Rig, parent| {
+        let cgroup = rig.kernel.make_cgroup(&Spec { parent, weight: 100, idle: false });
+        rig.kernel.cgroups[cgroup].program_id()
+    };
+    assert_eq!(id(&mut rig, 0), 3);
+    for expected in (4..MAX_GROUPS).chain([2]) {
+        assert_eq!(id(&mut rig, 0), expected);
+    }
+    assert_eq!((id(&mut rig, 1), id(&mut rig, 0)), (1, 0));
+    // Such a group's weight is not its parent's.
+    let last = rig.kernel.cgroups.len() - 2;
+    rig.kernel.set_cgroup_weight(last, 1234);
+    assert_eq!(rig.kernel.native.group(1).weight, 100);
+    rig.kernel.remove_cgroup(last);
+    assert_eq!(rig.kernel.native.group(1).weight, 100);
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `throttle.bpf.h`: the time that a task waits for its group is not owed to it, and it comes back to the right queue.
+
+use magpie_sim::cgroup::Spec;
+use magpie_sim::dsq::{TaskId, queue_group};
+use magpie_sim::task::{Place, State};
+use magpie_sim::trace::Op;
+use proptest::prelude::*;
+use scx_magpie::bpf_intf::*;
+
+use crate::rig::Rig;
+
+const MSEC: u64 = 1_000_000;
+const QUOTA: u64 = 10 * MSEC;
+const LAG: i64 = 6 * MSEC as i64;
+
+/// CPUs 0 and 1, of which these are online from the start. A task that may use these is in a group that has used up its
+/// quota.
+fn rig(online: &[usize], cpus: &[usize]) -> (Rig, TaskId) {
+    let mut rig = Rig::with_online("1x1x2x1", online.iter().copied());
+    rig.only_idle(&[]);
+    rig.kernel.now = 1_000_000_000_000;
+    let group = rig.kernel.make_cgroup(&Spec::default());
+    rig.kernel.set_cgroup_max(group, Some(QUOTA / 1000), 100_000, 0);
+    rig.call(rig.u.charge_groups, (0, 1, QUOTA));
+    assert_eq!(rig.call(rig.u.take_slice, (0, 1)), 0);
+    let task = rig.task_on(cpus.iter().copied());
+    rig.kernel.move_to_cgroup(task, group);
+    (rig, task)
+}
+
+/// It waits on CPU 0 for its group.
+fn throttled(cpus: &[usize]) -> (Rig, TaskId) {
+    let (mut rig, task) = rig(&[0, 1], cpus);
+    rig.kernel.cpus[0].nr_running += 1;
+    rig.kernel.tasks[task].state = State::Runnable;
+    enqueue(&mut rig, task);
+    assert!(matches!(rig.kernel.tasks[task].place, Place::Dsq(id) if queue_group(id) == Some(1)));
+    assert!(rig.call(rig.u.has_waited_throttled, (rig.tctx(task),)));
+    (rig, task)
+}
+
+fn enqueue(rig: &mut Rig, task: TaskId) {
+    rig.kernel.do_enqueue(task, 0, 0);
+    assert_eq!(rig.kernel.violation, None);
+}
+
+fn run(rig: &mut Rig, task: TaskId, cpu: usize) {
+    rig.run(task, cpu);
+    let raw = rig.raw(task);
+    // SAFETY: as the kernel calls it.
+    rig.kernel.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
+}
+
+fn clock_goes_on(rig: &mut Rig, by: i64) {
+    rig.cpu(0, |cctx| cctx.vclock += by as u64);
+}
+
+fn ahead(rig: &mut Rig, task: TaskId) -> i64 {
+    let vclock = rig.cpu(0, |cctx| cctx.vclock);
+    rig.remembered(task, |tctx| tctx.vruntime.wrapping_sub(vclock)) as i64
+}
+
+proptest! {
+    #[test]
+    fn who_is_released_is_owed_no_more_than_who_wakes(by in 0..100 * LAG) {
+        let (mut rig, task) = throttled(&[0, 1]);
+        clock_goes_on(&mut rig, by);
+        let until = rig.kernel.now + 101 * MSEC;
+        rig.kernel.run_until(until);
+        prop_assert!(rig.call(rig.u.pull_waiting, (0,)));
+        prop_assert_eq!(rig.local(0), vec![task]);
+        rig.kernel.take_out(task);
+        run(&mut rig, task, 0);
+        prop_assert_eq!(ahead(&mut rig, task), -by.min(LAG));
+        prop_assert!(!rig.call(rig.u.has_waited_throttled, (rig.tctx(task),)));
+        prop_assert_eq!(rig.stat(magpie_stat_STAT_STOLEN_NS), 0);
+    }
+}
+
+#[test]
+fn who_comes_back_by_enqueue_waits_where_it_belongs() {
+    for (cpus, pinned) in [(&[0, 1][..], false), (&[0], true)] {
+        let (mut rig, task) = throttled(cpus);
+        clock_goes_on(&mut rig, 10 * LAG);
+        rig.kernel.set_cgroup_max(1, None, 100_000, 0);
+        rig.kernel.take_out(task);
+        enqueue(&mut rig, task);
+        assert!(matches!(rig.kernel.tasks[task].place, Place::Dsq(_)));
+        let queue = if pinned { rig.call(rig.u.pinned_queue, (0,)) } else { 0 };
+        assert_eq!(rig.kernel.tasks[task].place, Place::Dsq(queue as usize));
+        assert_eq!(ahead(&mut rig, task), -LAG);
+    }
+}
+
+/// For it would come back to it at once, again and again.
+#[test]
+fn a_cpu_that_has_just_come_online_does_not_send_it_off() {
+    for (online, kicked) in [(&[0, 1][..], &[1][..]), (&[0], &[])] {
+        let (mut rig, task) = rig(online, &[1]);
+        rig.kernel.cpu = 1;
+        rig.kicked();
+        run(&mut rig, task, 1);
+        assert_eq!(rig.kicked(), kicked);
+    }
+}

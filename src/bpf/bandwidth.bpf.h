@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * cpu.max: how much CPU time a group may use in each period. What happens when that is used up is in throttle.bpf.h.
+ *
+ *	pool (group.left)    quota a period, saved up to quota + burst
+ *	   |  a slice of it, when the purse is empty            take_slice(): running, and each time that the task goes on
+ *	purse of a CPU       one for each group that it runs    runtime is charged here: vtime.bpf.h's charge()
+ *
+ * So the pool, which all CPUs share, is written once a slice, not at each switch. A task runs no longer than what is in
+ * the purses of its group and of all above it; by the next tick, that is, and what it overruns is owed by the purse
+ * and paid from the pool with the next slice: over time a group uses its quota and no more.
+ *
+ * Purses are the CPU's own, under its rq lock.
+ */
+#pragma once
+
+enum {
+	PURSES = 8,		/* of a CPU; by group id, modulo */
+	BW_SLICE_MAX = 5000000, /* from the pool to a purse at a time, as sched_cfs_bandwidth_slice_us */
+	BW_SLICE_MIN = 500000,
+	BW_TRIES = 4,	      /* to take from a contended pool */
+	BW_PERIODS = 1024,    /* that are made up for when a pool was not looked at for long */
+	BW_TIMER_MIN = 50000, /* ns */
+};
+
+struct purse {
+	u32 group; /* 0: none's */
+	s64 left;  /* ns; negative: owed */
+};
+
+struct purses {
+	struct purse slots[PURSES];
+} __attribute__((aligned(CACHE_LINE)));
+
+struct purses purses[MAX_CPUS];
+
+struct bw_timer {
+	struct bpf_timer timer;
+};
+
+/* By group id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_GROUPS);
+	__type(key, u32);
+	__type(value, struct bw_timer);
+} bw_timers SEC(".maps");
+
+/* By the last look at the task's weight: place() comes before whoever asks. */
+static bool is_limited(const struct task_ctx *tctx)
+{
+	return tctx->group && (u32)tctx->cached & GROUP_LIMITED;
+}
+
+/* Never throttled: what the kernel waits for. Tasks that hold a kernel lock cannot be told apart. */
+static bool is_exempt(const struct task_struct *p)
+{
+	return is_urgent(p) || p->flags & PF_EXITING;
+}
+
+/* The group's timer is to come when its period ends, sooner if tasks might wait for too long until then. */
+static void bw_arm(u32 id, struct group *g)
+{
+	struct bw_timer *t;
+	s64 delay;
+
+	if (__sync_lock_test_and_set(&g->armed, 1))
+		return;
+	t = bpf_map_lookup_elem(&bw_timers, &id);
+	if (!t)
+		return;
+	delay = g->period_start + g->period - scx_bpf_now();
+	if (delay > (s64)tun.starve_ns / 2)
+		delay = tun.starve_ns / 2;
+	if (delay < BW_TIMER_MIN)
+		delay = BW_TIMER_MIN;
+	bpf_timer_start(&t->timer, delay, 0);
+}
+
+/* Fills the pool for the periods that have passed. One of several callers does. */
+static void bw_refill(struct group *g, u64 now)
+{
+	u64 start = READ_ONCE(g->period_start), periods;
+	s64 excess;
+
+	if (!g->period || (s64)(now - start) < (s64)g->period)
+		return;
+	periods = (now - start) / g->period;
+	if (__sync_val_compare_and_swap(&g->period_start, start, start + periods * g->period) != start)
+		return;
+	if (periods > BW_PERIODS)
+		periods = BW_PERIODS;
+	__sync_fetch_and_add(&g->left, periods * g->quota);
+	excess = READ_ONCE(g->left) - (g->quota + g->burst);
+	if (excess > 0)
+		__sync_fetch_and_add(&g->left, -excess);
+}
+
+static void unthrottle(struct group *g, u64 now)
+{
+	if (READ_ONCE(g->throttled) && __sync_lock_test_and_set(&g->throttled, 0))
+		g->throttled_ns += now - g->throttled_at;
+}
+
+static void throttle(u32 id, struct group *g, u64 now)
+{
+	if (__sync_lock_test_and_set(&g->throttled, 1))
+		return;
+	g->throttled_at = now;
+	g->nr_throttled++;
+	bw_arm(id, g);
+	/* The timer may have filled the pool just before. */
+	if ((s64)READ_ONCE(g->left) > 0)
+		unthrottle(g, now);
+}
+
+static struct purse *purse(s32 cpu, u32 id)
+{
+	return &purses[cpu & (MAX_CPUS - 1)].slots[id % PURSES];
+}
+
+/* Puts a slice of the pool into the purse. Bounded by BW_TRIES. False if there is nothing. */
+static bool fill_purse(struct purse *purse, struct group *g, u64 now)
+{
+	u64 slice = g->quota / (2 * tun.nr_cpus_possible);
+	s64 want, left;
+	u32 i;
+
+	if (slice > BW_SLICE_MAX)
+		slice = BW_SLICE_MAX;
+	if (slice < BW_SLICE_MIN)
+		slice = BW_SLICE_MIN;
+	want = slice - purse->left;
+	bw_refill(g, now);
+	bpf_for(i, 0, BW_TRIES) {
+		left = READ_ONCE(g->left);
+		if (left <= 0)
+			return false;
+		if (want > left)
+			want = left;
+		if (__sync_val_compare_and_swap(&g->left, left, left - want) == left) {
+			purse->left += want;
+			break;
+		}
+	}
+	return purse->left > 0;
+}
+
+/*
+ * For how long a task of the group may run on @cpu, whose rq lock is held; 0: not now, a group is throttled. Bounded by
+ * the group's level.
+ */
+__noinline u64 take_slice(s32 cpu, u32 id)
+{
+	u64 slice = tun.slice_ns, now = scx_bpf_now();
+
+	while (id && can_loop) {
+		struct group *g = group(id);
+		struct purse *own = purse(cpu, id);
+
+		if (g->quota) {
+			if (own->group != id) {
+				__sync_fetch_and_add(&group(own->group)->left, own->left);
+				own->group = id;
+				own->left = 0;
+			}
+			if (own->left <= 0 && !fill_purse(own, g, now)) {
+				throttle(id, g, now);
+				return 0;
+			}
+			if (slice > own->left)
+				slice = own->left;
+		}
+		id = g->parent;
+	}
+	return slice;
+}
+
+/* A task of the group ran on @cpu, whose rq lock is held. Bounded by the group's level. */
+__noinline s32 charge_groups(s32 cpu, u32 id, u64 ran)
+{
+	while (id && can_loop) {
+		struct group *g = group(id);
+		struct purse *own = purse(cpu, id);
+
+		if (g->quota) {
+			if (own->group == id)
+				own->left -= ran;
+			else
+				__sync_fetch_and_add(&g->left, -ran);
+		}
+		id = g->parent;
+	}
+	return 0;
+}
+
+/* The first throttled group from @id upwards; 0: none. Bounded by its level. */
+__noinline u32 throttled_group(u32 id)
+{
+	while (id && can_loop) {
+		struct group *g = group(id);
+
+		if (READ_ONCE(g->throttled))
+			return id;
+		id = g->parent;
+	}
+	return 0;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Groups come, change and go.
+ *
+ *	cgroup_init           an id, a queue, a timer; what is set of it, as the kernel's own task_group says
+ *	cgroup_set_*          that has changed
+ *	poll_cgroups()        the same, where the kernel does not tell: cpu.idle before 6.19, cpu.max before 6.17
+ *	cgroup_exit           the id is free
+ */
+#pragma once
+
+#define NSEC_PER_USEC 1000ULL
+#define RUNTIME_INF   (~0ULL)
+
+/* The kernel's own idea of a group. It reports changes, by callbacks, and not all that is set when we come. */
+static struct task_group *task_group(struct cgroup *cgrp)
+{
+	u32 cpu = bpf_core_enum_value(enum cgroup_subsys_id, cpu_cgrp_id);
+
+	return bpf_core_cast(cgrp->subsys[cpu], struct task_group);
+}
+
+static void look_at_group(u32 id, struct cgroup *cgrp)
+{
+	const struct task_group *tg = task_group(cgrp);
+	struct group *g = group(id);
+	bool idle = tg->idle;
+
+	/* Not with CONFIG_CFS_BANDWIDTH=n, where there is no cpu.max. */
+	if (bpf_core_field_exists(tg->cfs_bandwidth)) {
+		u64 period = tg->cfs_bandwidth.period, quota = tg->cfs_bandwidth.quota;
+		u64 burst = tg->cfs_bandwidth.burst;
+
+		if (quota == RUNTIME_INF)
+			quota = 0;
+		if (g->quota != quota || g->burst != burst || (quota && g->period != period))
+			set_limit(id, period, quota, burst);
+	}
+	if (g->idle != idle) {
+		g->idle = idle;
+		group_reweighted(id);
+	}
+}
+
+/* What the kernel does not report, looked up. Bounded by MAX_GROUPS: run by the loader, now and then. */
+static void look_at_groups(void)
+{
+	u32 id;
+
+	bpf_for(id, 1, MAX_GROUPS) {
+		struct cgroup *cgrp;
+
+		if (!group(id)->weight)
+			continue;
+		cgrp = bpf_cgroup_from_id(group(id)->cgroup);
+		if (!cgrp)
+			continue;
+		look_at_group(id, cgrp);
+		bpf_cgroup_release(cgrp);
+	}
+}
+
+/* An id that is free; 0 if none is. The one used longest ago, for tasks that die leave their group late. */
+static u32 free_group(void)
+{
+	u32 i;
+
+	bpf_for(i, 1, MAX_GROUPS) {
+		u32 id = (last_group + i) % MAX_GROUPS;
+
+		if (id && !group(id)->weight)
+			return id;
+	}
+	return 0;
+}
+
+/* Sleepable; cgroup_init() and cgroup_exit() exclude each other. Parents come before their children. */
+static s32 add_group(struct cgroup *cgrp, u32 weight)
+{
+	struct group_id *own = bpf_cgrp_storage_get(&group_ids, cgrp, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	u32 id = free_group(), parent_id = 0;
+	struct cgroup *parent;
+	struct group *g = group(id);
+	struct bw_timer *t;
+	s32 err;
+
+	if (!own)
+		return -ENOMEM;
+	parent = bpf_cgroup_ancestor(cgrp, cgrp->level - 1);
+	if (parent) {
+		parent_id = group_id(parent);
+		bpf_cgroup_release(parent);
+	}
+	if (!id) {
+		/* Its tasks count as its parent's. */
+		own->id = parent_id;
+		return 0;
+	}
+	err = scx_bpf_create_dsq(group_dsq(id), -1);
+	if (err)
+		return err;
+	t = bpf_map_lookup_elem(&bw_timers, &id);
+	if (t) {
+		/* It is there already if the id was another group's. */
+		bpf_timer_init(&t->timer, &bw_timers, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&t->timer, bw_timer_fires);
+	}
+	g->cgroup = cgrp->kn->id;
+	g->sum = 0;
+	g->counted = 0;
+	g->level = cgrp->level;
+	g->parent = parent_id;
+	g->top = parent_id ? group(parent_id)->top : id;
+	g->idle = false;
+	g->quota = 0;
+	g->burst = 0;
+	g->throttled = 0;
+	g->nr_throttled = 0;
+	g->throttled_ns = 0;
+	g->armed = 0;
+	g->weight = weight;
+	look_at_group(id, cgrp);
+	own->id = id;
+	last_group = id;
+	nr_groups++;
+	return 0;
+}
+
+/* Sleepable. Bounded by the number of CPUs. */
+static void remove_group(struct cgroup *cgrp)
+{
+	u32 id = own_group(cgrp);
+	struct group *g = group(id);
+	struct bw_timer *t;
+	s32 cpu;
+
+	if (!id)
+		return;
+	t = bpf_map_lookup_elem(&bw_timers, &id);
+	if (t)
+		bpf_timer_cancel(&t->timer);
+	if (g->waiting)
+		clear_group_waiting(id, g);
+	scx_bpf_destroy_dsq(group_dsq(id));
+	bpf_for(cpu, 0, tun.nr_cpu_ids)
+		settle_cpu(cpu);
+	/* A task that is about to die may still be counted. */
+	if (g->parent)
+		group_add(g->parent, -(s64)__sync_lock_test_and_set(&g->counted, 0));
+	g->weight = 0;
+	nr_groups--;
+}
