@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# vm: --cpus 4 --llcs 1 --nodes 1
+# Groups use what cpu.max allows, within -10 %/+5 % of it; a raise takes effect within two periods; a parent tighter than
+# its child counts; waits that are longer than the watchdog's timeout do not trip it.
+. /root/lib.sh
+CG=/sys/fs/cgroup
+SECONDS_EACH=$((${MAGPIE_RUNS:-1} * 4))
+
+# used GROUP SECONDS: CPU time of the group, in percent of one CPU, in $USED
+used() {
+	_u=$(sed -n 's/^usage_usec //p' $CG/"$1"/cpu.stat)
+	read -r _from _ </proc/uptime
+	sleep "$2"
+	_u=$(($(sed -n 's/^usage_usec //p' $CG/"$1"/cpu.stat) - _u))
+	read -r _to _ </proc/uptime
+	USED=$(awk "BEGIN { printf \"%.2f\", $_u / 10000 / ($_to - $_from) }")
+}
+
+# expect NAME PERCENT
+expect() {
+	say "$1: used $USED % of a CPU, allowed $2 %"
+	within "$USED" "$(awk "BEGIN { print $2 * 0.9 }")" "$(awk "BEGIN { print $2 * 1.05 }")" || fail "$1: not within -10 %/+5 %"
+}
+
+hogs() {
+	for _ in $(seq "$2"); do
+		hog
+		echo $HOG >$CG/"$1"/cgroup.procs || fail "move to $1"
+	done
+}
+
+echo +cpu >$CG/cgroup.subtree_control
+mkdir $CG/a
+start_magpie --timeout-ms 2000
+hogs a 8
+for max in "20000 100000:20" "50000 100000:50" "250000 100000:250" "20000 20000:100"; do
+	echo "${max%:*}" >$CG/a/cpu.max
+	# Kernels before 6.17 do not report it: the loader looks once a second.
+	sleep 2
+	used a $SECONDS_EACH
+	expect "cpu.max ${max%:*}" "${max#*:}"
+	still_enabled
+done
+
+end_hogs
+wait_for 10 "the group to be empty" grep -q 'populated 0' $CG/a/cgroup.events
+mkdir -p $CG/a/b
+echo +cpu >$CG/a/cgroup.subtree_control || fail "nesting"
+echo "30000 100000" >$CG/a/cpu.max
+echo "200000 100000" >$CG/a/b/cpu.max
+hogs a/b 8
+sleep 2
+used a $SECONDS_EACH
+expect "30000 100000 above 200000 100000" 30
+
+# One millisecond a second for eight hogs: each waits for longer than the watchdog allows.
+echo max >$CG/a/cpu.max
+echo "1000 1000000" >$CG/a/b/cpu.max
+sleep 6
+still_enabled
+used a/b $SECONDS_EACH
+say "1000 of 1000000, eight hogs: used $USED % of a CPU"
+within "$USED" 0 2 || fail "1000 of 1000000 is 0.1 %"
+still_enabled
+
+echo max >$CG/a/b/cpu.max
+# Before 6.17 the loader looks once a second.
+case $(uname -r) in
+6.16.*) sleep 1.2 ;;
+*) sleep 0.1 ;;
+esac
+used a/b 2
+say "no limit any more: used $USED % of a CPU"
+within "$USED" 300 500 || fail "still limited"
+end_hogs
+no_error_events
+stop_magpie

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# vm: --cpus 4 --llcs 1 --nodes 1
+# Groups share a CPU by cpu.weight within 5 %, nested ones by the product of their levels' shares, tasks inside by nice
+# value; weights and cpu.idle change, and tasks move, while they run. What four CPUs share is shown.
+. /root/lib.sh
+CG=/sys/fs/cgroup
+SECONDS_EACH=${MAGPIE_RUNS:-1}
+SECONDS_EACH=$((SECONDS_EACH * 6))
+
+# group PATH WEIGHT
+group() {
+	mkdir -p "$CG/$1" || fail "mkdir $1"
+	echo "$2" >"$CG/$1/cpu.weight" || fail "cpu.weight of $1"
+}
+
+# hogs GROUP NR COMMAND PREFIX...: in the group.
+hogs() {
+	_group=$1 _nr=$2
+	shift 2
+	for _ in $(seq "$_nr"); do
+		hog "$@"
+		echo $HOG >"$CG/$_group/cgroup.procs" || fail "move to $_group"
+	done
+}
+
+usage() {
+	sed -n 's/^usage_usec //p' "$CG/$1/cpu.stat"
+}
+
+# ratio A B: CPU time of group A over that of group B, in $RATIO
+ratio() {
+	sleep 1
+	_a=$(usage "$1") _b=$(usage "$2")
+	sleep $SECONDS_EACH
+	_a=$(($(usage "$1") - _a)) _b=$(($(usage "$2") - _b))
+	[ $_b -gt 0 ] || fail "$2 did not run"
+	RATIO=$(awk "BEGIN { printf \"%.4f\", $_a / $_b }")
+}
+
+# expect NAME VALUE WANTED PERCENT
+expect() {
+	say "$1: $2 : 1, by weight $3 : 1"
+	within "$2" "$(awk "BEGIN { print $3 * (100 - $4) / 100 }")" "$(awk "BEGIN { print $3 * (100 + $4) / 100 }")" ||
+		fail "$1 is not $3 : 1 within $4 %"
+}
+
+echo +cpu >$CG/cgroup.subtree_control
+start_magpie
+! dmesg | grep -q "does not implement" || fail "the kernel says: $(dmesg | grep 'does not implement')"
+
+group a 300
+group b 100
+hogs a 4 taskset 1
+hogs b 4 taskset 1
+ratio a b
+expect "300 to 100, four hogs each on one CPU" "$RATIO" 3 5
+echo 1000 >$CG/a/cpu.weight
+ratio a b
+expect "1000 to 100, changed meanwhile" "$RATIO" 10 5
+echo 10000 >$CG/a/cpu.weight
+echo 10 >$CG/b/cpu.weight
+ratio a b
+say "10000 to 10: $RATIO : 1"
+within "$RATIO" 50 100000 || fail "10000 to 10 is only $RATIO : 1"
+echo 100 >$CG/a/cpu.weight
+echo 1000 >$CG/b/cpu.weight
+echo 1 >$CG/b/cpu.idle
+# Kernels before 6.19 do not report it: the loader looks once a second.
+sleep 2
+ratio a b
+say "100 to cpu.idle: $RATIO : 1"
+within "$RATIO" 50 100000 || fail "cpu.idle gets too much"
+echo 0 >$CG/b/cpu.idle
+sleep 2
+echo 100 >$CG/b/cpu.weight
+ratio a b
+expect "100 to 100, no more idle" "$RATIO" 1 5
+end_hogs
+
+# a/b/c against d: 300 of 400, of which half, of which a third; d has 100.
+echo +cpu >$CG/a/cgroup.subtree_control
+group a 300
+group a/b 100
+group a/other 100
+echo +cpu >$CG/a/b/cgroup.subtree_control
+group a/b/c 50
+group a/b/other 100
+group d 100
+for g in a/other a/b/c a/b/other d; do
+	hogs $g 2 taskset 1
+done
+ratio a/b/c d
+expect "300 * 1/2 * 1/3 to 100" "$RATIO" 0.5 5
+# Nobody in their siblings: a/b/c has it all.
+kill -9 $(cat $CG/a/other/cgroup.procs $CG/a/b/other/cgroup.procs)
+ratio a/b/c d
+expect "300 to 100, siblings asleep" "$RATIO" 3 5
+kill -9 $(cat $CG/a/b/c/cgroup.procs $CG/d/cgroup.procs)
+rm /tmp/hogs
+
+# Inside a group nice values count.
+hogs b 1 taskset 1
+zero=$HOG
+hogs b 1 taskset 1 nice -n 5
+five=$HOG
+hogs d 2 taskset 1
+sleep 1
+_z=$(cpu_time_us $zero) _f=$(cpu_time_us $five)
+ratio b d
+expect "100 to 100, of nice 0 and 5 to 0" "$RATIO" 1 5
+_z=$(($(cpu_time_us $zero) - _z)) _f=$(($(cpu_time_us $five) - _f))
+expect "nice 0 to 5 in a group" "$(awk "BEGIN { printf \"%.3f\", $_z / $_f }")" 3.06 5
+end_hogs
+
+# Four CPUs.
+group a 100
+group b 300
+hogs d 4
+hogs b 4
+ratio b d
+say "300 to 100, four hogs each on four CPUs: $RATIO : 1"
+end_hogs
+no_error_events
+stop_magpie
