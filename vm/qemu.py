@@ -36,7 +36,7 @@ PANIC_SECONDS = 10
 class Machine:
     """What the guest looks like."""
 
-    def __init__(self, cpus, llcs, nodes, smt, mem, icount=False, append=""):
+    def __init__(self, cpus, llcs, nodes, smt, mem, icount=None, append=""):
         for name, value in (("cpus", cpus), ("llcs", llcs), ("nodes", nodes), ("smt", smt)):
             if value < 1:
                 raise Error(f"--{name} {value}: at least 1")
@@ -75,7 +75,7 @@ class Machine:
             return arguments + ["-accel", "kvm", "-cpu", "host,l3-cache=on"]
         # With a thread for each vCPU guest kernels die at random, in text patching.
         arguments += ["-accel", "tcg,thread=single", "-cpu", f"max,l3-cache=on{',vendor=GenuineIntel' if self.dies > 1 else ''}"]
-        return arguments + (["-icount", "shift=0,sleep=off"] if self.icount else [])
+        return arguments + (["-icount", f"shift={self.icount},sleep=off"] if self.icount is not None else [])
 
 
 class Stream:
@@ -244,9 +244,9 @@ def choose_accel(wish, kernel, icount):
     """KVM if a stock kernel boots with it, else TCG. That /dev/kvm opens proves nothing, so one boot is tried and remembered."""
     if not shutil.which(QEMU):
         raise Error(f"{QEMU} is not installed: run tools/setup vm")
-    if icount and wish == "kvm":
+    if icount is not None and wish == "kvm":
         raise Error("--icount counts instructions under emulation: it cannot go with --accel kvm")
-    if icount or wish == "tcg" or (wish == "auto" and not os.access("/dev/kvm", os.R_OK | os.W_OK)):
+    if icount is not None or wish == "tcg" or (wish == "auto" and not os.access("/dev/kvm", os.R_OK | os.W_OK)):
         return "tcg"
     version = subprocess.run([QEMU, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
     key = f"{version}, {os.uname().release}, boot {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
