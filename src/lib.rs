@@ -11,6 +11,7 @@
 
 pub mod bpf_intf;
 pub mod bpf_skel;
+pub mod cgroups;
 pub mod cli;
 pub mod frequency;
 pub mod nr_scan;

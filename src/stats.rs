@@ -20,6 +20,7 @@ use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
 use crate::bpf_intf::*;
+use crate::cgroups;
 use crate::preflight::Refusal;
 use crate::topology::Layout;
 
@@ -60,30 +61,7 @@ pub struct LlcSnapshot {
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub llcs: Vec<LlcSnapshot>,
-    /// Of the cgroups that the program knows, by the kernel's id.
-    pub cgroups: BTreeMap<u64, CgroupSnapshot>,
-}
-
-/// State of a cgroup at one time.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CgroupSnapshot {
-    pub level: u32,
-    pub nr_throttled: u64,
-    pub throttled_ns: u64,
-}
-
-/// What an interval added, of all cgroups.
-#[stat_doc]
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
-pub struct Cgroups {
-    #[stat(desc = "cgroups with a share of their own, the root not counted")]
-    pub nr_groups: u64,
-    #[stat(desc = "level of the deepest: 1 below the root")]
-    pub max_level: u64,
-    #[stat(desc = "times that one had used up its cpu.max")]
-    pub nr_throttled: u64,
-    #[stat(desc = "milliseconds that they were throttled for so, summed up; counted when they go on")]
-    pub throttled_ms: u64,
+    pub cgroups: cgroups::Snapshot,
 }
 
 /// What an interval added, of an LLC or the machine. Events count where the CPU was that did them: a wakeup at
@@ -186,7 +164,7 @@ pub struct Metrics {
     #[stat(desc = "the whole machine")]
     pub total: Group,
     #[stat(desc = "cgroups")]
-    pub cgroups: Cgroups,
+    pub cgroups: cgroups::Cgroups,
     #[stat(desc = "by LLC")]
     pub llcs: BTreeMap<usize, Group>,
 }
@@ -341,17 +319,7 @@ impl Snapshot {
                 *total += unsafe { (&raw const (*hist).buckets[bucket]).read_volatile() };
             }
         }
-        // SAFETY: valid; plain words.
-        let groups = shared.groups.iter().map(|group| unsafe { group.get().read_volatile() });
-        let cgroups = groups.filter(|group| group.weight != 0).map(|group| {
-            let snapshot = CgroupSnapshot {
-                level: group.level,
-                nr_throttled: group.nr_throttled,
-                throttled_ns: group.throttled_ns,
-            };
-            (group.cgroup, snapshot)
-        });
-        Self { llcs, cgroups: cgroups.collect() }
+        Self { llcs, cgroups: cgroups::Snapshot::new(shared.groups, cgroups::SYS_CGROUP.as_ref()) }
     }
 
     /// The LLCs taken together.
@@ -373,24 +341,11 @@ impl Snapshot {
         })
     }
 
-    fn cgroups_since(&self, prev: &Self) -> Cgroups {
-        let mut sum = Cgroups { nr_groups: self.cgroups.len() as u64, ..Cgroups::default() };
-        let mut throttled_ns = 0;
-        for (id, cgroup) in &self.cgroups {
-            let before = prev.cgroups.get(id).copied().unwrap_or_default();
-            sum.max_level = sum.max_level.max(cgroup.level.into());
-            sum.nr_throttled += cgroup.nr_throttled.saturating_sub(before.nr_throttled);
-            throttled_ns += cgroup.throttled_ns.saturating_sub(before.throttled_ns);
-        }
-        sum.throttled_ms = throttled_ns / 1_000_000;
-        sum
-    }
-
     /// What came in the `interval` since `prev`.
     pub fn since(&self, prev: &Self, interval: Duration) -> Metrics {
         Metrics {
             interval_ms: interval.as_millis() as u64,
-            cgroups: self.cgroups_since(prev),
+            cgroups: self.cgroups.since(&prev.cgroups, interval),
             total: self.whole().map(|whole| whole.since(prev.whole().as_ref(), interval)).unwrap_or_default(),
             llcs: self.llcs.iter().enumerate().map(|(id, llc)| (id, llc.since(prev.llcs.get(id), interval))).collect(),
         }
@@ -467,13 +422,7 @@ impl Metrics {
             line(w, &format!("LLC {id}"), llc.columns().iter().map(|(_, value)| value))?;
         }
         line(w, "total", self.total.columns().iter().map(|(_, value)| value))?;
-        if self.cgroups.nr_groups > 0 {
-            let Cgroups { nr_groups, max_level, nr_throttled, throttled_ms } = self.cgroups;
-            writeln!(
-                w,
-                "cgroups {nr_groups}, deepest at level {max_level}; throttled {nr_throttled} times, {throttled_ms} ms"
-            )?;
-        }
+        self.cgroups.format(w)?;
         self.total.format_latencies(w)
     }
 }
@@ -495,7 +444,8 @@ pub fn server_data() -> StatsServerData<(), Snapshot> {
     StatsServerData::new()
         .add_meta(Metrics::meta())
         .add_meta(Group::meta())
-        .add_meta(Cgroups::meta())
+        .add_meta(cgroups::Cgroups::meta())
+        .add_meta(cgroups::Cgroup::meta())
         .add_ops("top", StatsOps { open, close: None })
 }
 
@@ -538,7 +488,7 @@ mod tests {
             latencies: std::array::from_fn(|_| count),
             counters: std::array::from_fn(|stat| count * (stat as u64 + 1)),
         };
-        Snapshot { llcs: counts.map(llc).into(), cgroups: BTreeMap::new() }
+        Snapshot { llcs: counts.map(llc).into(), cgroups: cgroups::Snapshot::default() }
     }
 
     #[test]

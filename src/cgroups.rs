@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Statistics of cgroups: what the BPF program knows of those that have a share of their own, and what the kernel's
+//! `cpu.stat` says that they used.
+//!
+//! ```text
+//! groups[]       -----------+
+//! <cgroup>/cpu.stat, by id -+--Snapshot::new()--> Snapshot --since()--> Cgroups, the busiest in it
+//! ```
+
+use std::cell::UnsafeCell;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use scx_stats_derive::{Stats, stat_doc};
+use serde::{Deserialize, Serialize};
+use walkdir::WalkDir;
+
+use crate::bpf_intf::group;
+
+/// Where cgroup v2 is mounted, by systemd and by whoever follows it.
+pub const SYS_CGROUP: &str = "/sys/fs/cgroup";
+
+/// So many are listed.
+const TOP: usize = 5;
+
+/// A cgroup at one time.
+#[derive(Clone, Debug, Default)]
+struct State {
+    level: u32,
+    weight: u32,
+    nr_throttled: u64,
+    throttled_ns: u64,
+    /// Where it is below the root, and CPU time so far. Not of one that went meanwhile.
+    used: Option<(String, Duration)>,
+}
+
+/// The cgroups that the program knows at one time, by the kernel's id.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    cgroups: BTreeMap<u64, State>,
+}
+
+/// One of the busiest.
+#[stat_doc]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
+pub struct Cgroup {
+    #[stat(desc = "CPU time that it and those below it used, in percent of one CPU")]
+    pub cpu_pct: f64,
+    #[stat(desc = "cpu.weight")]
+    pub weight: u64,
+    #[stat(desc = "milliseconds that it was throttled for; counted when it goes on")]
+    pub throttled_ms: u64,
+}
+
+/// What an interval added, of all cgroups.
+#[stat_doc]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
+pub struct Cgroups {
+    #[stat(desc = "cgroups with a share of their own, the root not counted")]
+    pub nr_groups: u64,
+    #[stat(desc = "level of the deepest: 1 below the root")]
+    pub max_level: u64,
+    #[stat(desc = "times that one had used up its cpu.max")]
+    pub nr_throttled: u64,
+    #[stat(desc = "milliseconds that they were throttled for so, summed up; counted when they go on")]
+    pub throttled_ms: u64,
+    #[stat(desc = "those that used most CPU time, by path")]
+    pub top: BTreeMap<String, Cgroup>,
+}
+
+/// CPU time of a cgroup, from its `cpu.stat`.
+fn usage(folder: &Path) -> Option<Duration> {
+    let stat = fs::read_to_string(folder.join("cpu.stat")).ok()?;
+    let usec = stat.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+    Some(Duration::from_micros(usec.parse().ok()?))
+}
+
+impl Snapshot {
+    /// Looks into each cgroup's folder below `root`; the kernel's id is the folder's inode.
+    pub fn new(groups: &[UnsafeCell<group>], root: &Path) -> Self {
+        let states = groups.iter().filter_map(|group| {
+            // SAFETY: valid; plain words, which the program may write meanwhile.
+            let group = unsafe { group.get().read_volatile() };
+            let (level, weight) = (group.level, group.weight);
+            let (nr_throttled, throttled_ns) = (group.nr_throttled, group.throttled_ns);
+            (weight != 0).then_some((group.cgroup, State { level, weight, nr_throttled, throttled_ns, used: None }))
+        });
+        let mut cgroups: BTreeMap<_, _> = states.collect();
+        if cgroups.is_empty() {
+            return Self::default();
+        }
+        let folders = WalkDir::new(root).min_depth(1).into_iter().filter_entry(|entry| entry.file_type().is_dir());
+        for folder in folders.flatten() {
+            let Some(state) = folder.metadata().ok().and_then(|meta| cgroups.get_mut(&meta.ino())) else { continue };
+            let path = folder.path().strip_prefix(root).unwrap_or(folder.path()).display().to_string();
+            state.used = usage(folder.path()).map(|used| (path, used));
+        }
+        Self { cgroups }
+    }
+
+    /// What came in the `interval` since `prev`.
+    pub fn since(&self, prev: &Self, interval: Duration) -> Cgroups {
+        let mut sum = Cgroups { nr_groups: self.cgroups.len() as u64, ..Cgroups::default() };
+        let (mut throttled_ns, mut used) = (0, vec![]);
+        for (id, state) in &self.cgroups {
+            let before = prev.cgroups.get(id).cloned().unwrap_or_default();
+            let throttled = state.throttled_ns.saturating_sub(before.throttled_ns);
+            throttled_ns += throttled;
+            sum.max_level = sum.max_level.max(state.level.into());
+            sum.nr_throttled += state.nr_throttled.saturating_sub(before.nr_throttled);
+            if let Some((path, now)) = &state.used {
+                let since = now.saturating_sub(before.used.map_or(Duration::ZERO, |(_, used)| used));
+                let cgroup = Cgroup {
+                    cpu_pct: 100.0 * since.as_secs_f64() / interval.as_secs_f64(),
+                    weight: state.weight.into(),
+                    throttled_ms: throttled / 1_000_000,
+                };
+                used.push((Reverse(since), path.clone(), cgroup));
+            }
+        }
+        used.sort_by(|a, b| a.0.cmp(&b.0));
+        sum.top = used.into_iter().take(TOP).filter(|(since, ..)| !since.0.is_zero()).map(|(_, p, c)| (p, c)).collect();
+        sum.throttled_ms = throttled_ns / 1_000_000;
+        sum
+    }
+}
+
+impl Cgroups {
+    /// A line for all and one for each of the busiest, most use first. Nothing if there are none.
+    pub fn format<W: Write>(&self, w: &mut W) -> Result<()> {
+        let Self { nr_groups, max_level, nr_throttled, throttled_ms, top } = self;
+        if *nr_groups == 0 {
+            return Ok(());
+        }
+        writeln!(
+            w,
+            "cgroups {nr_groups}, deepest at level {max_level}; throttled {nr_throttled} times, {throttled_ms} ms"
+        )?;
+        let mut top: Vec<_> = top.iter().collect();
+        top.sort_by(|a, b| b.1.cpu_pct.total_cmp(&a.1.cpu_pct));
+        for (path, Cgroup { cpu_pct, weight, throttled_ms }) in top {
+            writeln!(w, "  {cpu_pct:>7.1} % of a CPU, weight {weight:>5}, throttled {throttled_ms:>6} ms: {path}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A folder `a/b`, which the program knows as groups 2 and 1, and `c`, which it does not know.
+    fn tree(used_us: [u64; 3]) -> (tempfile::TempDir, Vec<UnsafeCell<group>>) {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("a/b")).unwrap();
+        fs::create_dir(root.path().join("c")).unwrap();
+        // SAFETY: plain integers.
+        let mut groups: Vec<UnsafeCell<group>> = (0..4).map(|_| unsafe { std::mem::zeroed() }).collect();
+        for (id, name, used) in [(2, "a", used_us[0]), (1, "a/b", used_us[1]), (3, "c", used_us[2])] {
+            let folder = root.path().join(name);
+            fs::write(folder.join("cpu.stat"), format!("usage_usec {used}\nuser_usec 1\n")).unwrap();
+            let group = groups[id].get_mut();
+            group.cgroup = folder.metadata().unwrap().ino();
+            group.weight = [0, 70, 100, 0][id];
+            group.level = [0, 2, 1, 0][id];
+            (group.nr_throttled, group.throttled_ns) = (used / 1000, used * 1000);
+        }
+        (root, groups)
+    }
+
+    #[test]
+    fn the_busiest_are_listed() {
+        let (root, groups) = tree([900_000, 700_000, 999_000]);
+        let before = Snapshot::new(&groups, root.path());
+        fs::write(root.path().join("a/cpu.stat"), "usage_usec 1900000\n").unwrap();
+        fs::write(root.path().join("a/b/cpu.stat"), "nr_periods 1\nusage_usec 3700000\n").unwrap();
+        let cgroups = Snapshot::new(&groups, root.path()).since(&before, 2 * SECOND);
+        assert_eq!((cgroups.nr_groups, cgroups.max_level, cgroups.nr_throttled), (2, 2, 0));
+        let listed = |path: &str| (cgroups.top[path].cpu_pct, cgroups.top[path].weight);
+        assert_eq!((cgroups.top.len(), listed("a"), listed("a/b")), (2, (50.0, 100), (150.0, 70)));
+        let mut text = vec![];
+        cgroups.format(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.find(": a/b").unwrap() < text.find(": a\n").unwrap(), "{text}");
+    }
+
+    #[test]
+    fn groups_that_come_and_go_count_from_zero_or_not_at_all() {
+        let (root, groups) = tree([900_000, 700_000, 999_000]);
+        fs::remove_dir_all(root.path().join("a/b")).unwrap();
+        let cgroups = Snapshot::new(&groups, root.path()).since(&Snapshot::default(), SECOND);
+        assert_eq!((cgroups.nr_throttled, cgroups.throttled_ms, cgroups.top.len()), (900 + 700, 900 + 700, 1));
+        assert_eq!((cgroups.top["a"].cpu_pct, cgroups.top["a"].throttled_ms), (90.0, 900));
+        let mut text = vec![];
+        Snapshot::default().since(&Snapshot::default(), SECOND).format(&mut text).unwrap();
+        assert!(text.is_empty());
+    }
+}
