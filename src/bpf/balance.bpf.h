@@ -5,8 +5,8 @@
  * the first task in line of the one that is further behind, if that is owed more than its own next task.
  *
  *	dispatch, BALANCE_NS after the last look -> the next two overloaded CPUs of the LLC, of others every second time
- *	    its deadline + gran < own next task's?           take it: owed
- *	    it waited BALANCE_WAIT_NS longer, by weight?     take it: its CPU does other things
+ *	    its deadline + gran, by weight < own next's?     take it: owed
+ *	    it waited patience() longer, by weight?          take it: its CPU does other things
  *
  * Clocks of CPUs run at different speeds, and how they are apart is what one CPU's tasks are owed by another's:
  *
@@ -14,7 +14,7 @@
  *	                     CPU 1: one hog   ------------------|
  *	                     CPU 2: idle      ------------------|   as if a task of default weight ran
  *
- * When they are further apart than MAX_DRIFT_NS, the one that looks forgets the rest: tasks that no other CPU may take
+ * When they are further apart than MAX_DRIFT_NS by that task's weight, the one that looks forgets the rest: tasks that no other CPU may take
  * (pinned, too heavy for a fair share) have kept them apart, and no others shall have to pay for it.
  *
  * Bounded by two victims, MAX_BALANCE_LOOKS tasks and nr_reach + 1 maps a look.
@@ -39,12 +39,24 @@ static u64 waited(struct task_struct *p)
 	return wait > 0 ? wait : 0;
 }
 
-/* The same by weight. */
+static u64 by_weight(u64 ns, u32 weight)
+{
+	return ns * weight / (WEIGHT_DFL << WEIGHT_SHIFT);
+}
+
 static u64 weighted_wait(struct task_struct *p)
 {
 	struct task_ctx *tctx = task_ctx(p);
 
-	return tctx ? waited(p) * task_weight(p, tctx) / (WEIGHT_DFL << WEIGHT_SHIFT) : 0;
+	return tctx ? by_weight(waited(p), last_weight(p, tctx)) : 0;
+}
+
+/* The wait, by weight, that a slice of what runs on @victim explains: heavy tasks have many before a light one has its. */
+static u64 patience(const struct cpu_ctx *victim)
+{
+	u32 weight = victim->curr_weight;
+
+	return weight > WEIGHT_DFL << WEIGHT_SHIFT ? by_weight(BALANCE_WAIT_NS, weight) : BALANCE_WAIT_NS;
 }
 
 /* @cpu leaves the idle loop: its clock ran on, so that nobody is owed for what nobody wanted. */
@@ -123,15 +135,15 @@ __noinline s32 balance_victim(s32 cpu)
 	return victim;
 }
 
-/* Forget what keeps the two clocks further apart than MAX_DRIFT_NS. */
-static void trim_drift(struct cpu_ctx *cctx, const struct cpu_ctx *victim)
+/* Forget what keeps the two clocks further apart than @most. */
+static void trim_drift(struct cpu_ctx *cctx, const struct cpu_ctx *victim, s64 most)
 {
 	s64 ahead = cctx->vclock + cctx->voffset - victim->vclock - victim->voffset;
 
-	if (ahead > MAX_DRIFT_NS)
-		cctx->voffset -= ahead - MAX_DRIFT_NS;
-	else if (ahead < -MAX_DRIFT_NS)
-		cctx->voffset += -ahead - MAX_DRIFT_NS;
+	if (ahead > most)
+		cctx->voffset -= ahead - most;
+	else if (ahead < -most)
+		cctx->voffset += -ahead - most;
 }
 
 /*
@@ -142,7 +154,7 @@ static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 c
 		       u64 gran)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
-	u64 earliest = cctx->vclock - to_vtime(2 * gran, task_weight(p, tctx));
+	u64 earliest = cctx->vclock - to_vtime(2 * gran, last_weight(p, tctx));
 
 	tctx->vruntime += victim->voffset - cctx->voffset;
 	if (vtime_before(tctx->vruntime, earliest))
@@ -177,17 +189,24 @@ static bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct *next, u64
 		return false;
 	from = cpu_ctx(victim);
 	gran = share_llc(cpu, victim) ? BALANCE_GRAN_NS : 2 * BALANCE_GRAN_NS;
-	trim_drift(cctx, from);
 	own_wait = next ? weighted_wait(next) : 0;
 
 	bpf_for_each(scx_dsq, p, victim, 0)
 	{
 		struct task_ctx *tctx = task_ctx(p);
-		u64 at = p->scx.dsq_vtime + from->voffset + gran;
+		u32 weight;
+		u64 at;
 
-		if (!vtime_before(at, next_deadline + cctx->voffset) && weighted_wait(p) < own_wait + BALANCE_WAIT_NS)
+		if (!tctx)
 			return false;
-		if (tctx && may_come(p, cpu) && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
+		weight = last_weight(p, tctx);
+		if (!looks)
+			trim_drift(cctx, from, to_vtime(MAX_DRIFT_NS, weight));
+		at = p->scx.dsq_vtime + from->voffset + to_vtime(gran, weight);
+		if (!vtime_before(at, next_deadline + cctx->voffset) &&
+		    (waited(p) < BALANCE_WAIT_NS || weighted_wait(p) < own_wait + patience(from)))
+			return false;
+		if (may_come(p, cpu) && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
 			carry_over(p, tctx, cpu, from, gran);
 			stat_inc(STAT_BALANCE);
 			return true;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS};
+use magpie_sim::native::{BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS, WEIGHT_SHIFT};
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
@@ -42,15 +42,19 @@ proptest! {
     #[test]
     fn who_waits_clearly_longer_by_weight(
         own in prop::option::of((0..4 * WAIT, prop_oneof![Just(100), 1..=10_000u32])),
-        (wait, weight) in (0..100 * WAIT, prop_oneof![Just(100), 1..=10_000u32]),
+        (wait, weight) in (prop_oneof![0..2 * WAIT, 0..100 * WAIT], prop_oneof![Just(100), 1..=10_000u32]),
+        running in 0..=10_000u32,
     ) {
         let mut rig = rig("1x1x2x1");
         if let Some((wait, weight)) = own {
             waiting(&mut rig, 0, wait, weight);
         }
         let task = waiting(&mut rig, 1, wait, weight);
+        rig.cpu(1, |cctx| cctx.curr_weight = running << WEIGHT_SHIFT);
         let by_weight = |wait: u64, weight: u32| wait * u64::from(weight) / 100;
-        let taken = by_weight(wait, weight) >= own.map_or(0, |(wait, weight)| by_weight(wait, weight)) + WAIT;
+        // Where a heavy task runs, others wait.
+        let own = own.map_or(0, |(wait, weight)| by_weight(wait, weight)) + by_weight(WAIT, running.max(100));
+        let taken = wait >= WAIT && by_weight(wait, weight) >= own;
         prop_assert_eq!(balance(&mut rig), taken);
         prop_assert_eq!(rig.local(0), if taken { vec![task] } else { vec![] });
         prop_assert_eq!(rig.stat(magpie_stat_STAT_BALANCE), u64::from(taken));
@@ -62,6 +66,7 @@ fn of_half_weight(rig: &mut Rig, wait: u64) -> TaskId {
     let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 50, idle: false });
     let task = rig.task();
     rig.kernel.move_to_cgroup(task, group);
+    rig.call(rig.u.task_weight, (rig.raw(task), rig.tctx(task)));
     rig.queue(task, 1, 0);
     let since = rig.kernel.now - wait;
     rig.remembered(task, |tctx| tctx.queued_at = since);
@@ -104,9 +109,10 @@ fn a_wait_is_not_negative() {
 }
 
 /// The clocks of CPU 0 and another are so far apart, and tasks with such deadlines are next; whose turn is it?
-fn by_turns(machine: &str, victim: usize, ahead: i64, own: i64, other: i64) -> bool {
+fn by_turns(machine: &str, victim: usize, weight: u32, ahead: i64, own: i64, other: i64) -> bool {
     let mut rig = rig(machine);
     let task = rig.task();
+    rig.set_weight(task, weight);
     rig.queue(task, victim, other as u64);
     rig.cpu(0, |cctx| cctx.voffset = ahead as u64);
     let taken = rig.call(rig.u.balance, (0, rig.cctx(0), std::ptr::null_mut(), own as u64));
@@ -117,11 +123,13 @@ fn by_turns(machine: &str, victim: usize, ahead: i64, own: i64, other: i64) -> b
 proptest! {
     #[test]
     fn whose_turn_it_is_by_what_the_clocks_are_apart(
-        far: bool, ahead in -3 * DRIFT..3 * DRIFT, own in -3 * GRAN..3 * GRAN, other in -3 * GRAN..3 * GRAN,
+        far: bool, weight in prop_oneof![Just(100), 20..=500u32],
+        ahead in -3 * DRIFT..3 * DRIFT, own in -3 * GRAN..3 * GRAN, other in -3 * GRAN..3 * GRAN,
     ) {
+        let by_weight = |ns: i64| ns * 100 / i64::from(weight);
         let (machine, victim, gran) = if far { ("1x2x1x1", 1, 2 * GRAN) } else { ("1x1x2x1", 1, GRAN) };
-        let taken = other + gran < own + ahead.clamp(-DRIFT, DRIFT);
-        prop_assert_eq!(by_turns(machine, victim, ahead, own, other), taken);
+        let taken = other + by_weight(gran) < own + ahead.clamp(-by_weight(DRIFT), by_weight(DRIFT));
+        prop_assert_eq!(by_turns(machine, victim, weight, ahead, own, other), taken);
     }
 
     #[test]
@@ -129,7 +137,7 @@ proptest! {
         let mut rig = rig("1x1x2x1");
         rig.cpu(0, |cctx| (cctx.vclock, cctx.voffset) = (clocks[0], 0u64.wrapping_sub(clocks[0]).wrapping_add(ahead as u64)));
         rig.cpu(1, |cctx| (cctx.vclock, cctx.voffset) = (clocks[1], 0u64.wrapping_sub(clocks[1])));
-        rig.call(rig.u.trim_drift, (rig.cctx(0), rig.cctx(1)));
+        rig.call(rig.u.trim_drift, (rig.cctx(0), rig.cctx(1), DRIFT));
         let left = rig.cpu(0, |cctx| cctx.vclock.wrapping_add(cctx.voffset)) as i64;
         prop_assert_eq!(left, ahead.clamp(-DRIFT, DRIFT));
     }
