@@ -43,7 +43,7 @@ const RESPONSE: Duration = Duration::from_millis(50);
 const FREQUENCY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often cgroups are looked at, where the kernel does not report all that is set of them.
-const CGROUP_INTERVAL: Duration = Duration::from_secs(1);
+const CGROUP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A loaded scheduler, attached while `link` is held.
 pub struct Scheduler<'a> {
@@ -189,7 +189,7 @@ fn fit_cgroup_ops(ops: &mut types::sched_ext_ops, no_cgroups: bool) -> Result<bo
     if no_cgroups || missing.is_empty() {
         return Ok(false);
     }
-    info!("this kernel does not report changes of {}: looking once a second", missing.join(" and "));
+    info!("this kernel does not report changes of {}: looking ten times a second", missing.join(" and "));
     Ok(true)
 }
 

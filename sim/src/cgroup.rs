@@ -24,6 +24,14 @@ pub type CgroupId = usize;
 /// The kernel's CGROUP_WEIGHT_DFL.
 const WEIGHT_DFL: u32 = 100;
 
+/// What the kernel makes of it while cpu.idle is set.
+const WEIGHT_IDLE: u32 = 1;
+
+/// task_group.shares
+fn shares(weight: u32) -> u64 {
+    (f64::from(weight) * 1024.0 / 100.0).round() as u64 * 1024
+}
+
 /// A cgroup to be made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -60,7 +68,8 @@ impl Cgroup {
 
     fn new(id: CgroupId, level: i32, spec: &Spec) -> Self {
         let mut kn = Box::new(kernfs_node { id: 1000 + id as u64 });
-        let mut tg = Box::new(task_group { idle: spec.idle.into(), ..Default::default() });
+        let shares = shares(if spec.idle { WEIGHT_IDLE } else { spec.weight });
+        let mut tg = Box::new(task_group { shares, idle: spec.idle.into(), ..Default::default() });
         tg.cfs_bandwidth.quota = u64::MAX;
         tg.cfs_bandwidth.period = 100 * MSEC as i64;
         let css: *mut cgroup_subsys_state = &mut tg.css;
@@ -101,7 +110,10 @@ impl Kernel {
     pub fn make_cgroup(&mut self, spec: &Spec) -> CgroupId {
         let (id, level) = (self.cgroups.len(), self.cgroups[spec.parent].raw.level + 1);
         self.cgroups.push(Cgroup::new(id, level, spec));
+        // The kernel enters the subsystem's part of it last.
+        let subsys = std::mem::take(&mut self.cgroups[id].raw.subsys);
         self.init_cgroup(id);
+        self.cgroups[id].raw.subsys = subsys;
         id
     }
 
@@ -121,6 +133,7 @@ impl Kernel {
 
     pub fn set_cgroup_weight(&mut self, id: CgroupId, weight: u32) {
         self.cgroups[id].weight = weight;
+        self.cgroups[id].tg.shares = shares(weight);
         if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
             let raw = &raw mut *self.cgroups[id].raw;
             self.call(Op::CgroupSetWeight, None, id as u64, |ops| unsafe {
@@ -131,6 +144,9 @@ impl Kernel {
 
     pub fn set_cgroup_idle(&mut self, id: CgroupId, idle: bool) {
         self.cgroups[id].tg.idle = idle.into();
+        // The kernel forgets what it was.
+        self.cgroups[id].weight = WEIGHT_DFL;
+        self.cgroups[id].tg.shares = shares(if idle { WEIGHT_IDLE } else { WEIGHT_DFL });
         if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
             let raw = &raw mut *self.cgroups[id].raw;
             self.call(Op::CgroupSetIdle, None, id as u64, |ops| unsafe { ops.cgroup_set_idle.unwrap()(raw, idle) });

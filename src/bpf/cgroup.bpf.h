@@ -31,8 +31,10 @@ enum {
 	SETTLE_CPUS = 8,     /* idle CPUs that a tick settles */
 	WEIGHT_SHIFT = 12,   /* of a task's weight: shares get small */
 	SHARE_SHIFT = 36,    /* while they are computed: weight * weight has 27 bits */
+	WEIGHT_DFL = 100,    /* CGROUP_WEIGHT_DFL: nice 0 */
 	WEIGHT_IDLE = 1,     /* of a group with cpu.idle, as SCHED_IDLE's in the same scale */
 	MAX_WEIGHT = 10000,
+	MAX_LAG_NS = 1000000000, /* that is kept when a weight changes */
 	/* With the weight in task_ctx.cached. */
 	GROUP_IDLE = 1U << 31,	  /* cpu.idle, at some level */
 	GROUP_LIMITED = 1U << 30, /* cpu.max, at some level */
@@ -249,7 +251,31 @@ __noinline u32 group_share(u32 id, u32 weight)
 	return flags | (share ? share : 1);
 }
 
-/* As group_share(), from the cache if nothing has changed below the task's top. Not for tasks of the root. */
+/*
+ * What the task is owed or ahead is CPU time: by another weight that is another stretch of virtual time. Bounded
+ * by MAX_LAG_NS: the clock of a sleeper's CPU may be anywhere by now.
+ */
+static void reweight(struct task_ctx *tctx, u32 from, u32 to)
+{
+	u64 vclock, lag, most;
+	bool owed;
+
+	if (!from || from == to || tctx->home < 0)
+		return;
+	vclock = cpu_ctx(tctx->home)->vclock;
+	owed = (s64)(tctx->vruntime - vclock) < 0;
+	lag = owed ? vclock - tctx->vruntime : tctx->vruntime - vclock;
+	most = (u64)MAX_LAG_NS * (WEIGHT_DFL << WEIGHT_SHIFT) / from;
+	if (lag > most)
+		lag = most;
+	lag = lag * from / to;
+	tctx->vruntime = owed ? vclock - lag : vclock + lag;
+}
+
+/*
+ * As group_share(), from the cache if nothing has changed below the task's top. Not for tasks of the root. For who has
+ * the task to itself: its CPU, or select_cpu.
+ */
 static u32 group_share_of(const struct task_struct *p, struct task_ctx *tctx)
 {
 	u32 gen = READ_ONCE(group(group(tctx->group)->top)->gen), weight = p->scx.weight, share;
@@ -258,17 +284,26 @@ static u32 group_share_of(const struct task_struct *p, struct task_ctx *tctx)
 	if (cached >> 32 == gen && tctx->cached_for == weight)
 		return cached;
 	share = group_share(tctx->group, weight);
+	reweight(tctx, cached & ~GROUP_FLAGS, share & ~GROUP_FLAGS);
 	tctx->cached_for = weight;
 	WRITE_ONCE(tctx->cached, (u64)gen << 32 | share);
 	return share;
 }
 
-/* What all of virtual time goes by: 1 .. MAX_WEIGHT << WEIGHT_SHIFT. */
+/* What all of virtual time goes by: 1 .. MAX_WEIGHT << WEIGHT_SHIFT. May change the task's vruntime: reweight(). */
 static u32 task_weight(const struct task_struct *p, struct task_ctx *tctx)
 {
 	if (!tctx->group)
 		return p->scx.weight << WEIGHT_SHIFT;
 	return group_share_of(p, tctx) & ~GROUP_FLAGS;
+}
+
+/* task_weight() when its CPU asked last: for other CPUs, while it waits. */
+static u32 last_weight(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	u32 weight = (u32)READ_ONCE(tctx->cached) & ~GROUP_FLAGS;
+
+	return tctx->group && weight ? weight : p->scx.weight << WEIGHT_SHIFT;
 }
 
 /* Is the task to run when nobody else wants to: its own policy, or cpu.idle at some level? */

@@ -9,23 +9,40 @@
  */
 #pragma once
 
+enum {
+	SHARES_SHIFT = 10,
+};
+
 #define NSEC_PER_USEC 1000ULL
 #define RUNTIME_INF   (~0ULL)
 
-/* The kernel's own idea of a group. It reports changes, by callbacks, and not all that is set when we come. */
+/*
+ * The kernel's own idea of a group. It reports changes, by callbacks, and not all that is set when we come. NULL while
+ * a group is being made: nothing is set of it then.
+ */
 static struct task_group *task_group(struct cgroup *cgrp)
 {
-	u32 cpu = bpf_core_enum_value(enum cgroup_subsys_id, cpu_cgrp_id);
+	struct cgroup_subsys_state *css = cgrp->subsys[bpf_core_enum_value(enum cgroup_subsys_id, cpu_cgrp_id)];
 
-	return bpf_core_cast(cgrp->subsys[cpu], struct task_group);
+	return css ? bpf_core_cast(css, struct task_group) : NULL;
+}
+
+/* cpu.weight, of which the kernel keeps shares: 100 is 1024 << SHARES_SHIFT. */
+static u32 cgroup_weight(u64 shares)
+{
+	return ((shares >> SHARES_SHIFT) * WEIGHT_DFL + 512) / 1024 ?: 1;
 }
 
 static void look_at_group(u32 id, struct cgroup *cgrp)
 {
 	const struct task_group *tg = task_group(cgrp);
 	struct group *g = group(id);
-	bool idle = tg->idle;
+	u32 weight = g->weight;
+	bool idle;
 
+	if (!tg)
+		return;
+	idle = tg->idle;
 	/* Not with CONFIG_CFS_BANDWIDTH=n, where there is no cpu.max. */
 	if (bpf_core_field_exists(tg->cfs_bandwidth)) {
 		u64 period = tg->cfs_bandwidth.period, quota = tg->cfs_bandwidth.quota;
@@ -36,8 +53,12 @@ static void look_at_group(u32 id, struct cgroup *cgrp)
 		if (g->quota != quota || g->burst != burst || (quota && g->period != period))
 			set_limit(id, period, quota, burst);
 	}
-	if (g->idle != idle) {
+	/* It is another one when cpu.idle is cleared. (Without FAIR_GROUP_SCHED there are none.) */
+	if (!idle && bpf_core_field_exists(tg->shares))
+		weight = cgroup_weight(tg->shares);
+	if (g->idle != idle || g->weight != weight) {
 		g->idle = idle;
+		g->weight = weight;
 		group_reweighted(id);
 	}
 }

@@ -389,10 +389,8 @@ void BPF_STRUCT_OPS(magpie_cgroup_set_idle, struct cgroup *cgrp, bool idle)
 {
 	u32 id = own_group(cgrp);
 
-	if (!id)
-		return;
-	group(id)->idle = idle;
-	group_reweighted(id);
+	if (id)
+		look_at_group(id, cgrp);
 }
 
 /* Sleepable. Creates the queues and takes note of who is idle. */
@@ -434,7 +432,7 @@ int register_loader(void *ctx)
 	return 0;
 }
 
-/* Run by the loader each second on kernels that do not report all of what is set of a cgroup. */
+/* Run by the loader ten times a second on kernels that do not report all of what is set of a cgroup. */
 SEC("syscall")
 int poll_cgroups(void *ctx)
 {

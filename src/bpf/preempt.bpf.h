@@ -23,6 +23,7 @@ static void make_way(struct cpu_ctx *cctx)
 static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
 	u64 curr_vruntime;
+	u32 weight;
 	s64 ran;
 
 	if (!tun.wakeup_preempt || !cctx->curr_weight || p->policy == SCHED_BATCH || is_idle_policy(p, tctx))
@@ -35,5 +36,6 @@ static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct 
 	if (ran < (s64)tun.wakeup_gran_ns)
 		return false;
 	curr_vruntime = cctx->curr_vruntime + to_vtime(ran, cctx->curr_weight);
-	return vtime_before(tctx->vruntime + to_vtime(tun.wakeup_gran_ns, task_weight(p, tctx)), curr_vruntime);
+	weight = task_weight(p, tctx);
+	return vtime_before(tctx->vruntime + to_vtime(tun.wakeup_gran_ns, weight), curr_vruntime);
 }

@@ -17,7 +17,6 @@
 #pragma once
 
 enum {
-	WEIGHT_DFL = 100,      /* CGROUP_WEIGHT_DFL: nice 0 */
 	OVERRUN_NS = 20000000, /* that a slice may be overrun and is charged for: two ticks at HZ=100 */
 };
 
@@ -34,15 +33,18 @@ static u64 to_vtime(u64 ns, u32 weight)
 
 static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)
 {
-	return tctx->vruntime + to_vtime(tun.slice_ns, task_weight(p, tctx));
+	u32 weight = task_weight(p, tctx);
+
+	return tctx->vruntime + to_vtime(tun.slice_ns, weight);
 }
 
 /* Bring the vruntime of a task that ran up to date. The kernel has updated sum_exec_runtime. */
 static void charge(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 sum_exec = p->se.sum_exec_runtime;
+	u32 weight = task_weight(p, tctx);
 
-	tctx->vruntime += to_vtime(sum_exec - tctx->charged, task_weight(p, tctx));
+	tctx->vruntime += to_vtime(sum_exec - tctx->charged, weight);
 	if (is_limited(tctx))
 		charge_groups(scx_bpf_task_cpu(p), tctx->group, sum_exec - tctx->charged);
 	tctx->charged = sum_exec;
@@ -51,6 +53,8 @@ static void charge(struct task_struct *p, struct task_ctx *tctx)
 /* The task runs from here on: what the CPU's clock and those who would preempt it go by. */
 static void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
+	u32 weight = task_weight(p, tctx);
+
 	cctx->curr_urgent = is_urgent(p);
 	/* Urgent tasks take more than their share: they would carry the clock away from those who wait their turn. */
 	if (!cctx->curr_urgent && vtime_before(cctx->vclock, tctx->vruntime))
@@ -58,7 +62,7 @@ static void note_running(const struct task_struct *p, struct task_ctx *tctx, str
 	cctx->curr_vruntime = tctx->vruntime;
 	cctx->curr_started = scx_bpf_now();
 	cctx->curr_idle_policy = is_idle_policy(p, tctx);
-	cctx->curr_weight = task_weight(p, tctx);
+	cctx->curr_weight = weight;
 }
 
 /* Let go of what the task is owed, and of a slice. */

@@ -90,6 +90,7 @@ struct cgroup_subsys_state {
 
 struct task_group {
 	struct cgroup_subsys_state css;
+	u64 shares;
 	s32 idle;
 	struct {
 		s64 period; /* ns */

@@ -207,7 +207,7 @@ fn weights_are_cached_until_something_below_the_top_changes() {
 
 #[test]
 fn idle_groups_have_the_least_and_say_so() {
-    let mut rig = rig(&[(0, 100), (1, 100)]);
+    let mut rig = rig(&[(0, 700), (1, 100)]);
     let task = runnable(&mut rig, 2, 100);
     let is_idle = |rig: &mut Rig| rig.call(rig.u.is_idle_policy, (rig.raw(task), rig.tctx(task)));
     assert!(!is_idle(&mut rig));
@@ -218,6 +218,32 @@ fn idle_groups_have_the_least_and_say_so() {
     assert_ne!(word & GROUP_FLAGS, 0);
     rig.kernel.set_cgroup_idle(1, false);
     assert!(!is_idle(&mut rig));
+    // The kernel has forgotten the 700.
+    assert_eq!(weight(&mut rig, task), 100.0);
+}
+
+/// What is owed to a task, and what it is ahead, is CPU time, whatever its weight is now.
+#[test]
+fn a_new_weight_owes_the_same_cpu_time() {
+    let lag = |owed: i64, from, to| {
+        let mut rig = rig(&[(0, from)]);
+        let task = runnable(&mut rig, 1, 100);
+        assert_eq!(weight(&mut rig, task), f64::from(from));
+        let vclock = rig.cpu(2, |cctx| cctx.vclock);
+        rig.remembered(task, |tctx| (tctx.home, tctx.vruntime) = (2, vclock.wrapping_sub_signed(owed)));
+        rig.kernel.set_cgroup_weight(1, to);
+        weight(&mut rig, task);
+        vclock.wrapping_sub(rig.remembered(task, |tctx| tctx.vruntime)) as i64
+    };
+    assert_eq!(lag(1_000_000, 100, 100), 1_000_000);
+    assert_eq!(lag(1_000_000, 10, 1000), 10_000);
+    assert_eq!(lag(-1_000_000, 10, 1000), -10_000);
+    assert_eq!(lag(1_000_000, 1000, 10), 100_000_000);
+    // A second of CPU time is the most that is kept, be the clock days away.
+    for forever in [1 << 45, i64::MAX] {
+        assert_eq!(lag(forever, 200, 100), 1_000_000_000);
+        assert_eq!(lag(-forever, 200, 100), -1_000_000_000);
+    }
 }
 
 #[test]
