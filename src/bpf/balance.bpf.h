@@ -14,7 +14,7 @@
  *	                     CPU 1: one hog   ------------------|
  *	                     CPU 2: idle      ------------------|   as if a task of default weight ran
  *
- * When they are further apart than MAX_DRIFT_NS by that task's weight, the one that looks forgets the rest: tasks that no other CPU may take
+ * When they are further apart than MAX_DRIFT_NS by its tasks' weights, the one that looks forgets the rest: tasks that no other CPU may take
  * (pinned, too heavy for a fair share) have kept them apart, and no others shall have to pay for it.
  *
  * Bounded by two victims, MAX_BALANCE_LOOKS tasks and nr_reach + 1 maps a look.
@@ -135,6 +135,20 @@ __noinline s32 balance_victim(s32 cpu)
 	return victim;
 }
 
+/* It is next there, and who runs is so light that without it the CPU would be theirs who are owed little. */
+static bool outweighs(u32 weight, const struct cpu_ctx *victim)
+{
+	return victim->curr_weight && weight / 2 > victim->curr_weight;
+}
+
+/* How far apart the clocks may be: for the lighter of who runs on the victim and who is first in line there. */
+static u64 most_drift(const struct cpu_ctx *victim, u32 weight)
+{
+	if (victim->curr_weight && victim->curr_weight < weight)
+		weight = victim->curr_weight;
+	return to_vtime(MAX_DRIFT_NS, weight);
+}
+
 /* Forget what keeps the two clocks further apart than @most. */
 static void trim_drift(struct cpu_ctx *cctx, const struct cpu_ctx *victim, s64 most)
 {
@@ -201,9 +215,9 @@ static bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct *next, u64
 			return false;
 		weight = last_weight(p, tctx);
 		if (!looks)
-			trim_drift(cctx, from, to_vtime(MAX_DRIFT_NS, weight));
+			trim_drift(cctx, from, most_drift(from, weight));
 		at = p->scx.dsq_vtime + from->voffset + to_vtime(gran, weight);
-		if (!vtime_before(at, next_deadline + cctx->voffset) &&
+		if ((!vtime_before(at, next_deadline + cctx->voffset) || outweighs(weight, from)) &&
 		    (waited(p) < BALANCE_WAIT_NS || weighted_wait(p) < own_wait + patience(from)))
 			return false;
 		if (may_come(p, cpu) && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {

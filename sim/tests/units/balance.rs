@@ -97,6 +97,18 @@ fn at_the_edge() {
     }
 }
 
+/// It is next there, and would leave the CPU to a light one.
+#[test]
+fn who_outweighs_the_running_one_is_left_there() {
+    for (running, taken) in [(0, true), (49, false), (50, true), (1000, true)] {
+        let mut rig = rig("1x1x2x1");
+        let task = rig.task();
+        rig.queue(task, 1, (-2 * GRAN) as u64);
+        rig.cpu(1, |cctx| cctx.curr_weight = running << WEIGHT_SHIFT);
+        assert_eq!(balance(&mut rig), taken, "{running}");
+    }
+}
+
 /// Clocks of two CPUs differ by a little: a task may have been queued in the future.
 #[test]
 fn a_wait_is_not_negative() {
