@@ -124,7 +124,7 @@ impl Snapshot {
                 used.push((Reverse(since), path.clone(), cgroup));
             }
         }
-        used.sort_by(|a, b| a.0.cmp(&b.0));
+        used.sort_by_key(|used| used.0);
         sum.top = used.into_iter().take(TOP).filter(|(since, ..)| !since.0.is_zero()).map(|(_, p, c)| (p, c)).collect();
         sum.throttled_ms = throttled_ns / 1_000_000;
         sum
