@@ -59,10 +59,10 @@ growth: setup-build ## how the cost of a wakeup and a dispatch grows with the CP
 mutants: setup-build ## plant bugs into the BPF code, one at a time: do the simulator's invariants catch them?
 	@$(ENV) cargo run --quiet --release --locked -p magpie-sim --bin magpie-mutants
 
-vm-test: setup build build-conform ## the tests on real kernels: most on the default one, some on each of the matrix
+vm-test: setup build build-carried ## the tests on real kernels: most on the default one, some on each of the matrix
 	@tests/vm/run
 
-test-matrix: setup build build-conform ## the VM tests on each kernel of the matrix, five long load tests; half an hour
+test-matrix: setup build build-carried ## the VM tests on each kernel of the matrix, five long load tests; half an hour
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
 
 verifier-stats: setup build ## what each BPF program costs the verifier, on each kernel of the matrix
@@ -76,13 +76,13 @@ fmt: setup-build ## format Rust and C
 setup: ## install what building and testing need
 	@tools/setup all
 
-.PHONY: setup-build build-conform
+.PHONY: setup-build build-carried
 setup-build:
 	@tools/setup build
 
-# The player of the conformance test.
-build-conform: setup-build
-	@$(ENV) cargo build --release --locked -p magpie-sim --bin magpie-conform
+# What tests take into the guest.
+build-carried: setup-build
+	@$(ENV) cargo build --release --locked -p magpie-sim -p magpie-bench --bin magpie-conform --bin magpie-wakeup
 
 clean: ## forget what was built and downloaded
 	rm -rf "$(CACHE)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 4 --llcs 1 --nodes 1
+# vm: --cpus 4 --llcs 1 --nodes 1 --timeout 900
 # carry: magpie-wakeup
 # The cgroup seed's experiment: wakeup latency in the root group, in a first-level group and at depth 4, both of maximum
 # weight, beside light background load, in turns. MAGPIE_RUNS turns of 2 s each (default 2: they show that it works; from 15 on
