@@ -68,8 +68,7 @@ impl Cgroup {
 
     fn new(id: CgroupId, level: i32, spec: &Spec) -> Self {
         let mut kn = Box::new(kernfs_node { id: 1000 + id as u64 });
-        let shares = shares(if spec.idle { WEIGHT_IDLE } else { spec.weight });
-        let mut tg = Box::new(task_group { shares, idle: spec.idle.into(), ..Default::default() });
+        let mut tg = Box::new(task_group { shares: shares(spec.weight), ..Default::default() });
         tg.cfs_bandwidth.quota = u64::MAX;
         tg.cfs_bandwidth.period = 100 * MSEC as i64;
         let css: *mut cgroup_subsys_state = &mut tg.css;
@@ -114,6 +113,9 @@ impl Kernel {
         let subsys = std::mem::take(&mut self.cgroups[id].raw.subsys);
         self.init_cgroup(id);
         self.cgroups[id].raw.subsys = subsys;
+        if spec.idle {
+            self.set_cgroup_idle(id, true);
+        }
         id
     }
 

@@ -84,7 +84,10 @@ static bool wait_throttled(struct task_struct *p, struct task_ctx *tctx, u64 enq
 	return true;
 }
 
-/* May the first task in the group's queue be taken? */
+/*
+ * May a task in the group's queue be taken by this CPU? Of a throttled one the first, which waits for too long, and no
+ * other in its place: that would be sent back at once, and taken again.
+ */
 static bool may_pull(u32 id)
 {
 	struct task_struct *p;
@@ -92,7 +95,7 @@ static bool may_pull(u32 id)
 	if (!READ_ONCE(group(id)->throttled))
 		return scx_bpf_dsq_nr_queued(group_dsq(id)) > 0;
 	p = __COMPAT_scx_bpf_dsq_peek(group_dsq(id));
-	return p && waited(p) >= tun.starve_ns;
+	return p && waited(p) >= tun.starve_ns && may_come(p, bpf_get_smp_processor_id());
 }
 
 /* In dispatch of @cpu, which has taken a task from the group's queue: the next one may go elsewhere. */

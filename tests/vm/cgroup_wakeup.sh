@@ -32,20 +32,42 @@ column() {
 	awk "{ print \$$2 }" "$1" | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
 }
 
-# interval FILE N: the ratio of column N to column 2, median and 95 % confidence interval by ranks: "median low high"
+# interval FILE N: the ratio of the medians of column N and column 2, and its 95 % confidence interval by bootstrap: "ratio
+# low high"
 interval() {
-	awk "{ print \$$2 / \$2 }" "$1" | sort -n | awk '{ v[NR] = $1 } END {
-		# Busybox has no sqrt().
-		root = 1; for (i = 0; i < 20; i++) root = (root + NR / root) / 2
-		low = int(NR / 2 - 0.98 * root) + 1; if (low < 1) low = 1
-		printf "%.3f %.3f %.3f\n", v[int((NR + 1) / 2)], v[low], v[NR + 1 - low] }'
+	awk -v n="$2" '
+		function sort(v, nr,  i, j, x) {
+			for (i = 2; i <= nr; i++) {
+				x = v[i]
+				for (j = i - 1; j >= 1 && v[j] > x; j--) v[j + 1] = v[j]
+				v[j + 1] = x
+			}
+		}
+		function median(v,  i, m) {
+			for (i = 1; i <= NR; i++) m[i] = v[i]
+			sort(m, NR)
+			return m[int((NR + 1) / 2)]
+		}
+		{ nested[NR] = $n; root[NR] = $2 }
+		END {
+			srand(1)
+			for (k = 1; k <= 1000; k++) {
+				for (i = 1; i <= NR; i++) {
+					a[i] = nested[1 + int(rand() * NR)]
+					b[i] = root[1 + int(rand() * NR)]
+				}
+				ratios[k] = median(a) / median(b)
+			}
+			sort(ratios, 1000)
+			printf "%.3f %.3f %.3f\n", median(nested) / median(root), ratios[25], ratios[975]
+		}' "$1"
 }
 
 show() {
 	say "$1: p50/p99 us: root $(column /tmp/"$1" 1)/$(column /tmp/"$1" 2), first level $(column /tmp/"$1" 3)/$(column /tmp/"$1" 4)," \
 		"depth 4 $(column /tmp/"$1" 5)/$(column /tmp/"$1" 6)"
 	FIRST=$(interval /tmp/"$1" 4) DEEP=$(interval /tmp/"$1" 6)
-	say "$1: p99 to root's, median and 95 % interval of $RUNS: first level $FIRST; depth 4 $DEEP"
+	say "$1: median p99 to root's, and 95 % interval, of $RUNS: first level $FIRST; depth 4 $DEEP"
 }
 
 echo +cpu >$CG/cgroup.subtree_control
