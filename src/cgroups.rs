@@ -50,7 +50,7 @@ pub struct Snapshot {
 #[stat_doc]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 pub struct Cgroup {
-    #[stat(desc = "CPU time that it and those below it used, in percent of one CPU")]
+    #[stat(desc = "CPU time that the tasks in it used, not those in cgroups below it, in percent of one CPU")]
     pub cpu_pct: f64,
     #[stat(desc = "cpu.weight")]
     pub weight: u64,
@@ -107,7 +107,7 @@ impl Snapshot {
     /// What came in the `interval` since `prev`.
     pub fn since(&self, prev: &Self, interval: Duration) -> Cgroups {
         let mut sum = Cgroups { nr_groups: self.cgroups.len() as u64, ..Cgroups::default() };
-        let (mut throttled_ns, mut used) = (0, vec![]);
+        let (mut throttled_ns, mut used) = (0, BTreeMap::new());
         for (id, state) in &self.cgroups {
             let before = prev.cgroups.get(id).cloned().unwrap_or_default();
             let throttled = state.throttled_ns.saturating_sub(before.throttled_ns);
@@ -116,16 +116,24 @@ impl Snapshot {
             sum.nr_throttled += state.nr_throttled.saturating_sub(before.nr_throttled);
             if let Some((path, now)) = &state.used {
                 let since = now.saturating_sub(before.used.map_or(Duration::ZERO, |(_, used)| used));
-                let cgroup = Cgroup {
-                    cpu_pct: 100.0 * since.as_secs_f64() / interval.as_secs_f64(),
-                    weight: state.weight.into(),
-                    throttled_ms: throttled / 1_000_000,
-                };
-                used.push((Reverse(since), path.clone(), cgroup));
+                used.insert(path.as_str(), (since, state.weight, throttled));
             }
         }
-        used.sort_by_key(|used| used.0);
-        sum.top = used.into_iter().take(TOP).filter(|(since, ..)| !since.0.is_zero()).map(|(_, p, c)| (p, c)).collect();
+        // What the kernel counts for a cgroup includes those below it.
+        let mut own: BTreeMap<&str, Duration> = used.iter().map(|(&path, &(since, ..))| (path, since)).collect();
+        for (path, &(since, ..)) in &used {
+            if let Some(up) = path.rsplit_once('/').and_then(|(up, _)| own.get_mut(up)) {
+                *up = up.saturating_sub(since);
+            }
+        }
+        let mut top: Vec<_> = own.into_iter().filter(|(_, own)| !own.is_zero()).collect();
+        top.sort_by_key(|&(path, own)| (Reverse(own), path));
+        let listed = top.into_iter().take(TOP).map(|(path, own)| {
+            let (_, weight, throttled) = used[path];
+            let cpu_pct = 100.0 * own.as_secs_f64() / interval.as_secs_f64();
+            (path.to_owned(), Cgroup { cpu_pct, weight: weight.into(), throttled_ms: throttled / 1_000_000 })
+        });
+        sum.top = listed.collect();
         sum.throttled_ms = throttled_ns / 1_000_000;
         sum
     }
@@ -180,7 +188,7 @@ mod tests {
     fn the_busiest_are_listed() {
         let (root, groups) = tree([900_000, 700_000, 999_000]);
         let before = Snapshot::new(&groups, root.path());
-        fs::write(root.path().join("a/cpu.stat"), "usage_usec 1900000\n").unwrap();
+        fs::write(root.path().join("a/cpu.stat"), "usage_usec 4900000\n").unwrap();
         fs::write(root.path().join("a/b/cpu.stat"), "nr_periods 1\nusage_usec 3700000\n").unwrap();
         let cgroups = Snapshot::new(&groups, root.path()).since(&before, 2 * SECOND);
         assert_eq!((cgroups.nr_groups, cgroups.max_level, cgroups.nr_throttled), (2, 2, 0));
