@@ -159,8 +159,9 @@ impl<'a> Scheduler<'a> {
     fn snapshot(&mut self) -> Result<Snapshot> {
         call(&mut self.skel.progs.sample_queues)?;
         let shared = shared(self.skel.maps.bss_data.as_mut().context("no .bss")?);
-        let sum_util = self.publisher.sum_util(shared.cpu_ctxs, monotonic());
-        Ok(Snapshot::new(&self.layout, &shared, &sum_util))
+        let now = monotonic();
+        let sum_util = self.publisher.sum_util(shared.cpu_ctxs, now);
+        Ok(Snapshot::new(&self.layout, &shared, &sum_util, now))
     }
 }
 

@@ -228,6 +228,9 @@ impl LlcSnapshot {
             let now = self.counters[stat as usize];
             now.checked_sub(prev.map_or(0, |prev| prev.counters[stat as usize])).unwrap_or(now)
         };
+        // Read by another clock than counted, it may go back by a little.
+        let busy_ns = |llc: &Self| llc.counters[magpie_stat_STAT_BUSY_NS as usize];
+        let busy = busy_ns(self).saturating_sub(prev.map_or(0, busy_ns));
         let counts = SearchCounts::of(of);
         let cpu_time = interval.as_nanos() as u64 * self.nr_cpus as u64;
         let stolen = of(magpie_stat_STAT_STEAL_LLC)
@@ -270,7 +273,7 @@ impl LlcSnapshot {
             keep: of(magpie_stat_STAT_KEEP),
             steal: of(magpie_stat_STAT_STEAL),
             stolen_wait_us: of(magpie_stat_STAT_STOLEN_NS) as f64 / 1000.0 / stolen.max(1) as f64,
-            busy: percent(of(magpie_stat_STAT_BUSY_NS), cpu_time),
+            busy: percent(busy, cpu_time),
             find: percent(of(magpie_stat_STAT_FIND_NS), cpu_time),
             steal_llc: of(magpie_stat_STAT_STEAL_LLC),
             steal_node: of(magpie_stat_STAT_STEAL_NODE),
@@ -284,10 +287,16 @@ impl LlcSnapshot {
     }
 }
 
+/// For how long a CPU has been busy that is not yet in its counter: since its last tick, or since it went busy. ns.
+fn busy_since(pelt: pelt, now: Duration) -> u64 {
+    let counted = pelt.updated_at.wrapping_add(pelt.mono_offset);
+    if pelt.running == 0 { 0 } else { (now.as_nanos() as u64).saturating_sub(counted) }
+}
+
 impl Snapshot {
-    /// What is in the shared memory now, by LLC, with the publisher's `sum_util` of each. The BPF program may write them
-    /// meanwhile; how many tasks wait is as old as its last sample.
-    pub fn new(layout: &Layout, shared: &Shared<'_>, sum_util: &[u32]) -> Self {
+    /// What is in the shared memory `now` (CLOCK_MONOTONIC), by LLC, with the publisher's `sum_util` of each. The BPF program
+    /// may write them meanwhile; how many tasks wait is as old as its last sample.
+    pub fn new(layout: &Layout, shared: &Shared<'_>, sum_util: &[u32], now: Duration) -> Self {
         let mut llcs: Vec<LlcSnapshot> = (layout.llcs.iter().zip(sum_util).zip(shared.llc_publisheds))
             .map(|((llc, &sum_util), published)| LlcSnapshot {
                 nr_cpus: llc.nr_cpus,
@@ -306,7 +315,8 @@ impl Snapshot {
             let llc = &mut llcs[cpu.llc];
             // SAFETY: valid; plain words, the counters among them incremented by their CPU.
             let (nr_queued, counters) = unsafe {
-                let stats: Counters = std::array::from_fn(|stat| (&raw const (*cctx).stats[stat]).read_volatile());
+                let mut stats: Counters = std::array::from_fn(|stat| (&raw const (*cctx).stats[stat]).read_volatile());
+                stats[magpie_stat_STAT_BUSY_NS as usize] += busy_since((&raw const (*cctx).pelt).read_volatile(), now);
                 ((&raw const (*cctx).nr_queued).read_volatile().max(0) as u64, stats)
             };
             llc.nr_queued += nr_queued;
@@ -501,6 +511,8 @@ mod tests {
             let cctx = cctx.get_mut();
             cctx.nr_queued = id as i32;
             cctx.stats = std::array::from_fn(|stat| (id * 100 + stat) as u64);
+            // CPU 3 has been busy for 40 ns at 1000.
+            cctx.pelt = pelt { updated_at: 460, mono_offset: 500, running: u8::from(id == 3), ..cctx.pelt };
         }
         cpu_ctxs[0].get_mut().nr_queued = -1; // an error: counts as none
 
@@ -509,11 +521,14 @@ mod tests {
         let (llc_publisheds, latency_hists): (Vec<_>, Vec<_>) = (0..nr_cpus).map(|_| zeroed()).unzip();
         let shared =
             Shared { cpu_ctxs: &cpu_ctxs, llc_publisheds: &llc_publisheds, latency_hists: &latency_hists, groups: &[] };
-        let llcs = Snapshot::new(&layout, &shared, &[7, 8]).llcs;
+        let llcs = Snapshot::new(&layout, &shared, &[7, 8], Duration::from_nanos(1000)).llcs;
         assert_eq!((llcs[0].nr_cpus, llcs[0].capacity, llcs[0].sum_util, llcs[1].sum_util), (2, 2048, 7, 8));
         assert_eq!((llcs[0].nr_queued, llcs[0].max_queued), (1, 1)); // CPUs 0 and 1
         assert_eq!((llcs[1].nr_queued, llcs[1].max_queued), (2 + 3, 3));
         assert_eq!(llcs[1].counters[3], 200 + 300 + 2 * 3);
+        let busy = |llc: usize| llcs[llc].counters[magpie_stat_STAT_BUSY_NS as usize];
+        let counted = 2 * u64::from(magpie_stat_STAT_BUSY_NS);
+        assert_eq!((busy(0), busy(1)), (100 + counted, 200 + 300 + counted + 40));
     }
 
     #[test]
