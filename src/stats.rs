@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use scx_stats::prelude::*;
@@ -62,6 +62,8 @@ pub struct LlcSnapshot {
 pub struct Snapshot {
     pub llcs: Vec<LlcSnapshot>,
     pub cgroups: cgroups::Snapshot,
+    /// When it was taken, CLOCK_MONOTONIC: intervals are measured by that, for it may be on its way for long.
+    pub at: Duration,
 }
 
 /// What an interval added, of an LLC or the machine. Events count where the CPU was that did them: a wakeup at
@@ -329,7 +331,7 @@ impl Snapshot {
                 *total += unsafe { (&raw const (*hist).buckets[bucket]).read_volatile() };
             }
         }
-        Self { llcs, cgroups: cgroups::Snapshot::new(shared.groups, cgroups::SYS_CGROUP.as_ref()) }
+        Self { llcs, cgroups: cgroups::Snapshot::new(shared.groups, cgroups::SYS_CGROUP.as_ref()), at: now }
     }
 
     /// The LLCs taken together.
@@ -441,12 +443,12 @@ impl Metrics {
 pub fn server_data() -> StatsServerData<(), Snapshot> {
     let open: Box<dyn StatsOpener<(), Snapshot>> = Box::new(|(req, res)| {
         req.send(())?;
-        let (mut prev, mut prev_at) = (res.recv()?, Instant::now());
+        let mut prev = res.recv()?;
         let read: Box<dyn StatsReader<(), Snapshot>> = Box::new(move |_args, (req, res)| {
             req.send(())?;
-            let (now, now_at) = (res.recv()?, Instant::now());
-            let metrics = now.since(&prev, now_at - prev_at);
-            (prev, prev_at) = (now, now_at);
+            let now = res.recv()?;
+            let metrics = now.since(&prev, now.at.saturating_sub(prev.at));
+            prev = now;
             metrics.to_json()
         });
         Ok(read)
@@ -498,7 +500,7 @@ mod tests {
             latencies: std::array::from_fn(|_| count),
             counters: std::array::from_fn(|stat| count * (stat as u64 + 1)),
         };
-        Snapshot { llcs: counts.map(llc).into(), cgroups: cgroups::Snapshot::default() }
+        Snapshot { llcs: counts.map(llc).into(), ..Snapshot::default() }
     }
 
     #[test]
