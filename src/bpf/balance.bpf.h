@@ -14,8 +14,8 @@
  *	                     CPU 1: one hog   ------------------|
  *	                     CPU 2: idle      ------------------|   as if a task of default weight ran
  *
- * When they are further apart than MAX_DRIFT_NS by its tasks' weights, the one that looks forgets the rest: tasks that no other CPU may take
- * (pinned, too heavy for a fair share) have kept them apart, and no others shall have to pay for it.
+ * When they are further apart than MAX_DRIFT_NS by its tasks' weights, the one that looks forgets the rest: tasks that
+ * no other CPU may take (pinned, too heavy for a fair share) have kept them apart, and no others shall have to pay for it.
  *
  * Bounded by two victims, MAX_BALANCE_LOOKS tasks and nr_reach + 1 maps a look.
  */
@@ -51,7 +51,7 @@ static u64 weighted_wait(struct task_struct *p)
 	return tctx ? by_weight(waited(p), last_weight(p, tctx)) : 0;
 }
 
-/* The wait, by weight, that a slice of what runs on @victim explains: heavy tasks have many before a light one has its. */
+/* The wait, by weight, that is due to what runs on @victim: heavy tasks have many slices before a light one has its. */
 static u64 patience(const struct cpu_ctx *victim)
 {
 	u32 weight = victim->curr_weight;

@@ -30,7 +30,8 @@ turns() {
 
 # column FILE N: median of a column
 column() {
-	awk "{ print \$$2 }" "$1" | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+	awk "{ print \$$2 }" "$1" >/tmp/column
+	median /tmp/column
 }
 
 # interval FILE N: the ratio of the medians of column N and column 2, and its 95 % confidence interval by bootstrap: "ratio
