@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line: flags with unit, range and default, and the subcommands.
 
+use std::str::FromStr;
+
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 
@@ -83,6 +85,29 @@ pub struct Tunables {
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = value_parser!(u32).range(1..=256))]
     pub steal_node_limit: u32,
 
+    /// Rules by which a wakeup looks for an idle CPU near the waking one: of idle,sync,weight,wide, or off.
+    ///
+    /// idle: the waking CPU is idle, the previous is not. sync: the waker is about to sleep. weight: the waking CPU has less
+    /// load. wide: none of them for tasks that wake more others than an LLC has CPUs.
+    #[arg(long, default_value = "idle,sync,weight,wide", value_name = "RULES")]
+    pub wake_affine: WakeAffine,
+
+    /// How long a task that wake-affine took from its home node is not moved back. Scan periods (1 to 60 s), 0..64.
+    ///
+    /// 0: not at all, and the two fight over tasks that wake each other and have their memory on different nodes.
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = value_parser!(u32).range(0..=64))]
+    pub numa_backoff: u32,
+
+    /// How much of a CPU may be spent to find out where processes have their memory, 0 = do not. Percent, 0..50.
+    ///
+    /// Nothing is spent on machines with one NUMA node.
+    #[arg(long, default_value_t = 1, value_name = "PCT", value_parser = value_parser!(u32).range(0..=50))]
+    pub numa_sample_share: u32,
+
+    /// Most time for which one process's memory is looked at, at a time. Milliseconds, 1..1000.
+    #[arg(long, default_value_t = 10, value_name = "MS", value_parser = value_parser!(u64).range(1..=1000))]
+    pub numa_sample_ms: u64,
+
     /// Tasks compete by their nice values alone, whatever cgroups they are in: no cpu.weight, cpu.max, cpu.idle.
     #[arg(long)]
     pub no_cgroups: bool,
@@ -132,6 +157,36 @@ pub enum Steal {
     Node,
     /// All, nearest first
     All,
+}
+
+/// Wake-affine's rules that are in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WakeAffine {
+    pub idle: bool,
+    pub sync: bool,
+    pub weight: bool,
+    pub wide: bool,
+}
+
+impl FromStr for WakeAffine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut rules = Self::default();
+        if text == "off" {
+            return Ok(rules);
+        }
+        for rule in text.split(',') {
+            *match rule {
+                "idle" => &mut rules.idle,
+                "sync" => &mut rules.sync,
+                "weight" => &mut rules.weight,
+                "wide" => &mut rules.wide,
+                _ => return Err(format!("'{rule}' is none of idle, sync, weight, wide; or off alone")),
+            } = true;
+        }
+        Ok(rules)
+    }
 }
 
 impl Opts {
@@ -205,6 +260,17 @@ mod tests {
             assert!(interval(bad).is_err(), "{bad}");
         }
         assert_eq!(interval("0.5"), Ok(0.5));
+    }
+
+    #[test]
+    fn wake_affine_is_a_list_of_rules() {
+        let rules = |idle, sync, weight, wide| Ok(WakeAffine { idle, sync, weight, wide });
+        assert_eq!("off".parse(), rules(false, false, false, false));
+        assert_eq!("sync".parse(), rules(false, true, false, false));
+        assert_eq!("wide,idle".parse(), rules(true, false, false, true));
+        let opts = Opts::parse_from(["scx_magpie"]);
+        assert_eq!(Ok(opts.tunables.wake_affine), rules(true, true, true, true));
+        assert!("idle,off".parse::<WakeAffine>().unwrap_err().contains("'off' is none of idle, sync"));
     }
 
     /// Each flag that takes a number says its unit and, unless it is boundless, its range.

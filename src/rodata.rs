@@ -10,7 +10,8 @@
 
 use crate::bpf_intf::{
     cpu_layout, llc_layout, magpie_limits_MAX_CPUS as MAX_CPUS, magpie_limits_MAX_LINES as MAX_LINES,
-    magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_SLOTS as MAX_SLOTS, tunables,
+    magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_NODES as MAX_NODES, magpie_limits_MAX_SLOTS as MAX_SLOTS,
+    tunables,
 };
 use crate::cli::{Steal, Switch, Tunables};
 use crate::pelt;
@@ -26,6 +27,7 @@ pub struct Rodata {
     pub cpu_layouts: Vec<cpu_layout>,
     pub llc_layouts: Vec<llc_layout>,
     pub slot_cpus: Vec<u16>,
+    pub node_llcs: Vec<u16>,
     pub absent_slots: Vec<u16>,
     pub pelt_decay: [u32; 32],
 }
@@ -48,6 +50,7 @@ impl Rodata {
                 MAX_LLCS as usize
             ],
             slot_cpus: vec![0; MAX_SLOTS as usize],
+            node_llcs: vec![0; MAX_NODES as usize],
             absent_slots: vec![0; MAX_LINES as usize],
             pelt_decay: pelt::decay_factors(),
         };
@@ -74,6 +77,9 @@ impl Rodata {
             for (slot, &other) in entry.others.iter_mut().zip(&llc.others) {
                 *slot = other as u16;
             }
+        }
+        for (index, llc) in layout.llcs.iter().enumerate().rev() {
+            rodata.node_llcs[llc.node] = index as u16;
         }
         for (entry, cpu) in rodata.slot_cpus.iter_mut().zip(&layout.slot_cpus) {
             *entry = cpu.unwrap_or(0) as u16;
@@ -107,6 +113,13 @@ fn tun(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) -> tunable
         steal: u8::from(tunables.steal != Steal::Off),
         cgroups: u8::from(!tunables.no_cgroups),
         steal_tries: tunables.steal_tries,
+        nr_nodes: layout.nr_nodes() as u32,
+        numa_backoff: tunables.numa_backoff,
+        numa_sampler: u8::from(tunables.numa_sample_share > 0),
+        affine_idle: u8::from(tunables.wake_affine.idle),
+        affine_sync: u8::from(tunables.wake_affine.sync),
+        affine_weight: u8::from(tunables.wake_affine.weight),
+        affine_wide: u8::from(tunables.wake_affine.wide),
     }
 }
 
@@ -135,6 +148,7 @@ mod tests {
         let llc = &rodata.llc_layouts[1];
         assert_eq!((llc.first_line, llc.nr_lines, llc.nr_near, llc.others[0]), (2, 2, 0, 0));
         assert_eq!(rodata.llc_layouts[0].others[0], 1);
+        assert_eq!((rodata.tun.nr_nodes, &rodata.node_llcs[..2]), (2, &[0, 1][..]));
     }
 
     #[test]

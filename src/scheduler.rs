@@ -203,6 +203,7 @@ fn tell(skel: &mut types::rodata, rodata: &Rodata) {
         copy_twins(&mut skel.llc_layouts, &rodata.llc_layouts);
     }
     skel.slot_cpus.copy_from_slice(&rodata.slot_cpus);
+    skel.node_llcs.copy_from_slice(&rodata.node_llcs);
     skel.absent_slots.copy_from_slice(&rodata.absent_slots);
     skel.pelt_decay = rodata.pelt_decay;
 }

@@ -308,7 +308,7 @@ impl Snapshot {
                 nr_scan: unsafe { (&raw const (*published.get()).nr_scan).read_volatile() },
                 nr_queued: 0,
                 max_queued: 0,
-                counters: Counters::default(),
+                counters: [0; magpie_stat_MAGPIE_NR_STATS as usize],
                 latencies: Latencies::default(),
             })
             .collect();

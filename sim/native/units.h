@@ -23,7 +23,10 @@
 	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) \
 	X(scan_llc) X(scan_beyond) X(scan_thief) X(find_idle) \
 	X(log2_bucket) X(timed_find_idle) X(sample_find) X(timed_steal) \
-	X(affine_target) \
+	X(note_wakee) X(wake_wide) X(wake_affine_weight) X(affine_target) \
+	X(join_line) X(leave_line) X(cpu_load) \
+	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_home) X(adapt_scan_period) \
+	X(scan_home) X(node_any_idle) X(look_home) X(send_home) X(steal_home) \
 	X(pinned_queue) X(mark_waiting) X(note_taken) X(first_waiting) X(take_own) X(kick_thief) X(offer_waiting) \
 	X(steal) \
 	X(waited) X(account_idle) X(next_overloaded) X(sample_two) X(trim_drift) X(carry_over) X(balance) \

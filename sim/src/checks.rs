@@ -18,6 +18,7 @@ use crate::costs::TICK;
 use crate::dsq::{TaskId, is_pinned_queue, pinned_queue, queue_cpu, queue_group};
 use crate::kernel::{Call, Curr, Event, Kernel};
 use crate::native::{GROUP_FLAGS, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, WEIGHT_SHIFT};
+use crate::sched::local_on;
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, State, Task};
 use crate::time::{MSEC, USEC};
 use crate::trace::Op;
@@ -214,6 +215,19 @@ impl Kernel {
         if patient && to.enq_flags & SCX_ENQ_PREEMPT != 0 {
             let policy = traits.policy;
             self.violate("preemption", format!("task {task} of policy {policy} preempts"));
+        }
+    }
+
+    /// select_cpu() or enqueue() names the queue. Only running tasks go to other CPUs' local ones: home, if nothing holds
+    /// them back.
+    pub fn check_sent(&mut self, task: TaskId, dsq_id: u64) {
+        let (Some(to), Some(tctx)) = (local_on(dsq_id), self.tasks[task].tctx()) else { return };
+        let (home, held) = (tctx.home_node, tctx.held != 0);
+        if self.machine.places[to].node as i32 != home || held {
+            self.violate(
+                "home",
+                format!("task {task} is sent to CPU {to}; its home is node {home}, held back: {held}"),
+            );
         }
     }
 
@@ -459,6 +473,15 @@ impl Kernel {
         let dsq = self.dsqs[cpu].as_ref();
         let queued = dsq.map_or(0, |dsq| dsq.len());
         let pinned = self.dsqs[pinned_queue(cpu)].as_ref().map_or(0, |dsq| dsq.len());
+        let line: u64 = (self.tasks.iter())
+            .filter(|task| matches!(task.place, Place::Dsq(id) if queue_group(id).is_none() && queue_cpu(id) == cpu))
+            .filter_map(|task| task.tctx())
+            .map(|tctx| u64::from(tctx.line_weight))
+            .sum();
+        if cctx.line_load != line || (queued + pinned > 0 && line == 0) {
+            let load = cctx.line_load;
+            return self.violate("load", format!("the load of those in line on CPU {cpu} is {line}, not {load}"));
+        }
         let movable = dsq.is_some_and(|dsq| dsq.iter().any(|task| self.may_be_stolen(task)));
         if queued + pinned > 0 && !waiting {
             let queued = queued + pinned;
@@ -567,6 +590,7 @@ impl Kernel {
                     magpie_stat_STAT_PREEMPT,
                     magpie_stat_STAT_QUEUED,
                     magpie_stat_STAT_THROTTLED,
+                    magpie_stat_STAT_HOME_MOVE,
                 ]),
             ),
             (

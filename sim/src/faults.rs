@@ -18,6 +18,7 @@ use crate::mask::Mask;
 use crate::task::{Place, State};
 use crate::time::MSEC;
 use crate::trace::Op;
+use scx_magpie::bpf_intf::NO_NODE;
 
 /// How long the loader takes to notice a hotplug and to start anew.
 const RESTART: u64 = 5 * MSEC;
@@ -63,6 +64,11 @@ pub enum Fault {
     /// Nothing happens if there is something in it.
     Remove {
         cgroup: CgroupId,
+    },
+    /// The loader finds its process's memory on this node, modulo; None: spread.
+    Memory {
+        pick: usize,
+        node: Option<usize>,
     },
     Offline {
         cpu: usize,
@@ -118,6 +124,13 @@ impl Kernel {
                 }
             }
             Fault::Remove { cgroup } => self.remove_cgroup(cgroup % self.cgroups.len()),
+            Fault::Memory { pick, node } => {
+                if let Some(task) = self.pick(pick) {
+                    let nodes: Vec<_> = self.layout.cpus.values().map(|cpu| cpu.node).collect();
+                    let node = node.map_or(NO_NODE, |node| nodes[node % nodes.len()] as i32);
+                    self.set_memory(self.tasks[task].raw().tgid, node);
+                }
+            }
             Fault::Offline { cpu } => {
                 if let Some(cpu) = self.pick_cpu(cpu, true)
                     && self.online.len() > 1

@@ -189,6 +189,14 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
     };
     let steal = prop::sample::select(vec!["off", "llc", "node", "all"])
         .prop_map(|reach| vec!["--steal".to_string(), reach.to_string()]);
+    let affine = prop::sample::select(vec![
+        &["--wake-affine", "off"][..],
+        &["--wake-affine", "weight"],
+        &["--wake-affine", "idle,sync"],
+        &["--numa-backoff", "0"],
+        &["--numa-sample-share", "0"],
+    ])
+    .prop_map(|flags| flags.iter().map(ToString::to_string).collect::<Vec<_>>());
     let search = prop::sample::select(vec![
         &["--no-scan-limit"][..],
         &["--small-llc-boost", "off"],
@@ -207,8 +215,9 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
         prop::bool::weighted(0.1).prop_map(|no| if no { vec!["--no-cgroups".to_string()] } else { vec![] }),
         prop::option::weighted(0.3, steal).prop_map(Option::unwrap_or_default),
         prop::option::weighted(0.3, search).prop_map(Option::unwrap_or_default),
+        prop::option::weighted(0.3, affine).prop_map(Option::unwrap_or_default),
     )
-        .prop_map(|(a, b, c, d, e, f, g, h, i)| vec![a, b, c, d, e, f, g, h, i])
+        .prop_map(|(a, b, c, d, e, f, g, h, i, j)| vec![a, b, c, d, e, f, g, h, i, j])
 }
 
 fn cgroups() -> impl Strategy<Value = Spec> {
@@ -274,6 +283,8 @@ fn faults() -> impl Strategy<Value = Fault> {
             let period_us = period_us.unwrap_or(100_000);
             Fault::Limit { cgroup, quota_us, period_us, burst_us: burst_us.min(quota_us.unwrap_or(0)) }
         }),
+        2 => (any::<u16>(), prop::option::weighted(0.8, 0..64usize))
+            .prop_map(|(pick, node)| Fault::Memory { pick: pick.into(), node }),
         1 => cgroups().prop_map(Fault::Make),
         1 => (0..16usize).prop_map(|cgroup| Fault::Remove { cgroup }),
         1 => cpu.clone().prop_map(|cpu| Fault::Offline { cpu }),

@@ -15,10 +15,11 @@
 
 use std::cell::Cell;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 use anyhow::Result;
+use scx_magpie::bpf_intf::process;
 use scx_magpie::cli::Tunables;
 use scx_magpie::nr_scan::ScanLimit;
 use scx_magpie::publisher::Publisher;
@@ -169,6 +170,8 @@ pub struct Kernel {
     pub cgroups: Vec<Cgroup>,
     /// The program's arrays, and timers in them.
     pub arrays: Vec<Array>,
+    /// Its hashes: by map and key.
+    pub hashes: BTreeMap<(usize, u32), Box<[u64]>>,
     pub timers: Vec<Timer>,
     /// What was counted before the time from which on there is a report.
     pub warm_up: Snapshot,
@@ -256,6 +259,7 @@ impl Kernel {
             groups: Vec::new(),
             cgroups: vec![Cgroup::root()],
             arrays: Vec::new(),
+            hashes: BTreeMap::new(),
             timers: Vec::new(),
             warm_up: Snapshot::default(),
             measured_from: 0,
@@ -283,6 +287,7 @@ impl Kernel {
         self.ops = self.native.ops();
         self.dsqs = vec![None; MAX_DSQS];
         self.arrays.clear();
+        self.hashes.clear();
         self.timers.clear();
         self.checks_attached();
         let err = self.call(Op::Init, None, 0, |ops| unsafe { ops.init.unwrap()() });
@@ -531,6 +536,14 @@ impl Kernel {
     pub fn publish(&mut self) {
         let shared = self.native.shared();
         self.publisher.publish(shared.cpu_ctxs, shared.llc_publisheds, Duration::from_nanos(self.now));
+    }
+
+    /// As the loader does when it has found the process's memory on a node, or (-1) on no one of them.
+    pub fn set_memory(&mut self, tgid: i32, node: i32) {
+        let process = process { looks: 0, node, pad: 0 };
+        // SAFETY: plain words, as many.
+        let words: [u64; size_of::<process>() / 8] = unsafe { std::mem::transmute(process) };
+        self.hashes.insert((self.native.processes(), tgid as u32), words.into());
     }
 
     /// sum_util of each LLC of the layout.

@@ -4,6 +4,7 @@
 //! Each is called from a callback, which holds the simulated kernel for its duration ([`crate::kernel::current`]).
 //! Misuse that the kernel answers with an error and an ejection is a violation here.
 
+use std::collections::btree_map::Entry;
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::costs::KFUNC;
@@ -142,6 +143,7 @@ fn insert(p: *mut task_struct, dsq_id: u64, slice: u64, vtime: Option<u64>, enq_
     if kernel.tasks[task].ddsp.is_some() {
         return kernel.violate("two places", format!("task {task} is inserted twice"));
     }
+    kernel.check_sent(task, dsq_id);
     kernel.tasks[task].raw_mut().scx.slice = slice.max(1);
     kernel.tasks[task].ddsp = Some(Insert { dsq_id, vtime, enq_flags });
 }
@@ -313,6 +315,28 @@ extern "C" fn sim_array(map: *const c_void, key: u32, size: u64, max_entries: u6
         arrays.len() - 1
     });
     arrays[at].lookup(key)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_hash(map: *const c_void, key: u32, _size: u64) -> *mut c_void {
+    let kernel = kernel();
+    kernel.cost += KFUNC;
+    kernel.hashes.get_mut(&(map as usize, key)).map_or(std::ptr::null_mut(), |value| value.as_mut_ptr().cast())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sim_hash_insert(map: *const c_void, key: u32, value: *const c_void, size: u64) -> i32 {
+    let kernel = kernel();
+    kernel.cost += KFUNC;
+    // SAFETY: on the program's stack.
+    let value = unsafe { std::slice::from_raw_parts(value.cast::<u64>(), size as usize / 8) };
+    match kernel.hashes.entry((map as usize, key)) {
+        Entry::Occupied(_) => -libc::EEXIST,
+        Entry::Vacant(entry) => {
+            entry.insert(value.into());
+            0
+        }
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -17,8 +17,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use scx_magpie::bpf_intf::{
     cpu_ctx, cpu_layout, group, latency_hist, llc_layout, llc_published, magpie_limits_MAX_CPUS,
-    magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES, magpie_limits_MAX_LLCS, magpie_limits_SLOTS_PER_LINE, map_line,
-    sparse_map, tunables,
+    magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES, magpie_limits_MAX_LLCS, magpie_limits_MAX_NODES,
+    magpie_limits_SLOTS_PER_LINE, map_line, sparse_map, tunables,
 };
 use scx_magpie::rodata::Rodata;
 use scx_magpie::stats::Shared;
@@ -26,7 +26,7 @@ use scx_magpie::stats::Shared;
 #[allow(clippy::all, dead_code, unsafe_op_in_unsafe_fn)]
 mod bindings {
     use scx_magpie::bpf_intf::{
-        cpu_ctx, cpu_layout, group, llc_ctx, llc_layout, llc_published, magpie_stat, pelt, sparse_map,
+        cpu_ctx, cpu_layout, group, llc_ctx, llc_layout, llc_published, magpie_stat, pelt, sparse_map, wakes,
     };
 
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
@@ -45,11 +45,13 @@ unsafe extern "C" {
     static cpu_layouts: [UnsafeCell<cpu_layout>; MAX_CPUS];
     static llc_layouts: [UnsafeCell<llc_layout>; MAX_LLCS];
     static slot_cpus: [UnsafeCell<u16>; MAX_LINES * SLOTS_PER_LINE];
+    static node_llcs: [UnsafeCell<u16>; magpie_limits_MAX_NODES as usize];
     static absent_slots: [UnsafeCell<u16>; MAX_LINES];
     static pelt_decay: [UnsafeCell<u32>; 32];
     static cpu_ctxs: [UnsafeCell<cpu_ctx>; MAX_CPUS];
     static llc_publisheds: [UnsafeCell<llc_published>; MAX_LLCS];
     static groups: [UnsafeCell<group>; magpie_limits_MAX_GROUPS as usize];
+    static processes: UnsafeCell<u8>;
     static lazies: [UnsafeCell<lazy>; MAX_CPUS];
     static latency_hists: [UnsafeCell<latency_hist>; MAX_CPUS];
     static idle_map: UnsafeCell<sparse_map>;
@@ -103,6 +105,7 @@ impl Native {
             copy(&cpu_layouts, &rodata.cpu_layouts);
             copy(&llc_layouts, &rodata.llc_layouts);
             copy(&slot_cpus, &rodata.slot_cpus);
+            copy(&node_llcs, &rodata.node_llcs);
             copy(&absent_slots, &rodata.absent_slots);
             copy(&pelt_decay, &rodata.pelt_decay);
             protect_rodata(libc::PROT_READ);
@@ -150,6 +153,11 @@ impl Native {
         // SAFETY: as cpu_ctx().
         let slots = unsafe { &lazies }.iter().flat_map(|lazy| unsafe { (*lazy.get()).slots });
         slots.filter(|slot| slot >> 32 == u64::from(id)).map(|slot| slot & u64::from(u32::MAX)).sum()
+    }
+
+    /// Which map the one of processes is.
+    pub fn processes(&self) -> usize {
+        (&raw const processes).addr()
     }
 
     /// The CPU's slot in the bitmaps; `None` if the loader saw no such CPU.

@@ -19,7 +19,9 @@ use crate::cache::transfer;
 use crate::costs::{CONTEXT_SWITCH, MISS_PARALLELISM, TICK, TICK_WORK};
 use crate::dsq::{TaskId, queue_cpu, queue_group};
 use crate::kernel::{Curr, Event, Kernel};
-use crate::native::{SCX_DSQ_LOCAL, SCX_ENQ_LAST, SCX_ENQ_PREEMPT, SCX_ENQ_REENQ, scx_cpu_release_args};
+use crate::native::{
+    SCX_DSQ_LOCAL, SCX_DSQ_LOCAL_ON, SCX_ENQ_LAST, SCX_ENQ_PREEMPT, SCX_ENQ_REENQ, scx_cpu_release_args,
+};
 use crate::task::{Place, State};
 use crate::trace::{Op, Record};
 
@@ -317,8 +319,18 @@ impl Kernel {
 
     /// dispatch_enqueue(): puts the task into a queue.
     pub fn insert(&mut self, task: TaskId, dsq_id: u64, vtime: Option<u64>, enq_flags: u64) {
-        let cpu = self.tasks[task].cpu;
-        if dsq_id == SCX_DSQ_LOCAL {
+        let mut cpu = self.tasks[task].cpu;
+        if let Some(to) = local_on(dsq_id) {
+            // The kernel does it when the runqueue's lock is let go (process_ddsp_deferred_locals), and nothing comes between.
+            if !self.online.test(to) || !self.tasks[task].may_run_on(to) || self.tasks[task].is_migration_disabled() {
+                return self.violate("affinity", format!("task {task} is sent to CPU {to}, which it may not use"));
+            }
+            self.cpus[cpu].nr_running -= 1;
+            self.cpus[to].nr_running += 1;
+            self.tasks[task].cpu = to;
+            cpu = to;
+        }
+        if dsq_id == SCX_DSQ_LOCAL || local_on(dsq_id).is_some() {
             self.lock_local(cpu);
             if enq_flags & SCX_ENQ_PREEMPT != 0 {
                 self.cpus[cpu].local.push_front(task);
@@ -406,6 +418,11 @@ impl Kernel {
         let line = self.cpus[cpu].line.store(&self.machine, self.cpu);
         self.cost += line + hold(&mut self.cpus[cpu].local.locked_until, self.now + self.cost);
     }
+}
+
+/// The CPU, if the queue is the local one of a CPU that is named.
+pub fn local_on(dsq_id: u64) -> Option<usize> {
+    (dsq_id & SCX_DSQ_LOCAL_ON == SCX_DSQ_LOCAL_ON).then_some((dsq_id & u64::from(u32::MAX)) as usize)
 }
 
 /// Waits for a lock and holds it for one operation. Returns ns.

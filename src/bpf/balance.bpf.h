@@ -177,12 +177,6 @@ static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 c
 	tctx->home = cpu;
 }
 
-/* May @p, which waits on another CPU, come to @cpu? The kernel ejects who moves one that may not. */
-static bool may_come(struct task_struct *p, s32 cpu)
-{
-	return !p->migration_disabled && may_use(p, cpu);
-}
-
 /*
  * In dispatch of @cpu, which has work of its own: @next_deadline is that of the task it would go on with, and @next that
  * task if it waits. True if another CPU's task was taken.

@@ -43,7 +43,12 @@ enum magpie_limits {
 	/* What is published counts for so many intervals. */
 	STALE_INTERVALS = 3,
 	LATENCY_BUCKETS = 32,
+	MAX_NODES = 1024, /* the kernel's ids */
+	/* Processes whose use of CPU time and memory is known; with more the kernel forgets those that run least. */
+	MAX_PROCESSES = 4096,
 };
+
+enum { NO_NODE = -1 };
 
 enum pelt_consts {
 	PELT_UNIT_SHIFT = 10,	   /* PELT counts in units of 1024 ns, the kernel's "us" */
@@ -71,9 +76,17 @@ struct tunables {
 	u8 small_llc_boost;   /* ... and is larger for LLCs of SMALL_LLC CPUs or fewer? */
 	u8 latency_hist;      /* is the time that searches take counted? */
 	u8 wakeup_preempt;
-	u8 steal;	 /* do CPUs take each other's waiting tasks? */
-	u8 cgroups;	 /* do cgroups' settings count? */
-	u32 steal_tries; /* overloaded CPUs that a CPU about to go idle tries before it gives up */
+	u8 steal;	  /* do CPUs take each other's waiting tasks? */
+	u8 cgroups;	  /* do cgroups' settings count? */
+	u32 steal_tries;  /* overloaded CPUs that a CPU about to go idle tries before it gives up */
+	u32 nr_nodes;	  /* with CPUs */
+	u32 numa_backoff; /* scan periods for which a task is not moved home after wake-affine moved it away */
+	u8 numa_sampler;  /* does the loader tell where processes have their memory? */
+	/* Which of wake-affine's rules are in force; see affine.bpf.h. */
+	u8 affine_idle;
+	u8 affine_sync;
+	u8 affine_weight;
+	u8 affine_wide;
 };
 
 /* Where a CPU stands. */
@@ -137,6 +150,15 @@ enum magpie_stat {
 	STAT_STEAL_MISS, /* victims whose waiting tasks were gone or could not come */
 	STAT_EMPTY,	 /* dispatches that found nothing to run */
 	STAT_REENQUEUE,	 /* tasks that fled a CPU taken by a higher scheduling class */
+	STAT_AFFINE,	 /* wakeups pulled to the waking CPU, away from the previous one */
+	STAT_AFFINE_FAR, /* ... of another node */
+	STAT_WIDE,	 /* wakeups not pulled, for the waker wakes many (wake_wide) */
+	STAT_HOME_WAKE,	 /* woken tasks that returned to their home node */
+	STAT_HOME_STEAL, /* waiting tasks that a CPU of their home node took */
+	STAT_HOME_MOVE,	 /* running tasks that were moved home */
+	STAT_HOME_HELD,	 /* looks at running tasks away from home that wake-affine's back-off kept there */
+	STAT_HOME,	 /* looks at running tasks that were on their home node */
+	STAT_AWAY,	 /* ... that were not */
 	STAT_BUSY_NS,	 /* not idle */
 	STAT_FIND_NS,	 /* spent in searches for idle CPUs and for tasks to steal, by samples */
 	MAGPIE_NR_STATS,
@@ -151,6 +173,13 @@ struct pelt {
 	u32 period_contrib; /* units into the running period */
 	u32 util_avg;	    /* 0..CAPACITY_SCALE */
 	u8 running;	    /* not idle since updated_at */
+};
+
+/* Whom a task wakes; see affine.bpf.h. */
+struct wakes {
+	u32 flips;	/* times that it was another one, decaying */
+	s32 last;	/* pid */
+	u64 decayed_at; /* scx_bpf_now() */
 };
 
 /* State of a CPU. Written by the CPU itself or under its rq lock; read by anyone. */
@@ -168,6 +197,8 @@ struct cpu_ctx {
 	u8 waiting_pinned;   /* ... in that of tasks that may not move */
 	u8 overloaded;	     /* ... in that of tasks that may: the bit in overload_map is set */
 	u8 making_way;	     /* for an urgent task: the one that ran is not offered until that is done */
+	u64 line_load;	     /* sum of the task_weight() of those that wait in its queues; see load.bpf.h */
+	struct wakes wakes;  /* of the running task */
 	u64 starved_at;	     /* scx_bpf_now() of the last run_starved() that found none */
 	u64 balanced_at;     /* scx_bpf_now() of the last balance() */
 	u32 balance_turn;    /* counts them */
@@ -177,6 +208,7 @@ struct cpu_ctx {
 	u32 nr_finds;	     /* searches for CPUs and tasks; see latency.bpf.h */
 	u64 settled_at;	     /* scx_bpf_now() when it last settled what is lazy here */
 	u32 settle_turn;     /* whose turn it is to be settled, if it is idle */
+	u64 homed_at;	     /* scx_bpf_now() of the last look at how local the running task is */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));
 
@@ -224,6 +256,13 @@ struct group {
 	u32 throttled;
 	u32 armed; /* its timer */
 } __attribute__((aligned(CACHE_LINE)));
+
+/* A process, by its tgid; see home.bpf.h and src/numa.rs. */
+struct process {
+	u64 looks; /* at its tasks while they ran */
+	s32 node;  /* that has its memory; NO_NODE: none, or not known */
+	u32 pad;
+};
 
 /* Searches by the time that they took: bucket i counts those of [2^i, 2^(i+1)) ns, the first also those of 0. */
 struct latency_hist {

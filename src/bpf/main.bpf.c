@@ -11,6 +11,8 @@
  *	waits    enqueue     owed time?              preempt.bpf.h   takes the CPU
  *	                     else in line            vtime.bpf.h     by virtual deadline
  *	                     who could take it?      overload.bpf.h  bit set, an idle CPU kicked
+ *	is away  tick        where is its memory?    home.bpf.h      or where has it run most?
+ *	         enqueue     sent home               return.bpf.h
  *	runs     dispatch    own queue, keep running vtime.bpf.h
  *	                     another CPU's queue     steal.bpf.h     nothing of its own
  *	                                             balance.bpf.h   there they are owed more
@@ -35,14 +37,17 @@
 #include "sparse_map.bpf.h"
 #include "cgroup.bpf.h"
 #include "bandwidth.bpf.h"
+#include "load.bpf.h"
 #include "vtime.bpf.h"
 #include "preempt.bpf.h"
 #include "pelt.bpf.h"
 #include "nr_scan.bpf.h"
 #include "idle.bpf.h"
+#include "home.bpf.h"
 #include "scan.bpf.h"
 #include "affine.bpf.h"
 #include "overload.bpf.h"
+#include "return.bpf.h"
 #include "steal.bpf.h"
 #include "latency.bpf.h"
 #include "balance.bpf.h"
@@ -71,7 +76,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 		stat_inc(STAT_FAILED);
 		return prev;
 	}
-	target = affine_target(p, prev, wake_flags);
+	target = affine_target(p, tctx, prev, wake_flags);
 	cpu = timed_find_idle(p, tctx, prev, target);
 	if (cpu < 0)
 		return target;
@@ -96,8 +101,9 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (enq_flags & SCX_ENQ_REENQ)
 		stat_inc(STAT_REENQUEUE);
+	leave_line(tctx);
 	place(p, tctx, cpu, enq_flags & SCX_ENQ_WAKEUP || has_waited_throttled(tctx));
-	if (wait_throttled(p, tctx, enq_flags))
+	if (wait_throttled(p, tctx, enq_flags) || (tctx->homebound && send_home(p, tctx, cpu, enq_flags)))
 		return;
 
 	/* Already claimed for another task: then this one waits in line, where it can be stolen. */
@@ -125,6 +131,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	stat_inc(STAT_QUEUED);
 	tctx->queued_at = scx_bpf_now();
 	tctx->queued_on = cpu;
+	join_line(p, tctx, cctx);
 	queue = mark_waiting(p, cpu, cctx);
 	scx_bpf_dsq_insert_vtime(p, queue, tun.slice_ns, deadline(p, tctx), enq_flags);
 	/* The one that makes way for an urgent task will soon go on. */
@@ -151,6 +158,8 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		if (!slice)
 			tctx = NULL;
 	}
+	if (tctx && tctx->homebound)
+		tctx = NULL;
 	if (READ_ONCE(waiting_words) && pull_waiting(cpu))
 		return;
 
@@ -230,8 +239,10 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		group_enter(p, tctx);
 		rebase(tctx, cpu);
 	}
+	leave_line(tctx);
 	tctx->queued_at = 0;
 	tctx->charged = p->se.sum_exec_runtime;
+	cctx->wakes = tctx->wakes;
 	note_running(p, tctx, cctx);
 	/* On a CPU that has just come online enqueue() would only have it run again. */
 	if (is_limited(tctx) && !is_exempt(p) && cpu_layout(cpu)->present) {
@@ -255,6 +266,7 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	if (!tctx)
 		return;
 	charge(p, tctx);
+	tctx->wakes = cctx->wakes;
 	if (!runnable)
 		group_leave(tctx, scx_bpf_task_cpu(p));
 }
@@ -280,6 +292,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	pelt_update(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
 	settle_lazy(cpu, cctx);
+	look_home(p, cpu, cctx);
 	/* Who waits for a tick, be it behind an urgent task that is not as brief as it should be, gets help. */
 	offer_waiting(cpu);
 }
@@ -289,8 +302,10 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 
-	if (!idle)
+	if (!idle) {
 		account_idle(cctx);
+		note_prolog();
+	}
 	pelt_update(cpu, cctx, !idle);
 	if (!idle) {
 		mark_busy(cpu, cctx);
@@ -321,6 +336,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p, struct scx
 		return -ENOMEM;
 	tctx->home = -1;
 	tctx->recent = -1;
+	tctx->home_node = NO_NODE;
 	if (tun.cgroups) {
 		/* The kernel holds the group; it is the verifier that wants to see it. */
 		bpf_rcu_read_lock();
@@ -336,8 +352,10 @@ void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
 {
 	struct task_ctx *tctx = task_ctx(p);
 
-	if (tctx)
-		group_leave(tctx, scx_bpf_task_cpu(p));
+	if (!tctx)
+		return;
+	leave_line(tctx);
+	group_leave(tctx, scx_bpf_task_cpu(p));
 }
 
 /* Sleepable. Comes before any task is in the group, and for groups that are there already before init_task(). */

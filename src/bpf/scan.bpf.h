@@ -6,6 +6,8 @@
  *	core: under SMT, if the target's LLC may have a core idle as a whole ---------> claimed
  *	scan: the target's LLC, nr_scan CPUs from the one after the target on,
  *	      wrapping, so that successive wakeups cover all of it -------------------> claimed
+ *	home: the node's other LLCs, then the LLCs of the task's home node, if that is
+ *	      another (home.bpf.h) ---------------------------------------------------> claimed
  *	beyond: the nearest other LLCs, in the same way, each by its own nr_scan -----> claimed
  *	else -1
  *
@@ -82,6 +84,32 @@ static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 nr, u32 *sc
 	return -1;
 }
 
+/* The same in all LLCs of @node. */
+static s32 scan_node(struct task_struct *p, u32 node, u32 slot, u32 *scanned)
+{
+	u32 llc = node_llc(node);
+	s32 cpu = scan_llc(p, llc, slot, scanned);
+
+	return cpu >= 0 ? cpu : scan_beyond(p, llc, slot, llc_layout(llc)->nr_near, scanned);
+}
+
+/* For a task that is to wake at @l, away from its home, and may go there: the rest of the node, then its home. */
+static s32 scan_home(struct task_struct *p, const struct task_ctx *tctx, const volatile struct cpu_layout *l,
+		     u32 *scanned)
+{
+	s32 cpu;
+
+	if (!wants_home(tctx, l->node))
+		return -1;
+	cpu = scan_beyond(p, l->llc, l->slot, llc_layout(l->llc)->nr_near, scanned);
+	if (cpu >= 0)
+		return cpu;
+	cpu = scan_node(p, tctx->home_node, l->slot, scanned);
+	if (cpu >= 0)
+		stat_inc(STAT_HOME_WAKE);
+	return cpu;
+}
+
 /* An idle CPU that would steal @p from @cpu. */
 static s32 scan_thief(struct task_struct *p, s32 cpu)
 {
@@ -120,7 +148,9 @@ static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 pre
 	if (cpu >= 0) {
 		stat_inc(STAT_SCAN);
 	} else {
-		cpu = scan_beyond(p, l->llc, l->slot, tun.nr_llcs - 1, &scanned);
+		cpu = scan_home(p, tctx, l, &scanned);
+		if (cpu < 0)
+			cpu = scan_beyond(p, l->llc, l->slot, tun.nr_llcs - 1, &scanned);
 		stat_inc(cpu >= 0 ? STAT_BEYOND : STAT_FAILED);
 	}
 	stat_add(STAT_SCANNED, scanned);

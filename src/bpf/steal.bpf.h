@@ -3,7 +3,8 @@
  * Stealing: a CPU about to go idle takes a waiting task from an overloaded CPU (Sistare's task stealing).
  *
  *	own LLC, from the slot after this CPU on, so that thieves spread, or on from where tries ran out last
- *	  -> the other LLCs of the node, nearest first -> other nodes' LLCs, nearest first, as far as --steal allows
+ *	  -> the other LLCs of the node, nearest first -> other nodes' LLCs, nearest first, as far as --steal allows;
+ *	     of these first the tasks whose home is this node (return.bpf.h)
  *
  * Bounded by steal_tries victims and nr_reach + 1 maps.
  */
@@ -54,6 +55,8 @@ static bool steal(s32 cpu)
 	for (i = bpf_arena_loop_zero; i < l->nr_reach && tries < tun.steal_tries && can_loop; i++) {
 		u32 llc = other_llc(l, i);
 
+		if (i == l->nr_near && steal_home(cpu))
+			return true;
 		if (map_any(&overload_map, llc) && steal_from(cpu, llc, &tries)) {
 			stat_inc(i < l->nr_near ? STAT_STEAL_NODE : STAT_STEAL_FAR);
 			return true;

@@ -24,6 +24,18 @@ struct task_ctx {
 	u32 counted;	/* weight in the group's sum; 0: not runnable */
 	u64 cached;	/* generation << 32 | group_share() then */
 	u32 cached_for; /* plain weight that it is the share of */
+
+	u32 line_weight;    /* load.bpf.h: what it counts for where it waits; 0: in no line */
+	struct wakes wakes; /* affine.bpf.h: while it does not run */
+
+	/* home.bpf.h */
+	s32 home_node;	   /* NO_NODE: none yet */
+	s32 home_share;	   /* of its run time that is there, decaying: 0..HOME_ALL */
+	u64 home_retry_at; /* scx_bpf_now() from which on it may be moved there */
+	u64 scan_at;	   /* ... when scan_period is adapted next */
+	u32 scan_period;   /* ms; 0: not yet known */
+	u8 held;	   /* home_retry_at is wake-affine's back-off */
+	u8 homebound;	   /* to be moved home when it next is put in line */
 };
 
 struct {
@@ -75,6 +87,12 @@ static bool is_idle_task(const struct task_struct *p)
 static bool may_use(struct task_struct *p, s32 cpu)
 {
 	return p->nr_cpus_allowed >= tun.nr_cpus_possible || in_cpus_ptr(p, cpu);
+}
+
+/* May @p, which waits on another CPU, come to @cpu? The kernel ejects who moves one that may not. */
+static bool may_come(struct task_struct *p, s32 cpu)
+{
+	return !p->migration_disabled && may_use(p, cpu);
 }
 
 /* Any online CPU that the task may use; @prev if there is none, and then the kernel finds one. */

@@ -34,6 +34,7 @@ enum scx_public_consts {
 };
 
 static const u64 SCX_DSQ_LOCAL = ((1ULL << 63) | 2);
+static const u64 SCX_DSQ_LOCAL_ON = ((1ULL << 63) | (1ULL << 62));
 
 static const u64 SCX_ENQ_WAKEUP = 1ULL;
 static const u64 SCX_ENQ_PREEMPT = (1ULL << 32);
@@ -188,6 +189,8 @@ void sim_dump(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void sim_report(bool error, const char *text);
 void *sim_task_storage(const void *map, struct task_struct *p, u64 size, bool create);
 void *sim_array(const void *map, u32 key, u64 size, u64 max_entries);
+void *sim_hash(const void *map, u32 key, u64 size);
+s32 sim_hash_insert(const void *map, u32 key, const void *value, u64 size);
 void *sim_cgroup_storage(const void *map, struct cgroup *cgrp, u64 size, bool create);
 struct cgroup *bpf_cgroup_ancestor(struct cgroup *cgrp, s32 level);
 struct cgroup *bpf_cgroup_from_id(u64 id);
@@ -247,12 +250,14 @@ void sim_store(const volatile void *addr);
 #define __sync_fetch_and_or(addr, val)	(sim_store(addr), __atomic_fetch_or(addr, val, __ATOMIC_SEQ_CST))
 #define __sync_fetch_and_and(addr, val) (sim_store(addr), __atomic_fetch_and(addr, val, __ATOMIC_SEQ_CST))
 
-/* Maps: only storage of tasks and cgroups, and arrays. */
+/* Maps: only storage of tasks and cgroups, arrays, and hashes of words that are never full. */
 enum {
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 	BPF_MAP_TYPE_CGRP_STORAGE = 32,
 	BPF_F_NO_PREALLOC = 1,
+	BPF_NOEXIST = 1,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1
 };
 #define __uint(name, val) int (*name)[val]
@@ -262,7 +267,12 @@ enum {
 						(flags) & BPF_LOCAL_STORAGE_GET_F_CREATE))
 
 #define bpf_map_lookup_elem(map, key)                                                                                  \
-	((typeof((map)->value))sim_array(map, *(key), sizeof(*(map)->value), sizeof(*(map)->max_entries) / sizeof(int)))
+	((typeof((map)->value))(sizeof(*(map)->type) / sizeof(int) == BPF_MAP_TYPE_LRU_HASH                            \
+					? sim_hash(map, *(key), sizeof(*(map)->value))                                 \
+					: sim_array(map, *(key), sizeof(*(map)->value),                                \
+						    sizeof(*(map)->max_entries) / sizeof(int))))
+/* Of a hash, with BPF_NOEXIST. */
+#define bpf_map_update_elem(map, key, value, flags) sim_hash_insert(map, *(key), value, sizeof(*(value)))
 
 #define CLOCK_MONOTONIC 1
 struct bpf_timer {

@@ -42,7 +42,7 @@ fn previous_or_waking() {
             rig.cpu(waking, |cctx| cctx.waiting = waits.into());
             rig.kernel.cpu = waking;
             let task = if allowed { rig.task() } else { rig.task_on([PREV, 3]) };
-            let given = rig.call(rig.u.affine_target, (rig.raw(task), PREV as i32, flags));
+            let given = rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), PREV as i32, flags));
             assert_eq!(
                 given as usize, target,
                 "{flags:#x} from {waking}: idle {idle:?}, allowed {allowed}, waits {waits}"
@@ -58,5 +58,5 @@ fn a_sync_wakeup_by_what_is_not_ours_counts_for_nothing() {
     rig.only_idle(&[]);
     rig.kernel.cpu = NEAR;
     let task = rig.task();
-    assert_eq!(rig.call(rig.u.affine_target, (rig.raw(task), PREV as i32, SYNC)), PREV as i32);
+    assert_eq!(rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), PREV as i32, SYNC)), PREV as i32);
 }

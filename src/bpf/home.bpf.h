@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Home nodes: where a task's memory is, or else where it has run most. What follows from that is in return.bpf.h. All of
+ * it happens on machines with several nodes only, and at ticks: nothing is done for it at each switch.
+ *
+ *	tick, HOME_LOOK_NS after the last look -> the running task's process in `processes`: looks++, node?
+ *	    node known to the loader (src/numa.rs)     that is home
+ *	    else, of its run time less than half is    home is here now
+ *	     at home, decaying
+ *
+ * A task that wake-affine pulls to a node that is not its home would be moved back, pulled again, and so on. So neither it
+ * nor its waker is moved home for numa_backoff scan periods then (Gorman's delayed retry, seed 004_74c2b59d66743018.txt),
+ * as under the kernel's NUMA balancing, whose scan period and retries these are:
+ *
+ *	scan_period  1 .. 60 s, adapted each scan_period: longer while the task runs at home, shorter while it does not
+ *	retry        scan_period / 16 after the last attempt to move the task home, at most 1 s
+ *	back_off()   numa_backoff * scan_period from now, unless it has to wait for longer already
+ */
+#pragma once
+
+enum {
+	HOME_LOOK_NS = 2000000, /* ticks that come faster are left out */
+	HOME_ALL = 1 << 16,
+	HOME_DECAY = 7, /* the share is an average over 1 << this looks: half a second of run time at HZ=250 */
+	SCAN_PERIOD_MIN = 1000,
+	SCAN_PERIOD_MAX = 60000,
+	SCAN_PERIOD_SLOTS = 10,	   /* by which it grows or shrinks */
+	SCAN_PERIOD_THRESHOLD = 7, /* tenths of its run time at home: with less it is looked at more often */
+	RETRY_SHARE = 16,
+	RETRY_MAX = 1000, /* ms */
+};
+
+#define NSEC_PER_MSEC 1000000ULL
+
+/* Filled by ticks; the loader writes nodes, and throws out processes that are gone. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_PROCESSES);
+	__type(key, s32);
+	__type(value, struct process);
+} processes SEC(".maps");
+
+/* What the prolog of a callback adds to the current task's migration_disabled: 0 or 1; NO_PROLOG: not yet known. */
+enum { NO_PROLOG = 0xff };
+u8 prolog_disables = NO_PROLOG;
+
+static bool is_numa(void)
+{
+	return tun.nr_nodes > 1;
+}
+
+/* When an idle CPU's callback comes to know it, for the idle task itself is never migration disabled. */
+static void note_prolog(void)
+{
+	const struct task_struct *curr;
+
+	if (!is_numa() || prolog_disables != NO_PROLOG)
+		return;
+	curr = bpf_get_current_task_btf();
+	if (is_idle_task(curr))
+		prolog_disables = curr->migration_disabled;
+}
+
+static u32 scan_period(const struct task_ctx *tctx)
+{
+	return tctx->scan_period ?: SCAN_PERIOD_MIN;
+}
+
+/* Not before @ms from now is the task to be moved home. A longer wait stays. */
+static void delay_return(struct task_ctx *tctx, u64 now, u64 ms, bool held)
+{
+	u64 at = now + ms * NSEC_PER_MSEC;
+
+	if ((s64)(at - tctx->home_retry_at) <= 0)
+		return;
+	tctx->home_retry_at = at;
+	tctx->held = held;
+	if (held)
+		tctx->homebound = false;
+}
+
+/* In select_cpu: wake-affine pulls the task from another node to @node, where its waker runs. */
+static void back_off(struct task_ctx *tctx, u32 node)
+{
+	struct task_ctx *waker;
+	u64 now;
+
+	if (!tun.numa_backoff || tctx->home_node == NO_NODE || tctx->home_node == node)
+		return;
+	now = scx_bpf_now();
+	delay_return(tctx, now, (u64)tun.numa_backoff * scan_period(tctx), true);
+	waker = task_ctx(bpf_get_current_task_btf());
+	if (waker)
+		delay_return(waker, now, (u64)tun.numa_backoff * scan_period(waker), true);
+}
+
+/* Is the task, on @node or about to be, away from home, and to go there if there is room? */
+static bool wants_home(const struct task_ctx *tctx, u32 node)
+{
+	return is_numa() && tctx->home_node != NO_NODE && tctx->home_node != node &&
+	       (s64)(scx_bpf_now() - tctx->home_retry_at) >= 0;
+}
+
+/* Where the loader says that the process has its memory. The loader sees by the looks who uses CPU time. */
+static s32 memory_node(s32 tgid)
+{
+	struct process *process, first = {
+					 .looks = 1,
+					 .node = NO_NODE,
+				 };
+
+	if (!tun.numa_sampler)
+		return NO_NODE;
+	process = bpf_map_lookup_elem(&processes, &tgid);
+	if (!process) {
+		bpf_map_update_elem(&processes, &tgid, &first, BPF_NOEXIST);
+		return NO_NODE;
+	}
+	__sync_fetch_and_add(&process->looks, 1);
+	return READ_ONCE(process->node);
+}
+
+static void set_home(struct task_ctx *tctx, s32 node)
+{
+	tctx->home_node = node;
+	tctx->home_share = HOME_ALL / 2;
+}
+
+/* The task was seen to run on @node; @memory is where its process has its memory, or NO_NODE. */
+static void settle_home(struct task_ctx *tctx, s32 node, s32 memory)
+{
+	if (memory != NO_NODE && tctx->home_node != memory)
+		set_home(tctx, memory);
+	else if (tctx->home_node == NO_NODE)
+		set_home(tctx, node);
+	tctx->home_share += ((tctx->home_node == node ? HOME_ALL : 0) - tctx->home_share) >> HOME_DECAY;
+	if (memory == NO_NODE && tctx->home_share < HOME_ALL / 2)
+		set_home(tctx, node);
+}
+
+/* As update_task_scan_period(), with the share of run time at home in place of that of local faults. */
+static void adapt_scan_period(struct task_ctx *tctx, u64 now)
+{
+	u32 period = scan_period(tctx), slot = period / SCAN_PERIOD_SLOTS;
+	u32 local = tctx->home_share * SCAN_PERIOD_SLOTS / HOME_ALL;
+
+	if ((s64)(now - tctx->scan_at) < 0)
+		return;
+	if (local > SCAN_PERIOD_THRESHOLD)
+		period += (local - SCAN_PERIOD_THRESHOLD) * slot;
+	else if (local == SCAN_PERIOD_THRESHOLD)
+		period += slot;
+	else
+		period -= (SCAN_PERIOD_THRESHOLD - local) * slot;
+	if (period < SCAN_PERIOD_MIN)
+		period = SCAN_PERIOD_MIN;
+	if (period > SCAN_PERIOD_MAX)
+		period = SCAN_PERIOD_MAX;
+	tctx->scan_period = period;
+	tctx->scan_at = now + period * NSEC_PER_MSEC;
+}

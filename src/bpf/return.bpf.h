@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Going home (home.bpf.h): a task that is away comes back to its home node
+ *
+ *	when it wakes     and no CPU of the node that it was to wake on is idle            scan_home() in scan.bpf.h
+ *	while it waits    taken by a CPU of its home that has nothing else to run          steal_home()
+ *	while it runs     tick: a CPU of its home seems to be idle? its slice ends         look_home()
+ *	                  put back in line: an idle CPU of its home claimed, sent there    send_home()
+ *
+ * The kernel ejects who sends away a task that may not migrate, so whether it may has to be known exactly: may_send().
+ */
+#pragma once
+
+enum {
+	MAX_HOME_LOOKS = 4, /* waiting tasks of a CPU looked at for one that comes home */
+};
+
+/* May an idle CPU be on @node? Bounded by MAX_BEYOND. */
+__noinline bool node_any_idle(u32 node)
+{
+	const volatile struct llc_layout *l = llc_layout(node_llc(node));
+	u32 i;
+
+	if (map_any(&idle_map, node_llc(node)))
+		return true;
+	for (i = bpf_arena_loop_zero; i < MAX_BEYOND && i < l->nr_near && can_loop; i++)
+		if (map_any(&idle_map, other_llc(l, i)))
+			return true;
+	return false;
+}
+
+/* In tick of @cpu, on which @p runs. Kernel threads have no memory of their own. */
+static void look_home(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
+{
+	u64 now = scx_bpf_now();
+	s32 node = cpu_node(cpu);
+	struct task_ctx *tctx;
+
+	if (!is_numa() || p->flags & PF_KTHREAD || now - cctx->homed_at < HOME_LOOK_NS)
+		return;
+	cctx->homed_at = now;
+	tctx = task_ctx(p);
+	if (!tctx)
+		return;
+	settle_home(tctx, node, memory_node(p->tgid));
+	adapt_scan_period(tctx, now);
+	if (tctx->home_node == node) {
+		stat_inc(STAT_HOME);
+		return;
+	}
+	stat_inc(STAT_AWAY);
+	if (!wants_home(tctx, node)) {
+		if (tctx->held)
+			stat_inc(STAT_HOME_HELD);
+		return;
+	}
+	delay_return(tctx, now, min_u32(scan_period(tctx) / RETRY_SHARE, RETRY_MAX), false);
+	if (p->nr_cpus_allowed > 1 && node_any_idle(tctx->home_node)) {
+		tctx->homebound = true;
+		scx_bpf_task_set_slice(p, 0);
+	}
+}
+
+/* In enqueue: @p may be the current task, in which the prolog may count. */
+static bool may_send(const struct task_struct *p)
+{
+	u32 ours = p == bpf_get_current_task_btf() ? prolog_disables : 0;
+
+	return p->nr_cpus_allowed > 1 && p->migration_disabled == ours;
+}
+
+/* In enqueue of @p, which is on @cpu. True: it was sent home. */
+static bool send_home(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
+{
+	u32 uncounted = NO_BUDGET;
+	s32 idle;
+
+	tctx->homebound = false;
+	if (tctx->home_node == cpu_node(cpu) || !may_send(p))
+		return false;
+	idle = scan_node(p, tctx->home_node, cpu_layout(cpu)->slot, &uncounted);
+	if (idle < 0)
+		return false;
+	stat_inc(STAT_HOME_MOVE);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | idle, tun.slice_ns, enq_flags);
+	return true;
+}
+
+/* In dispatch of @cpu. Takes one of the first tasks of @victim whose home is here. Bounded by MAX_HOME_LOOKS. */
+__noinline bool take_home(s32 cpu, s32 victim)
+{
+	u32 looks = bpf_arena_loop_zero;
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, victim, 0)
+	{
+		struct task_ctx *tctx = task_ctx(p);
+
+		if (tctx && tctx->home_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim)) &&
+		    may_come(p, cpu) && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0))
+			return true;
+		looks += bpf_arena_loop_one;
+		if (looks >= MAX_HOME_LOOKS)
+			break;
+	}
+	return false;
+}
+
+/* The same, of any CPU of @llc. Bounded by steal_tries victims. */
+__noinline bool take_home_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
+{
+	struct map_walk walk = map_walk_from(&overload_map, llc, cpu_layout(cpu)->slot, ALL_SLOTS);
+
+	while (map_walk_more(&walk) && can_loop) {
+		if (!map_walk_next(&overload_map, &walk))
+			continue;
+		if (take_home(cpu, slot_cpu(walk.slot)))
+			return true;
+		*tries += bpf_arena_loop_one;
+		if (*tries >= tun.steal_tries)
+			break;
+	}
+	return false;
+}
+
+/* In dispatch of @cpu, whose node has no work left: tasks that belong here come before others. */
+static bool steal_home(s32 cpu)
+{
+	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
+	u32 i, tries = bpf_arena_loop_zero;
+
+	if (!is_numa())
+		return false;
+	for (i = l->nr_near; i < l->nr_reach && tries < tun.steal_tries && can_loop; i++) {
+		u32 llc = other_llc(l, i);
+
+		if (map_any(&overload_map, llc) && take_home_from(cpu, llc, &tries)) {
+			stat_inc(STAT_HOME_STEAL);
+			stat_inc(STAT_STEAL_FAR);
+			return true;
+		}
+	}
+	return false;
+}
