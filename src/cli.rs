@@ -101,7 +101,7 @@ pub struct Tunables {
     /// How much of a CPU may be spent to find out where processes have their memory, 0 = do not. Percent, 0..50.
     ///
     /// Nothing is spent on machines with one NUMA node.
-    #[arg(long, default_value_t = 1, value_name = "PCT", value_parser = value_parser!(u32).range(0..=50))]
+    #[arg(long, default_value_t = 2, value_name = "PCT", value_parser = value_parser!(u32).range(0..=50))]
     pub numa_sample_share: u32,
 
     /// Most time for which one process's memory is looked at, at a time. Milliseconds, 1..1000.

@@ -6,6 +6,7 @@
 //! Tunables, Layout --Rodata::new()--> const data of the C
 //!                                       cpu_ctxs --Publisher::publish()--> llc_publisheds
 //!                                       cpu_ctxs --Snapshot::new()-------> Metrics
+//!                                       processes <--> numa::Sampler
 //! the loader alone: Scheduler (the skeleton), preflight, verifier_stats
 //! ```
 
@@ -15,6 +16,7 @@ pub mod cgroups;
 pub mod cli;
 pub mod frequency;
 pub mod nr_scan;
+pub mod numa;
 pub mod pelt;
 pub mod preflight;
 pub mod publisher;

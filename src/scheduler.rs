@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use libbpf_rs::skel::OpenSkel;
-use libbpf_rs::{Link, OpenObject, ProgramInput, ProgramMut};
+use libbpf_rs::{Link, MapHandle, OpenObject, ProgramInput, ProgramMut};
 use log::{info, warn};
 use scx_stats::prelude::*;
 use scx_utils::{
@@ -27,9 +27,10 @@ use scx_utils::{
 
 use crate::bpf_intf::{cpu_ctx, group, latency_hist, llc_published};
 use crate::bpf_skel::*;
-use crate::cli::Opts;
+use crate::cli::{Opts, Tunables};
 use crate::frequency;
 use crate::nr_scan::ScanLimit;
+use crate::numa::Sampler;
 use crate::preflight;
 use crate::publisher::{Publisher, monotonic};
 use crate::rodata::Rodata;
@@ -53,6 +54,8 @@ pub struct Scheduler<'a> {
     util_interval: Duration,
     /// The kernel does not report all that is set of cgroups.
     polls_cgroups: bool,
+    tunables: Tunables,
+    sampler: Option<Sampler>,
     link: Option<Link>,
 }
 
@@ -77,6 +80,9 @@ impl<'a> Scheduler<'a> {
         ops.timeout_ms = opts.tunables.timeout_ms;
         let polls_cgroups = fit_cgroup_ops(ops, tunables.no_cgroups)?;
         skel.progs.poll_cgroups.set_autoload(polls_cgroups);
+        if layout.nr_nodes() < 2 {
+            skel.maps.processes.set_max_entries(1)?;
+        }
         let rodata = skel.maps.rodata_data.as_mut().context("no .rodata in the BPF object")?;
         tell(rodata, &Rodata::new(&layout, &tunables, *NR_CPUS_POSSIBLE));
 
@@ -93,6 +99,8 @@ impl<'a> Scheduler<'a> {
             layout,
             util_interval: Duration::from_millis(opts.tunables.util_interval),
             polls_cgroups,
+            tunables,
+            sampler: None,
             link: None,
         })
     }
@@ -105,12 +113,29 @@ impl<'a> Scheduler<'a> {
         let skel = &mut self.skel;
         self.link = Some(scx_ops_attach!(skel, magpie)?);
         info!("attached: {} CPUs, {} LLCs", self.layout.cpus.len(), self.layout.llcs.len());
+        self.start_sampler()
+    }
+
+    /// Looks at where processes have their memory, where there are several nodes.
+    fn start_sampler(&mut self) -> Result<()> {
+        if self.layout.nr_nodes() < 2 || self.tunables.numa_sample_share == 0 {
+            return Ok(());
+        }
+        // The program knows processes by the numbers that they have outside of all containers.
+        let ours = self.skel.maps.bss_data.as_ref().context("no .bss")?.loader_tgid;
+        if ours != std::process::id() as i32 {
+            warn!("memory is not looked at: /proc here has other process numbers than the kernel (a PID namespace)");
+            return Ok(());
+        }
+        let processes = MapHandle::try_from(&self.skel.maps.processes).context("no map of processes")?;
+        self.sampler = Some(Sampler::start(processes, &self.layout, &self.tunables)?);
         Ok(())
     }
 
     /// Serves until `shutdown` or until the kernel ejects the scheduler, then detaches and reports.
     pub fn run(&mut self, shutdown: &AtomicBool) -> Result<UserExitInfo> {
         let served = self.serve(shutdown);
+        self.sampler.take();
         self.link.take();
         let report = uei_report!(&self.skel, uei)?;
         served.map(|()| report)
@@ -161,7 +186,8 @@ impl<'a> Scheduler<'a> {
         let shared = shared(self.skel.maps.bss_data.as_mut().context("no .bss")?);
         let now = monotonic();
         let sum_util = self.publisher.sum_util(shared.cpu_ctxs, now);
-        Ok(Snapshot::new(&self.layout, &shared, &sum_util, now))
+        let sampler = self.sampler.as_ref().map(|sampler| sampler.costs.as_ref());
+        Ok(Snapshot::new(&self.layout, &shared, &sum_util, sampler, now))
     }
 }
 

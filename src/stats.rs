@@ -11,7 +11,7 @@ use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -21,10 +21,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::bpf_intf::*;
 use crate::cgroups;
+use crate::numa;
 use crate::preflight::Refusal;
 use crate::topology::Layout;
 
 pub type Counters = [u64; magpie_stat_MAGPIE_NR_STATS as usize];
+
+const NO_COUNTERS: Counters = [0; magpie_stat_MAGPIE_NR_STATS as usize];
 
 /// Of `struct latency_hist`.
 pub type Latencies = [u64; magpie_limits_LATENCY_BUCKETS as usize];
@@ -51,6 +54,7 @@ pub struct LlcSnapshot {
     pub nr_queued: u64,
     /// The longest of these queues.
     pub max_queued: u64,
+    pub node: usize,
     /// Counted since the start.
     pub counters: Counters,
     /// Searches since the start by the time that they took, in powers of two of ns; with --latency-hist.
@@ -64,6 +68,30 @@ pub struct Snapshot {
     pub cgroups: cgroups::Snapshot,
     /// When it was taken, CLOCK_MONOTONIC: intervals are measured by that, for it may be on its way for long.
     pub at: Duration,
+    pub sampler: SamplerSnapshot,
+}
+
+/// What the sampler of memory has done since the start; nothing where it does not run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SamplerSnapshot {
+    pub cpu_ns: u64,
+    pub samples: u64,
+    pub cut: u64,
+    pub longest_ns: u64,
+    pub homes: u64,
+}
+
+impl From<&numa::Costs> for SamplerSnapshot {
+    fn from(costs: &numa::Costs) -> Self {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Self {
+            cpu_ns: of(&costs.cpu_ns),
+            samples: of(&costs.samples),
+            cut: of(&costs.cut),
+            longest_ns: of(&costs.longest_ns),
+            homes: of(&costs.homes),
+        }
+    }
 }
 
 /// What an interval added, of an LLC or the machine. Events count where the CPU was that did them: a wakeup at
@@ -154,6 +182,49 @@ pub struct Group {
     pub empty: u64,
     #[stat(desc = "tasks that fled a CPU taken by a higher scheduling class")]
     pub reenqueue: u64,
+    #[stat(desc = "wakeups that wake-affine pulled to the waking CPU, away from the previous one")]
+    pub affine: u64,
+    #[stat(desc = "the same, from another node")]
+    pub affine_far: u64,
+    #[stat(desc = "wakeups not pulled, for waker and woken task wake many (wake_wide)")]
+    pub wide: u64,
+    #[stat(desc = "tasks that returned to their home node when they woke")]
+    pub home_wake: u64,
+    #[stat(desc = "waiting tasks that a CPU of their home node took")]
+    pub home_steal: u64,
+    #[stat(desc = "running tasks moved to their home node")]
+    pub home_move: u64,
+    #[stat(desc = "times that a tick found a task away from home, held back by --numa-backoff")]
+    pub home_held: u64,
+    #[stat(desc = "run time of tasks on their home nodes %, by ticks; 0 on machines with one node")]
+    pub at_home: f64,
+}
+
+/// What an interval added, of a NUMA node.
+#[stat_doc]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
+#[stat(_om_prefix = "n_", _om_label = "node")]
+pub struct Node {
+    #[stat(desc = "run time there of tasks whose home it is %, by ticks")]
+    pub at_home: f64,
+    #[stat(desc = "tasks seen to run there by ticks")]
+    pub looks: u64,
+}
+
+/// What an interval added of looking at where processes have their memory; nothing on machines with one node.
+#[stat_doc]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
+pub struct Memory {
+    #[stat(desc = "processes looked at, whole")]
+    pub samples: u64,
+    #[stat(desc = "times that a look was left for later, after --numa-sample-ms")]
+    pub cut: u64,
+    #[stat(desc = "CPU time for that, % of a CPU")]
+    pub cost: f64,
+    #[stat(desc = "the longest look at a time since the start, microseconds of CPU time")]
+    pub longest_us: u64,
+    #[stat(desc = "processes known now to have most of their memory on one node")]
+    pub homes: u64,
 }
 
 /// What an interval added: the machine's total and each LLC's share.
@@ -167,6 +238,10 @@ pub struct Metrics {
     pub total: Group,
     #[stat(desc = "cgroups")]
     pub cgroups: cgroups::Cgroups,
+    #[stat(desc = "where processes have their memory")]
+    pub memory: Memory,
+    #[stat(desc = "by NUMA node")]
+    pub nodes: BTreeMap<usize, Node>,
     #[stat(desc = "by LLC")]
     pub llcs: BTreeMap<usize, Group>,
 }
@@ -285,6 +360,14 @@ impl LlcSnapshot {
             steal_miss: of(magpie_stat_STAT_STEAL_MISS),
             empty: of(magpie_stat_STAT_EMPTY),
             reenqueue: of(magpie_stat_STAT_REENQUEUE),
+            affine: of(magpie_stat_STAT_AFFINE),
+            affine_far: of(magpie_stat_STAT_AFFINE_FAR),
+            wide: of(magpie_stat_STAT_WIDE),
+            home_wake: of(magpie_stat_STAT_HOME_WAKE),
+            home_steal: of(magpie_stat_STAT_HOME_STEAL),
+            home_move: of(magpie_stat_STAT_HOME_MOVE),
+            home_held: of(magpie_stat_STAT_HOME_HELD),
+            at_home: percent(of(magpie_stat_STAT_HOME), of(magpie_stat_STAT_HOME) + of(magpie_stat_STAT_AWAY)),
         }
     }
 }
@@ -298,7 +381,13 @@ fn busy_since(pelt: pelt, now: Duration) -> u64 {
 impl Snapshot {
     /// What is in the shared memory `now` (CLOCK_MONOTONIC), by LLC, with the publisher's `sum_util` of each. The BPF program
     /// may write them meanwhile; how many tasks wait is as old as its last sample.
-    pub fn new(layout: &Layout, shared: &Shared<'_>, sum_util: &[u32], now: Duration) -> Self {
+    pub fn new(
+        layout: &Layout,
+        shared: &Shared<'_>,
+        sum_util: &[u32],
+        sampler: Option<&numa::Costs>,
+        now: Duration,
+    ) -> Self {
         let mut llcs: Vec<LlcSnapshot> = (layout.llcs.iter().zip(sum_util).zip(shared.llc_publisheds))
             .map(|((llc, &sum_util), published)| LlcSnapshot {
                 nr_cpus: llc.nr_cpus,
@@ -308,7 +397,8 @@ impl Snapshot {
                 nr_scan: unsafe { (&raw const (*published.get()).nr_scan).read_volatile() },
                 nr_queued: 0,
                 max_queued: 0,
-                counters: [0; magpie_stat_MAGPIE_NR_STATS as usize],
+                node: llc.node,
+                counters: NO_COUNTERS,
                 latencies: Latencies::default(),
             })
             .collect();
@@ -331,7 +421,9 @@ impl Snapshot {
                 *total += unsafe { (&raw const (*hist).buckets[bucket]).read_volatile() };
             }
         }
-        Self { llcs, cgroups: cgroups::Snapshot::new(shared.groups, cgroups::SYS_CGROUP.as_ref()), at: now }
+        let cgroups = cgroups::Snapshot::new(shared.groups, cgroups::SYS_CGROUP.as_ref());
+        let sampler = sampler.map(SamplerSnapshot::from).unwrap_or_default();
+        Self { llcs, cgroups, sampler, at: now }
     }
 
     /// The LLCs taken together.
@@ -353,11 +445,52 @@ impl Snapshot {
         })
     }
 
+    /// By node, of machines with several.
+    fn nodes_since(&self, prev: &Self, interval: Duration) -> BTreeMap<usize, Node> {
+        let mut nodes: BTreeMap<usize, LlcSnapshot> = BTreeMap::new();
+        let mut before = BTreeMap::new();
+        for (llcs, nodes) in [(&self.llcs, &mut nodes), (&prev.llcs, &mut before)] {
+            for llc in llcs {
+                let sum = nodes.entry(llc.node).or_insert_with(|| LlcSnapshot { counters: NO_COUNTERS, ..llc.clone() });
+                for (total, count) in sum.counters.iter_mut().zip(llc.counters) {
+                    *total += count;
+                }
+            }
+        }
+        if nodes.len() < 2 {
+            return BTreeMap::new();
+        }
+        let of = |(id, node): (&usize, &LlcSnapshot)| {
+            let before = before.get(id);
+            let since = |stat: magpie_stat| {
+                let now = node.counters[stat as usize];
+                now.checked_sub(before.map_or(0, |before| before.counters[stat as usize])).unwrap_or(now)
+            };
+            let looks = since(magpie_stat_STAT_HOME) + since(magpie_stat_STAT_AWAY);
+            (*id, Node { at_home: node.since(before, interval).at_home, looks })
+        };
+        nodes.iter().map(of).collect()
+    }
+
+    fn memory_since(&self, prev: &Self, interval: Duration) -> Memory {
+        let (now, prev) = (&self.sampler, &prev.sampler);
+        let since = |now: u64, prev: u64| now.checked_sub(prev).unwrap_or(now);
+        Memory {
+            samples: since(now.samples, prev.samples),
+            cut: since(now.cut, prev.cut),
+            cost: percent(since(now.cpu_ns, prev.cpu_ns), interval.as_nanos() as u64),
+            longest_us: now.longest_ns / 1000,
+            homes: now.homes,
+        }
+    }
+
     /// What came in the `interval` since `prev`.
     pub fn since(&self, prev: &Self, interval: Duration) -> Metrics {
         Metrics {
             interval_ms: interval.as_millis() as u64,
             cgroups: self.cgroups.since(&prev.cgroups, interval),
+            memory: self.memory_since(prev, interval),
+            nodes: self.nodes_since(prev, interval),
             total: self.whole().map(|whole| whole.since(prev.whole().as_ref(), interval)).unwrap_or_default(),
             llcs: self.llcs.iter().enumerate().map(|(id, llc)| (id, llc.since(prev.llcs.get(id), interval))).collect(),
         }
@@ -435,7 +568,24 @@ impl Metrics {
         }
         line(w, "total", self.total.columns().iter().map(|(_, value)| value))?;
         self.cgroups.format(w)?;
+        self.format_nodes(w)?;
         self.total.format_latencies(w)
+    }
+
+    /// How local it is, on machines with several nodes.
+    fn format_nodes<W: Write>(&self, w: &mut W) -> Result<()> {
+        if self.nodes.is_empty() {
+            return Ok(());
+        }
+        write!(w, "at home %:")?;
+        for (id, node) in &self.nodes {
+            write!(w, " node {id} {:.1}", node.at_home)?;
+        }
+        let Group { affine, affine_far, home_wake, home_steal, home_move, home_held, .. } = &self.total;
+        let Memory { samples, cost, homes, .. } = &self.memory;
+        let returns = home_wake + home_steal + home_move;
+        write!(w, "; pulled {affine}, from other nodes {affine_far}; returned {returns}, held back {home_held}; ")?;
+        Ok(writeln!(w, "memory of {homes} processes known, {samples} looked at, {cost:.2} % of a CPU")?)
     }
 }
 
@@ -458,6 +608,8 @@ pub fn server_data() -> StatsServerData<(), Snapshot> {
         .add_meta(Group::meta())
         .add_meta(cgroups::Cgroups::meta())
         .add_meta(cgroups::Cgroup::meta())
+        .add_meta(Memory::meta())
+        .add_meta(Node::meta())
         .add_ops("top", StatsOps { open, close: None })
 }
 
@@ -496,6 +648,7 @@ mod tests {
             sum_util: 2048,
             nr_queued: 3,
             max_queued: count,
+            node: 0,
             nr_scan: 2,
             latencies: std::array::from_fn(|_| count),
             counters: std::array::from_fn(|stat| count * (stat as u64 + 1)),
@@ -523,7 +676,7 @@ mod tests {
         let (llc_publisheds, latency_hists): (Vec<_>, Vec<_>) = (0..nr_cpus).map(|_| zeroed()).unzip();
         let shared =
             Shared { cpu_ctxs: &cpu_ctxs, llc_publisheds: &llc_publisheds, latency_hists: &latency_hists, groups: &[] };
-        let llcs = Snapshot::new(&layout, &shared, &[7, 8], Duration::from_nanos(1000)).llcs;
+        let llcs = Snapshot::new(&layout, &shared, &[7, 8], None, Duration::from_nanos(1000)).llcs;
         assert_eq!((llcs[0].nr_cpus, llcs[0].capacity, llcs[0].sum_util, llcs[1].sum_util), (2, 2048, 7, 8));
         assert_eq!((llcs[0].nr_queued, llcs[0].max_queued), (1, 1)); // CPUs 0 and 1
         assert_eq!((llcs[1].nr_queued, llcs[1].max_queued), (2 + 3, 3));

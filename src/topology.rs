@@ -64,6 +64,15 @@ impl Layout {
         self.cpus.values().map(|cpu| cpu.node).collect::<BTreeSet<_>>().len()
     }
 
+    /// CPUs online of each node that has any.
+    pub fn node_cpus(&self) -> BTreeMap<i32, Vec<usize>> {
+        let mut nodes: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
+        for (&id, cpu) in &self.cpus {
+            nodes.entry(cpu.node as i32).or_default().push(id);
+        }
+        nodes
+    }
+
     /// Lays the machine out. Fails when it exceeds a limit of `bpf/intf.h`.
     pub fn new(topo: &Topology) -> Result<Self> {
         let max_id = topo.all_cpus.keys().max().copied().unwrap_or(0);

@@ -111,7 +111,7 @@ pub struct Report {
 impl Kernel {
     fn snapshot(&mut self) -> Snapshot {
         self.sample_queues();
-        Snapshot::new(&self.layout, &self.native.shared(), &self.sum_util(), Duration::from_nanos(self.now))
+        Snapshot::new(&self.layout, &self.native.shared(), &self.sum_util(), None, Duration::from_nanos(self.now))
     }
 
     /// What happened until now is not reported, but for `busy`.

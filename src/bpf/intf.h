@@ -45,7 +45,7 @@ enum magpie_limits {
 	LATENCY_BUCKETS = 32,
 	MAX_NODES = 1024, /* the kernel's ids */
 	/* Processes whose use of CPU time and memory is known; with more the kernel forgets those that run least. */
-	MAX_PROCESSES = 4096,
+	MAX_PROCESSES = 1024,
 };
 
 enum { NO_NODE = -1 };

@@ -67,10 +67,11 @@ static bool may_move(const struct task_struct *p)
 	return p->nr_cpus_allowed > 1 && p->migration_disabled <= (p == bpf_get_current_task_btf() ? MAX_PROLOGS : 0);
 }
 
-/* Kernel threads that serve one CPU (softirq, per-CPU workers), and the loader. */
+/* Kernel threads that serve one CPU (softirq, per-CPU workers), and the loader, but for its thread that samples. */
 static bool is_urgent(const struct task_struct *p)
 {
-	return (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1) || p->tgid == loader_tgid;
+	return (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1) ||
+	       (p->tgid == loader_tgid && p->policy != SCHED_BATCH);
 }
 
 /* A function of its own, for the verifier takes milliseconds to judge a load of cpus_ptr: once is enough. */

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `magpie-numa`: loads whose memory is on a chosen node, and which tell themselves where they ran:
+//!
+//! ```text
+//! hog     memory bound to a node, started on another, released: how much of its time it runs on each
+//! pairs   two processes each, with memory on nodes of their own, that wake each other over pipes:
+//!         round trips, and how often a member woke on another node than before
+//! maps    a process of many mappings
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Parser, Subcommand};
+use serde::{Deserialize, Serialize};
+
+/// Loads that tell on which node they ran; prints a line of JSON.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    load: Load,
+}
+
+#[derive(Subcommand)]
+enum Load {
+    /// Never sleeps, but for --sleep: how much of its time it runs on each node.
+    Hog(Hog),
+    /// Pairs of processes that wake each other over pipes.
+    Pairs(Pairs),
+    /// Has so many mappings, and never sleeps.
+    Maps {
+        /// 1..10000000
+        #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+        count: u32,
+        /// Time that the run takes. Seconds.
+        #[arg(long, default_value_t = 10.0, value_name = "SEC")]
+        run: f64,
+    },
+    #[command(hide = true)]
+    Member(Member),
+}
+
+#[derive(Args, Clone)]
+struct Memory {
+    /// Node that its memory is bound to; without it memory is where it is first touched.
+    #[arg(long)]
+    memory: Option<usize>,
+    /// MB.
+    #[arg(long, default_value_t = 16)]
+    mb: usize,
+    /// The policy stays with the memory; else it only has put it there.
+    #[arg(long)]
+    keep_policy: bool,
+}
+
+#[derive(Args)]
+struct Hog {
+    #[command(flatten)]
+    memory: Memory,
+    /// CPUs that it is confined to until it has its memory, as 0-3,8.
+    #[arg(long)]
+    start: Option<String>,
+    /// Time that is not counted. Seconds.
+    #[arg(long, default_value_t = 2.0, value_name = "SEC")]
+    warm_up: f64,
+    /// Time that is counted. Seconds.
+    #[arg(long, default_value_t = 5.0, value_name = "SEC")]
+    run: f64,
+    /// Sleeps as long as it runs, so many microseconds each; 0: does not sleep.
+    #[arg(long, default_value_t = 0, value_name = "US")]
+    sleep: u64,
+}
+
+#[derive(Args)]
+struct Pairs {
+    #[arg(long, default_value_t = 1)]
+    pairs: usize,
+    /// Where the members of a pair have their memory.
+    #[arg(long, value_delimiter = ',', value_name = "NODE,NODE")]
+    memory: Vec<usize>,
+    /// CPU that each member starts on.
+    #[arg(long, value_delimiter = ',', value_name = "CPU,CPU")]
+    start: Vec<usize>,
+    /// Time that a member spins when it is woken. Microseconds.
+    #[arg(long, default_value_t = 50, value_name = "US")]
+    work: u64,
+    /// Time that the run takes. Seconds.
+    #[arg(long, default_value_t = 5.0, value_name = "SEC")]
+    run: f64,
+}
+
+#[derive(Args)]
+struct Member {
+    #[command(flatten)]
+    memory: Memory,
+    #[arg(long)]
+    start: Option<String>,
+    #[arg(long)]
+    work: u64,
+    /// Writes first, and ends after so many seconds.
+    #[arg(long)]
+    leads: Option<f64>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct HogReport {
+    /// % of its run time by node.
+    nodes: BTreeMap<u32, f64>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+struct PairReport {
+    round_trips: u64,
+    /// Times that a member woke on another node than before.
+    node_moves: u64,
+    /// ms from the start to the last round trip in the first 100 ms that found the two on different LLCs.
+    apart_ms: f64,
+    /// % of the later round trips that found them so.
+    apart_later: f64,
+}
+
+fn cpu_and_node() -> (u32, u32) {
+    let (mut cpu, mut node) = (0, 0);
+    // SAFETY: two valid words; the third argument is not used any more.
+    unsafe { libc::syscall(libc::SYS_getcpu, &mut cpu, &mut node, std::ptr::null::<u8>()) };
+    (cpu, node)
+}
+
+fn thread_time() -> Duration {
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: ts is valid.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut ts) };
+    Duration::new(ts.tv_sec as u64, ts.tv_nsec as u32)
+}
+
+/// Of a list as 0-3,8.
+fn cpu_set(list: &str) -> Result<libc::cpu_set_t> {
+    // SAFETY: plain words.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for range in list.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        for cpu in first.parse::<usize>()?..=last.parse()? {
+            ensure!(cpu < libc::CPU_SETSIZE as usize, "no CPU {cpu}");
+            // SAFETY: in range.
+            unsafe { libc::CPU_SET(cpu, &mut set) };
+        }
+    }
+    Ok(set)
+}
+
+/// Memory on a node, while only `start` may be used; what could be used before can be used after.
+fn settle(memory: &Memory, start: Option<&str>) -> Result<&'static [u8]> {
+    let size = size_of::<libc::cpu_set_t>();
+    // SAFETY: plain words.
+    let mut before: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: as large as is said.
+    ensure!(unsafe { libc::sched_getaffinity(0, size, &mut before) } == 0, "sched_getaffinity");
+    if let Some(start) = start {
+        // SAFETY: as above.
+        ensure!(unsafe { libc::sched_setaffinity(0, size, &cpu_set(start)?) } == 0, "no CPUs {start}");
+    }
+    let bytes = map(memory.mb << 20)?;
+    if let Some(node) = memory.memory {
+        let nodes: u64 = 1 << node;
+        bind(bytes, libc::MPOL_BIND, Some(&nodes))?;
+        bytes.fill(1);
+        if !memory.keep_policy {
+            bind(bytes, libc::MPOL_DEFAULT, None)?;
+        }
+    }
+    bytes.fill(2);
+    // SAFETY: as above.
+    ensure!(unsafe { libc::sched_setaffinity(0, size, &before) } == 0, "sched_setaffinity");
+    Ok(bytes)
+}
+
+fn map(len: usize) -> Result<&'static mut [u8]> {
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping, checked, and never unmapped.
+    unsafe {
+        let at = libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0);
+        ensure!(at != libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
+        Ok(std::slice::from_raw_parts_mut(at.cast(), len))
+    }
+}
+
+fn bind(bytes: &mut [u8], mode: i32, nodes: Option<&u64>) -> Result<()> {
+    let mask = nodes.map_or(std::ptr::null(), |nodes| nodes as *const u64);
+    // SAFETY: our mapping; a mask of 64 bits or none.
+    let err = unsafe { libc::syscall(libc::SYS_mbind, bytes.as_mut_ptr(), bytes.len(), mode, mask, 65, 0) };
+    ensure!(err == 0, "mbind: {}", std::io::Error::last_os_error());
+    Ok(())
+}
+
+fn hog(args: &Hog) -> Result<HogReport> {
+    let memory = settle(&args.memory, args.start.as_deref())?;
+    let (start, warm_up) = (Instant::now(), Duration::from_secs_f64(args.warm_up));
+    let end = warm_up + Duration::from_secs_f64(args.run);
+    let mut nodes: BTreeMap<u32, Duration> = BTreeMap::new();
+    let (mut last, mut slept, mut at) = (thread_time(), thread_time(), 0);
+    while start.elapsed() < end {
+        for _ in 0..2000 {
+            at = (at + 4160) % memory.len();
+            std::hint::black_box(memory[at]);
+        }
+        let now = thread_time();
+        if start.elapsed() >= warm_up {
+            *nodes.entry(cpu_and_node().1).or_default() += now - last;
+        }
+        last = now;
+        if args.sleep > 0 && now - slept >= Duration::from_micros(args.sleep) {
+            std::thread::sleep(Duration::from_micros(args.sleep));
+            slept = now;
+        }
+    }
+    let total: Duration = nodes.values().sum();
+    let share = |time: Duration| (1000.0 * time.as_secs_f64() / total.as_secs_f64()).round() / 10.0;
+    Ok(HogReport { nodes: nodes.into_iter().map(|(node, time)| (node, share(time))).collect() })
+}
+
+/// Which LLC each CPU is of: the first of its CPUs.
+fn llcs() -> Vec<String> {
+    let of = |cpu: usize| {
+        let cache = format!("/sys/devices/system/cpu/cpu{cpu}/cache/index3/shared_cpu_list");
+        fs::read_to_string(cache).unwrap_or_default()
+    };
+    // SAFETY: asks only.
+    (0..unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) } as usize).map(of).collect()
+}
+
+/// Its messages are the CPU that it is on.
+fn member(args: &Member) -> Result<PairReport> {
+    let _memory = settle(&args.memory, args.start.as_deref())?;
+    let (llcs, work) = (llcs(), Duration::from_micros(args.work));
+    // Not std's own, which holds what is written until a line ends.
+    let (mut stdin, mut stdout) =
+        (std::io::stdin().lock(), fs::File::from(std::io::stdout().as_fd().try_clone_to_owned()?));
+    let (mut report, mut apart_later) = (PairReport::default(), 0);
+    let (start, mut node, mut later) = (Instant::now(), None, 0);
+    let mut message = [0; 4];
+    if args.leads.is_some() {
+        stdout.write_all(&cpu_and_node().0.to_ne_bytes())?;
+    }
+    while stdin.read_exact(&mut message).is_ok() {
+        let (cpu, here) = cpu_and_node();
+        report.node_moves += u64::from(node.is_some_and(|node| node != here));
+        node = Some(here);
+        report.round_trips += 1;
+        let apart = llcs[cpu as usize] != llcs[u32::from_ne_bytes(message) as usize];
+        let passed = start.elapsed();
+        if passed >= Duration::from_millis(100) {
+            later += 1;
+            apart_later += u64::from(apart);
+        } else if apart {
+            report.apart_ms = passed.as_secs_f64() * 1000.0;
+        }
+        if args.leads.is_some_and(|run| passed.as_secs_f64() >= run) {
+            break;
+        }
+        let spun = Instant::now();
+        while spun.elapsed() < work {
+            std::hint::spin_loop();
+        }
+        if stdout.write_all(&cpu.to_ne_bytes()).is_err() {
+            break;
+        }
+    }
+    report.apart_later = 100.0 * apart_later as f64 / f64::from(later.max(1));
+    Ok(report)
+}
+
+fn pairs(args: &Pairs) -> Result<PairReport> {
+    let mut members = Vec::new();
+    for _ in 0..args.pairs {
+        let ((there_in, there_out), (back_in, back_out)) = (std::io::pipe()?, std::io::pipe()?);
+        let ends: [(Stdio, Stdio); 2] = [(back_in.into(), there_out.into()), (there_in.into(), back_out.into())];
+        for (i, (stdin, stdout)) in ends.into_iter().enumerate() {
+            let mut command = Command::new(std::env::current_exe()?);
+            command
+                .args(["member", "--work", &args.work.to_string()])
+                .stdin(stdin)
+                .stdout(stdout)
+                .stderr(Stdio::piped());
+            if let Some(node) = args.memory.get(i) {
+                command.args(["--memory", &node.to_string()]);
+            }
+            if let Some(cpu) = args.start.get(i) {
+                command.args(["--start", &cpu.to_string()]);
+            }
+            if i == 0 {
+                command.args(["--leads", &args.run.to_string()]);
+            }
+            members.push((i, command.spawn().context("cannot start a member")?));
+        }
+    }
+    let mut sum = PairReport::default();
+    for (i, child) in members {
+        let report = report_of(child)?;
+        sum.node_moves += report.node_moves;
+        if i == 0 {
+            sum.round_trips += report.round_trips;
+            sum.apart_ms = sum.apart_ms.max(report.apart_ms);
+            sum.apart_later = sum.apart_later.max(report.apart_later);
+        }
+    }
+    Ok(sum)
+}
+
+/// What it says on stderr when it ends.
+fn report_of(mut child: Child) -> Result<PairReport> {
+    let stderr = BufReader::new(child.stderr.take().context("no stderr")?);
+    let said: Vec<String> = stderr.lines().collect::<Result<_, _>>()?;
+    ensure!(child.wait()?.success(), "a member failed: {}", said.join("; "));
+    Ok(serde_json::from_str(said.last().context("a member said nothing")?)?)
+}
+
+/// Neighbours of different protection are mappings of their own.
+fn maps(count: u32, run: Duration) -> Result<()> {
+    let page = 4096;
+    let bytes = map(count as usize * page)?;
+    bytes.fill(1);
+    for odd in bytes.chunks_mut(page).skip(1).step_by(2) {
+        // SAFETY: a page of ours.
+        let err = unsafe { libc::mprotect(odd.as_mut_ptr().cast(), page, libc::PROT_READ) };
+        ensure!(err == 0, "mprotect: {}: see vm.max_map_count", std::io::Error::last_os_error());
+    }
+    println!("ready");
+    let start = Instant::now();
+    while start.elapsed() < run {
+        std::hint::spin_loop();
+    }
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    match &Cli::parse().load {
+        Load::Hog(args) => println!("{}", serde_json::to_string(&hog(args)?)?),
+        Load::Pairs(args) => println!("{}", serde_json::to_string(&pairs(args)?)?),
+        Load::Maps { count, run } => maps(*count, Duration::from_secs_f64(*run))?,
+        Load::Member(args) => eprintln!("{}", serde_json::to_string(&member(args)?)?),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMORY: Memory = Memory { memory: None, mb: 1, keep_policy: false };
+
+    #[test]
+    fn lists_of_cpus() {
+        let set = cpu_set("0-2,9\n").unwrap();
+        // SAFETY: in range.
+        let cpus: Vec<_> = (0..16).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect();
+        assert_eq!(cpus, [0, 1, 2, 9]);
+        assert!(cpu_set("x").is_err() && cpu_set("5000").is_err());
+    }
+
+    #[test]
+    fn a_hog_runs_somewhere() {
+        let report = hog(&Hog { memory: MEMORY, start: None, warm_up: 0.0, run: 0.2, sleep: 1000 }).unwrap();
+        let sum: f64 = report.nodes.values().sum();
+        assert!((99.0..=101.0).contains(&sum), "{report:?}");
+    }
+}
