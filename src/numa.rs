@@ -161,7 +161,8 @@ struct Tracker {
 }
 
 impl Tracker {
-    /// Of all processes that the map has now: the busiest since the last round whose turn it is, busiest first.
+    /// Of all processes that the map has now: the busiest since the last round whose turn it is. First those that have waited
+    /// longest for it, so that one of many mappings, which is gone on with again and again, does not shut out others.
     fn due(&mut self, now: Instant, entries: &[(i32, process)]) -> Vec<(i32, process)> {
         let present: BTreeSet<i32> = entries.iter().map(|&(tgid, _)| tgid).collect();
         self.known.retain(|tgid, _| present.contains(tgid));
@@ -178,10 +179,9 @@ impl Tracker {
         }
         busy.sort_by_key(|&(looks, tgid, _)| (std::cmp::Reverse(looks), tgid));
         busy.truncate(MAX_BUSY);
-        busy.into_iter()
-            .filter(|(_, tgid, _)| self.known[tgid].due <= now)
-            .map(|(_, tgid, process)| (tgid, process))
-            .collect()
+        busy.retain(|(_, tgid, _)| self.known[tgid].due <= now);
+        busy.sort_by_key(|(_, tgid, _)| self.known[tgid].due);
+        busy.into_iter().map(|(_, tgid, process)| (tgid, process)).collect()
     }
 }
 
@@ -319,6 +319,7 @@ impl Worker {
             }
             Ok((false, pass)) => {
                 known.pass = Some(pass);
+                known.due = Instant::now();
                 self.costs.cut.fetch_add(1, Ordering::Relaxed);
             }
             // It has ended: its number may come again.
@@ -463,6 +464,11 @@ mod tests {
         // Made anew.
         entries[39].1.looks = 6;
         assert_eq!(tgids(tracker.due(at(2500), &entries)), [40]);
+        // Who has waited longer comes before who has used more.
+        tracker.known.get_mut(&40).unwrap().due = at(2500);
+        tracker.known.get_mut(&7).unwrap().due = at(2400);
+        (entries[6].1.looks, entries[39].1.looks) = (200, 900);
+        assert_eq!(tgids(tracker.due(at(2600), &entries)), [7, 40]);
         for _ in 0..10 {
             tracker.known.get_mut(&40).unwrap().looked_at(at(0), true);
         }

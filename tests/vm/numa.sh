@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# vm: --cpus 8 --llcs 2 --nodes 2 --icount
+# vm: --cpus 8 --llcs 4 --nodes 4 --icount --timeout 500
+# carry: magpie-numa
+# A task goes to its memory: processes whose memory was bound to node 1, started on node 0 and released, run on node 1 for
+# 95 % of the time and more after 2 s, with the machine half busy. Without the sampler they do not: that home is found from
+# memory, not from where they have run. Each instruction is a nanosecond, on any CPU: five busy CPUs make a look at memory
+# five times as long, hence --numa-sample-share.
+. /root/lib.sh
+NODES=$(ls -d /sys/devices/system/node/node[0-9]* | wc -l)
+NODE0=$(cat /sys/devices/system/node/node0/cpulist)
+
+# on_node N FILE: how much of its time a load says that it ran there
+on_node() {
+	_share=$(sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" "$2")
+	echo "${_share:-0}"
+}
+
+# homing WARM_UP RUN: as many processes with memory on node 1 as that has CPUs for, at most 2; the rest of half the machine has
+# its memory where it starts. Writes /tmp/bound.N
+homing() {
+	_pids=
+	for _i in 1 2; do
+		magpie-numa hog --memory 1 --start "$NODE0" --warm-up "$1" --run "$2" >/tmp/bound.$_i &
+		_pids="$_pids $!"
+	done
+	for _i in 1 2; do
+		magpie-numa hog --start "$NODE0" --warm-up "$1" --run "$2" >/tmp/free.$_i &
+		_pids="$_pids $!"
+	done
+	wait $_pids || fail "a load failed"
+}
+
+start_magpie --numa-sample-share 10
+homing 2 1
+for i in 1 2; do
+	share=$(on_node 1 /tmp/bound.$i)
+	say "$NODES nodes: process $i with memory on node 1 ran there for $share % of the time after 2 s"
+	within "$share" 95 100 || fail "not at home"
+done
+no_error_events
+stop_magpie
+[ "$NODES" = 2 ] || exit 0
+
+start_magpie --numa-sample-share 0
+homing 0.5 0.5
+for i in 1 2; do
+	share=$(on_node 1 /tmp/bound.$i)
+	say "without the sampler process $i ran on node 1 for $share % of the time"
+	within "$share" 0 50 || fail "this shows nothing: it comes to node 1 anyway"
+done
+no_error_events
+stop_magpie

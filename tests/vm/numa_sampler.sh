@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# vm: --cpus 4 --llcs 2 --nodes 2
+# carry: magpie-numa
+# The sampler of memory is bounded, and takes no notice of processes that end: beside one with 100,000 mappings, and short ones
+# one after the other, it keeps to its share of a CPU, and says nothing. (An emulated CPU's time also passes while others run.)
+. /root/lib.sh
+
+# sampler NAME: a number of $JSON's "memory"
+sampler() {
+	_number "$(echo "$JSON" | sed -E 's/.*"memory":\{([^}]*)\}.*/\1/')" "$1"
+}
+
+has_sampled() {
+	stats_json 1
+	[ "$(sampler cut)" -gt 0 ]
+}
+
+echo 1000000 >/proc/sys/vm/max_map_count
+magpie-numa maps --count 100000 --run 600 >/tmp/maps &
+maps=$!
+wait_for 120 "a process with 100,000 mappings" grep -q ready /tmp/maps
+mappings=$(wc -l </proc/$maps/maps)
+[ "$mappings" -ge 100000 ] || fail "only $mappings mappings"
+
+start_magpie --numa-sample-share 20 --numa-sample-ms 20
+wait_for 60 "a look at it that was cut short" has_sampled
+say "$mappings mappings: a look was cut short after $(sampler longest_us) us"
+# As many as fit in 20 ms, and the lines of one more read.
+within "$(sampler longest_us)" 1 200000 || fail "a look took $(sampler longest_us) us of 20000"
+
+(while :; do magpie-numa hog --memory 1 --mb 1 --warm-up 0 --run 0.2 >/dev/null; done) &
+churn=$!
+stats_json 20
+say "beside short-lived processes, 20 s: $(sampler samples) looked at, $(sampler cut) looks cut short, $(sampler cost) % of a CPU"
+within "$(sampler cost)" 0 30 || fail "more than 20 % of a CPU, and what one look more may take"
+kill $churn $maps
+! grep -E 'WARN|ERROR|memory is not' $LOG || fail "it complains"
+no_error_events
+stop_magpie
+
+# Where there is one node, or nobody wants it, there is no such thread.
+start_magpie --numa-sample-share 0
+! grep -q magpie-numa /proc/$MAGPIE/task/*/comm || fail "a sampler though --numa-sample-share is 0"
+stop_magpie
+start_magpie
+grep -q magpie-numa /proc/$MAGPIE/task/*/comm || fail "no sampler"
+stop_magpie
