@@ -6,7 +6,7 @@
  *	  -> the other LLCs of the node, nearest first -> other nodes' LLCs, nearest first, as far as --steal allows;
  *	     of these first the tasks whose home is this node (return.bpf.h)
  *
- * Bounded by steal_tries victims and nr_reach + 1 maps.
+ * Bounded by steal_tries victims, as many again for tasks at home here, and nr_reach + 1 maps.
  */
 #pragma once
 

@@ -16,8 +16,7 @@ on_node() {
 	echo "${_share:-0}"
 }
 
-# homing WARM_UP RUN: as many processes with memory on node 1 as that has CPUs for, at most 2; the rest of half the machine has
-# its memory where it starts. Writes /tmp/bound.N
+# homing WARM_UP RUN: of four hogs on eight CPUs two have their memory on node 1. Writes /tmp/bound.N
 homing() {
 	_pids=
 	for _i in 1 2; do
