@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 8 --llcs 2 --nodes 2 --icount
+# vm: --cpus 8 --llcs 2 --nodes 2 --icount --timeout 500
 # vm: --cpus 8 --llcs 4 --nodes 4 --icount --timeout 500
 # carry: magpie-numa
 # A task goes to its memory: processes whose memory was bound to node 1, started on node 0 and released, run on node 1 for
