@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 8 --llcs 2 --nodes 1 --icount
+# vm: --cpus 8 --llcs 2 --nodes 1 --icount --timeout 600
 # carry: magpie-numa
 # carry: magpie-wakeup
 # Wake-affine: the two ends of a pipe, started on different LLCs, come together within 100 ms and stay; without it they do not.
@@ -9,7 +9,7 @@
 # pair FLAGS...: sets APART_MS and APART, the % of round trips after 100 ms that find the two on different LLCs
 pair() {
 	start_magpie "$@"
-	magpie-numa pairs --start 0,4 --work 100 --run 1.5 >/tmp/pair || fail "the load failed"
+	magpie-numa pairs --start 0,4 --work 100 --run 0.7 >/tmp/pair || fail "the load failed"
 	APART_MS=$(sed 's/.*"apart_ms":\([0-9.e-]*\).*/\1/' /tmp/pair)
 	APART=$(sed 's/.*"apart_later":\([0-9.e-]*\).*/\1/' /tmp/pair)
 	no_error_events
@@ -19,7 +19,7 @@ pair() {
 
 pair --wake-affine off
 within "$APART" 50 100 || fail "this shows nothing: they come together without wake-affine"
-for rules in sync weight idle,sync,weight,wide; do
+for rules in sync idle,sync,weight,wide; do
 	pair --wake-affine $rules
 	within "$APART_MS" 0 99 || fail "not together within 100 ms"
 	# What else wakes may take a CPU for a moment.

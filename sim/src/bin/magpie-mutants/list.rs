@@ -43,9 +43,6 @@ pub const MUTANTS: &[Mutant] = &[
         "\tscx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, 0);\n\treturn cpu;", "\treturn target;"),
     mutant("affine-disallowed", "the waking CPU need not be allowed", "affine.bpf.h",
         "waking == prev || !may_use(p, waking)", "waking == prev"),
-    survivor("affine-no-back-off", "a pull away from home holds nobody back", "affine.bpf.h",
-        "\t\tback_off(tctx, cpu_node(waking));\n", "\t\t;\n",
-        "fights cost time only: a unit test has the waits, tests/vm/numa_backoff.sh the moves"),
     // The load of a CPU.
     mutant("load-stays", "who runs still counts as waiting", "main.bpf.c",
         "\tleave_line(tctx);\n\ttctx->queued_at = 0;\n", "\ttctx->queued_at = 0;\n"),
