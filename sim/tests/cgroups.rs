@@ -107,14 +107,15 @@ fn groups_use_what_they_are_allowed() {
     assert!((0.9..=1.05).contains(&(used / 3.0)), "{used} s, not 3");
 }
 
-/// p99 of schbench's workers in a cgroup, median of some seeds.
-fn p99(cgroup: CgroupId) -> f64 {
+/// p99 of schbench's workers in a cgroup, median of some seeds. A worker for each CPU would be between two worlds: sometimes
+/// all find an idle CPU, sometimes they do not, and it depends on the seed whether a hundredth of them waits.
+fn p99(workers: &str, cgroup: CgroupId) -> f64 {
     // The first level and depth 4, of maximum weight: less would be less against the background in the root, too.
     let groups = [spec(0, 10_000), spec(0, 10_000), spec(2, 10_000), spec(3, 10_000), spec(4, 10_000)];
     let background = "schbench:m=1,t=4,s=20000,c=2000";
     let mut p99s: Vec<f64> = (0..9)
         .map(|seed| {
-            let workloads = [("schbench:m=2,t=16,s=10000,c=15000", cgroup), (background, 0)];
+            let workloads = [(workers, cgroup), (background, 0)];
             run("1x1x32x1", &groups, &workloads, &[], 3000, seed).report.groups[0].wakeup_us.p99
         })
         .collect();
@@ -124,7 +125,9 @@ fn p99(cgroup: CgroupId) -> f64 {
 
 #[test]
 fn wakeups_in_nested_groups_are_as_fast_as_in_the_root() {
-    let [root, first, deep] = [0, 1, 5].map(p99);
-    println!("p99 us: root {root:.1}, first level {first:.1}, depth 4 {deep:.1}");
-    assert!(first / root <= 1.05 && deep / root <= 1.05, "root {root}, first level {first}, depth 4 {deep}");
+    for workers in ["schbench:m=2,t=12,s=10000,c=15000", "schbench:m=2,t=24,s=10000,c=15000"] {
+        let [root, first, deep] = [0, 1, 5].map(|cgroup| p99(workers, cgroup));
+        println!("{workers}: p99 us: root {root:.1}, first level {first:.1}, depth 4 {deep:.1}");
+        assert!(first / root <= 1.05 && deep / root <= 1.05, "root {root}, first level {first}, depth 4 {deep}");
+    }
 }
