@@ -226,7 +226,7 @@ impl Sampler {
             // SAFETY: of this thread; the parameters are valid.
             unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &libc::sched_param { sched_priority: 0 }) };
             while !stopped.load(Ordering::Relaxed) {
-                if let Err(err) = worker.round() {
+                if let Err(err) = worker.round(&stopped) {
                     return warn!("memory is not looked at any more: {err:#}");
                 }
                 thread::park_timeout(ROUND);
@@ -263,12 +263,13 @@ struct Worker {
 }
 
 impl Worker {
-    /// Nothing, if it has not rested yet. One process at least, or it might always be too tired for any.
-    fn round(&mut self) -> Result<()> {
+    /// Nothing, if it has not rested yet. One process at least, or it might always be too tired for any; others after a
+    /// rest, until it is time to look again who is busy.
+    fn round(&mut self, stopped: &AtomicBool) -> Result<()> {
         if Instant::now() < self.rested {
             return Ok(());
         }
-        let began = thread_time();
+        let (began, end) = (thread_time(), Instant::now() + ROUND);
         let entries = self.entries()?;
         let homes = entries.iter().filter(|(_, process)| process.node != NO_NODE).count();
         self.costs.homes.store(homes as u64, Ordering::Relaxed);
@@ -279,7 +280,10 @@ impl Worker {
             self.look_at(tgid, process, began)?;
             self.costs.longest_ns.fetch_max((thread_time() - began).as_nanos() as u64, Ordering::Relaxed);
             self.rest(began);
-            if Instant::now() < self.rested {
+            while !stopped.load(Ordering::Relaxed) && Instant::now() < self.rested.min(end) {
+                thread::park_timeout(self.rested.min(end) - Instant::now());
+            }
+            if Instant::now() < self.rested || stopped.load(Ordering::Relaxed) {
                 break;
             }
         }

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 8 --llcs 2 --nodes 2 --icount --timeout 500
-# vm: --cpus 8 --llcs 4 --nodes 4 --icount --timeout 500
+# vm: --cpus 8 --llcs 2 --nodes 2 --icount 2 --timeout 500
+# vm: --cpus 16 --llcs 4 --nodes 4 --icount 2 --timeout 500
 # carry: magpie-numa
 # A task goes to its memory: processes whose memory was bound to node 1, started on node 0 and released, run on node 1 for
 # 95 % of the time and more after 2 s, with the machine half busy. Without the sampler they do not: that home is found from
-# memory, not from where they have run. Each instruction is a nanosecond, on any CPU: five busy CPUs make a look at memory
-# five times as long, hence --numa-sample-share.
+# memory, not from where they have run. An instruction takes 4 ns, those that look at memory, too: hence --numa-sample-share.
 . /root/lib.sh
 NODES=$(ls -d /sys/devices/system/node/node[0-9]* | wc -l)
 NODE0=$(cat /sys/devices/system/node/node0/cpulist)
@@ -16,21 +15,21 @@ on_node() {
 	echo "${_share:-0}"
 }
 
-# homing WARM_UP RUN: of four hogs on eight CPUs two have their memory on node 1. Writes /tmp/bound.N
+# homing WARM_UP RUN: of the hogs, half as many as CPUs, two have their memory on node 1. Writes /tmp/bound.N
 homing() {
 	_pids=
 	for _i in 1 2; do
 		magpie-numa hog --memory 1 --start "$NODE0" --warm-up "$1" --run "$2" >/tmp/bound.$_i &
 		_pids="$_pids $!"
 	done
-	for _i in 1 2; do
+	for _i in $(seq $(($(nproc) / 2 - 2))); do
 		magpie-numa hog --start "$NODE0" --warm-up "$1" --run "$2" >/tmp/free.$_i &
 		_pids="$_pids $!"
 	done
 	wait $_pids || fail "a load failed"
 }
 
-start_magpie --numa-sample-share 10
+start_magpie --numa-sample-share 40
 homing 2 1
 for i in 1 2; do
 	share=$(on_node 1 /tmp/bound.$i)
