@@ -121,12 +121,10 @@ of_four_cpus() {
 }
 of_four_cpus 100 300
 expect "300 to 100, four hogs each on four CPUs" "$RATIO" 3 5
-# What little of the root's runs moves tasks, and each time one of the light ones has a CPU to itself for a slice: 8.6 to 9.8
-# were seen, and 174 to 413. In simulation both are within 5 %: sim/tests/cgroups.rs.
 of_four_cpus 1 10
-expect "10 to 1, four hogs each on four CPUs" "$RATIO" 10 20
+expect "10 to 1, four hogs each on four CPUs" "$RATIO" 10 5
+# The four together have a thousandth of the time: some slices in these ten seconds.
 of_four_cpus 10 10000
-say "10000 to 10, four hogs each on four CPUs: $RATIO : 1"
-within "$RATIO" 80 1050 || fail "10000 to 10 is $RATIO : 1"
+expect "10000 to 10, four hogs each on four CPUs" "$RATIO" 1000 20
 no_error_events
 stop_magpie
