@@ -66,9 +66,6 @@ class Machine:
             if self.dies > 1:
                 # Linux reads dies only from Intel's CPUs, and then mitigates Intel's flaws: five times slower here.
                 ours += " mitigations=off"
-        if self.icount is not None:
-            # A CPU executes until the next timer of any; where all tick together, that is 4 ms, for which the others stand still.
-            ours += " skew_tick=1"
         return f"{ours} {self.append}".strip()
 
     def arguments(self, accel):

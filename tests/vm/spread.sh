@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 8 --llcs 2 --nodes 2 --icount 3 --timeout 600
+# vm: --cpus 8 --llcs 2 --nodes 2 --icount 3 --append skew_tick=1 --timeout 600
 # Eight hogs on one CPU of eight, released: each CPU runs one of them within 50 ms, by the kernel's own trace, be it on the
-# other node. (Emulated CPUs take turns: part of it is that a CPU that was kicked waits for its own.)
+# other node. (Emulated CPUs take turns, each until the next timer
+# of any: part of the time is that a CPU that was kicked waits for its turn, which is 4 ms where all tick together.)
 . /root/lib.sh
 CG=/sys/fs/cgroup
 TRACE=/sys/kernel/tracing

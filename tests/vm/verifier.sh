@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 2 --llcs 1 --nodes 1
 # vm: --cpus 2 --llcs 2 --nodes 2
 # kernels: matrix
-# Each BPF program costs the verifier less than 5 % of its limit, on a kernel that shows no configuration; what is
-# for several nodes or LLCs is left out by the verifier where there is one.
+# Each BPF program costs the verifier less than 5 % of its limit, on a kernel that shows no configuration; two nodes,
+# for the verifier leaves out what is for several where there is one.
 . /root/lib.sh
 
 [ ! -e "/boot/config-$(uname -r)" ] || fail "the guest shows the kernel's configuration: no test"
