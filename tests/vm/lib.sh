@@ -99,8 +99,10 @@ hog() {
 	echo $HOG >>/tmp/hogs
 }
 
+# Kills them, and waits until they are gone: their cgroups are empty then.
 end_hogs() {
 	kill -9 $(cat /tmp/hogs) || fail "a hog was gone"
+	wait $(cat /tmp/hogs) 2>/dev/null || :
 	rm /tmp/hogs
 }
 

@@ -4,6 +4,7 @@
 use magpie_sim::cgroup::{CgroupId, Spec};
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{GROUP_FLAGS, LAZY_SLOTS, MAX_WEIGHT, SETTLE_CPUS, SETTLE_NS, WEIGHT_SHIFT};
+use magpie_sim::task::State;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::magpie_limits_MAX_GROUPS as MAX_GROUPS;
 
@@ -130,6 +131,28 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_task_that_moves_has_its_new_groups_share_at_once() {
+    let mut rig = rig(&[(0, 100), (1, 300), (1, 100)]);
+    runnable(&mut rig, 2, 100);
+    runnable(&mut rig, 3, 100);
+    let sleeper = member(&mut rig, 2, 100);
+    assert_eq!(weight(&mut rig, sleeper), 75.0);
+    rig.kernel.move_to_cgroup(sleeper, 3);
+    assert_eq!(weight(&mut rig, sleeper), 25.0);
+}
+
+/// Tasks that die leave their group after it is gone.
+#[test]
+fn a_group_that_goes_takes_its_weight_along() {
+    let mut rig = rig(&[(0, 100), (1, 300)]);
+    let task = runnable(&mut rig, 2, 100);
+    assert_eq!(sum(&rig, 1), 300);
+    rig.kernel.tasks[task].state = State::Dead;
+    rig.kernel.remove_cgroup(2);
+    assert_eq!(sum(&rig, 1), 0);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::{TaskId, queue_group};
+use magpie_sim::native::{PF_EXITING, PF_KTHREAD};
 use magpie_sim::task::{Place, State};
 use magpie_sim::trace::Op;
 use proptest::prelude::*;
@@ -75,6 +76,18 @@ proptest! {
         prop_assert_eq!(ahead(&mut rig, task), -by.min(LAG));
         prop_assert!(!rig.call(rig.u.has_waited_throttled, (rig.tctx(task),)));
         prop_assert_eq!(rig.stat(magpie_stat_STAT_STOLEN_NS), 0);
+    }
+}
+
+#[test]
+fn what_the_kernel_waits_for_does_not_wait_for_its_group() {
+    for (cpus, flags) in [(&[0][..], PF_KTHREAD), (&[0, 1], PF_EXITING)] {
+        let (mut rig, task) = rig(&[0, 1], cpus);
+        rig.kernel.tasks[task].raw_mut().flags |= flags;
+        rig.kernel.cpus[0].nr_running += 1;
+        rig.kernel.tasks[task].state = State::Runnable;
+        enqueue(&mut rig, task);
+        assert!(!matches!(rig.kernel.tasks[task].place, Place::Dsq(id) if queue_group(id).is_some()), "{flags:#x}");
     }
 }
 
