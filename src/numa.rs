@@ -37,6 +37,9 @@ const ROUND: Duration = Duration::from_millis(500);
 const INTERVAL: Duration = Duration::from_secs(1);
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
+/// What a new process begins with: at the first look it may not have its memory yet.
+const FIRST_INTERVAL: Duration = Duration::from_millis(250);
+
 /// At most so many processes take turns, those that use most.
 const MAX_BUSY: usize = 32;
 
@@ -168,7 +171,7 @@ impl Tracker {
         self.known.retain(|tgid, _| present.contains(tgid));
         let mut busy = Vec::new();
         for &(tgid, process) in entries {
-            let first = Known { looks: 0, due: now, interval: INTERVAL, pass: None };
+            let first = Known { looks: 0, due: now, interval: FIRST_INTERVAL, pass: None };
             let known = self.known.entry(tgid).or_insert(first);
             // The kernel may have forgotten the entry, and made it anew.
             let looks = process.looks.checked_sub(known.looks).unwrap_or(process.looks);
@@ -458,9 +461,9 @@ mod tests {
         entries[6].1.looks += 20;
         entries[39].1.looks += 30;
         let known = tracker.known.get_mut(&40).unwrap();
-        for (stays, interval) in [(true, 2), (true, 4), (false, 1), (true, 2)] {
+        for (stays, ms) in [(true, 500), (true, 1000), (true, 2000), (false, 1000), (true, 2000)] {
             known.looked_at(at(0), stays);
-            assert_eq!(known.interval, Duration::from_secs(interval));
+            assert_eq!(known.interval, Duration::from_millis(ms));
         }
         assert_eq!(tgids(tracker.due(at(1999), &entries)), [7]);
         entries[39].1.looks += 30;

@@ -79,6 +79,19 @@ proptest! {
     }
 }
 
+/// Long before the kernel ejects us for it, though the group is throttled; by a CPU that may run it.
+#[test]
+fn who_waits_too_long_is_taken_all_the_same() {
+    let (mut rig, task) = throttled(&[0]);
+    assert!(!rig.call(rig.u.pull_waiting, (0,)));
+    rig.kernel.now += u64::from(rig.kernel.tunables.timeout_ms) * MSEC / 4;
+    rig.kernel.cpu = 1;
+    assert_eq!(rig.call(rig.u.next_released, (0,)), 0, "it may not come");
+    rig.kernel.cpu = 0;
+    assert!(rig.call(rig.u.pull_waiting, (0,)));
+    assert_eq!(rig.local(0), vec![task]);
+}
+
 #[test]
 fn what_the_kernel_waits_for_does_not_wait_for_its_group() {
     for (cpus, flags) in [(&[0][..], PF_KTHREAD), (&[0, 1], PF_EXITING)] {
