@@ -34,11 +34,8 @@ use crate::topology::Layout;
 const ROUND: Duration = Duration::from_millis(500);
 
 /// How often a process is looked at: less and less often while its memory stays where it is.
-const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_millis(500);
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
-
-/// What a new process begins with: at the first look it may not have its memory yet.
-const FIRST_INTERVAL: Duration = Duration::from_millis(250);
 
 /// At most so many processes take turns, those that use most.
 const MAX_BUSY: usize = 32;
@@ -147,9 +144,17 @@ struct Known {
     due: Instant,
     interval: Duration,
     pass: Option<Pass>,
+    /// Its memory when it was last looked at, kB.
+    kb: u64,
 }
 
 impl Known {
+    /// Has it so much more or less memory now that it may soon be elsewhere? Remembers how much it is.
+    fn resized(&mut self, kb: u64) -> bool {
+        let before = std::mem::replace(&mut self.kb, kb);
+        kb.abs_diff(before) > before / 4
+    }
+
     /// Its memory was looked at; `stays` where it was.
     fn looked_at(&mut self, now: Instant, stays: bool) {
         self.interval = if stays { (2 * self.interval).min(MAX_INTERVAL) } else { INTERVAL };
@@ -171,7 +176,7 @@ impl Tracker {
         self.known.retain(|tgid, _| present.contains(tgid));
         let mut busy = Vec::new();
         for &(tgid, process) in entries {
-            let first = Known { looks: 0, due: now, interval: FIRST_INTERVAL, pass: None };
+            let first = Known { looks: 0, due: now, interval: INTERVAL, pass: None, kb: 0 };
             let known = self.known.entry(tgid).or_insert(first);
             // The kernel may have forgotten the entry, and made it anew.
             let looks = process.looks.checked_sub(known.looks).unwrap_or(process.looks);
@@ -318,7 +323,8 @@ impl Worker {
             Ok((true, pass)) => {
                 let node = Some(pass.tally.preferred()).filter(|node| may_run_there(tgid, self.node_cpus.get(node)));
                 let node = node.unwrap_or(NO_NODE);
-                known.looked_at(Instant::now(), node == process.node);
+                let resized = known.resized(pass.tally.total);
+                known.looked_at(Instant::now(), node == process.node && !resized);
                 self.costs.samples.fetch_add(1, Ordering::Relaxed);
                 if node != process.node {
                     self.publish(tgid, bpf_process(process.looks, node))?;
@@ -461,7 +467,8 @@ mod tests {
         entries[6].1.looks += 20;
         entries[39].1.looks += 30;
         let known = tracker.known.get_mut(&40).unwrap();
-        for (stays, ms) in [(true, 500), (true, 1000), (true, 2000), (false, 1000), (true, 2000)] {
+        assert_eq!([1000, 1250, 1500, 2000, 100].map(|kb| known.resized(kb)), [true, false, false, true, true]);
+        for (stays, ms) in [(true, 1000), (true, 2000), (true, 4000), (false, 500), (true, 1000), (true, 2000)] {
             known.looked_at(at(0), stays);
             assert_eq!(known.interval, Duration::from_millis(ms));
         }
