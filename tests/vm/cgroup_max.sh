@@ -6,14 +6,16 @@
 CG=/sys/fs/cgroup
 SECONDS_EACH=10
 
+# usage GROUP: CPU time of the group in us, and the time since boot in s. By one process: between two the group may use up a quota.
+usage() {
+	awk '/^usage_usec/ { usage = $2 } /\./ { uptime = $1 } END { print usage, uptime }' $CG/"$1"/cpu.stat /proc/uptime
+}
+
 # used GROUP SECONDS: CPU time of the group, in percent of one CPU, in $USED
 used() {
-	_u=$(sed -n 's/^usage_usec //p' $CG/"$1"/cpu.stat)
-	read -r _from _ </proc/uptime
+	_before=$(usage "$1")
 	sleep "$2"
-	_u=$(($(sed -n 's/^usage_usec //p' $CG/"$1"/cpu.stat) - _u))
-	read -r _to _ </proc/uptime
-	USED=$(awk "BEGIN { printf \"%.2f\", $_u / 10000 / ($_to - $_from) }")
+	USED=$(echo "$_before $(usage "$1")" | awk '{ printf "%.2f", ($3 - $1) / 10000 / ($4 - $2) }')
 }
 
 # expect NAME PERCENT

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 4 --llcs 2 --nodes 2 --icount --append rcu_nocbs=1-3
-# kernels: matrix
+# kernels: ends
 # carry: magpie-conform
 # The simulator's kernel calls the scheduler back in the same order as this one: scripted scenarios, in both. (The
 # script, and what is compared and why: sim/conformance/scenarios, sim/src/bin/magpie-conform.) Instructions are the

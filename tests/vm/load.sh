@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 8 --llcs 2 --nodes 2 --timeout 1500
-# kernels: matrix
+# kernels: ends
 # hackbench in all four modes and mixed CPU and I/O load: the scheduler stays, nothing goes wrong, Ctrl-C detaches.
 # MAGPIE_RUNS (1) and MAGPIE_LOOPS (100) make it longer.
 . /root/lib.sh

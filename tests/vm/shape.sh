@@ -20,17 +20,17 @@ say "start to enabled: $took s"
 hackbench -g 1 -l 40 -p >/tmp/out 2>&1 || fail "hackbench: $(tail -n 3 /tmp/out)"
 say "hackbench: $(sed -n 's/Time: //p' /tmp/out) s"
 
-# As many hogs as CPUs: each finds a CPU of its own.
-i=0
-while [ $i -lt "$nr_cpus" ]; do
+# As many hogs as CPUs: each finds a CPU of its own. (16 at most: with 64 busy CPUs the emulator gives each a turn of 4 ms in
+# a quarter of a second, and reading a figure takes half a minute.)
+nr_hogs=$((nr_cpus < 16 ? nr_cpus : 16))
+for _ in $(seq $nr_hogs); do
 	hog
-	i=$((i + 1))
 done
 busy() {
 	stats_json 1
-	within "$(json_total util)" 97 101
+	within "$(json_total util)" $((97 * nr_hogs / nr_cpus)) 101
 }
-wait_for 60 "all CPUs busy" busy
+wait_for 60 "a CPU for each hog" busy
 still_enabled
 no_error_events
 stop_magpie
