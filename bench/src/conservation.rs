@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `magpie-conservation`: does a CPU idle while a task that may run there waits? By the kernel's own tracepoints, whatever
+//! the scheduler:
+//!
+//! ```text
+//! tracefs: sched_switch, sched_wakeup(_new), sched_migrate_task, for --seconds ---> trace
+//! line of the trace --> Event ---> Sched: who waits since when and where, which CPU idles since when
+//!                                    a wait ends, or an idle period: how long were both at once?
+//! /proc/*/task/*/status: where a task may run ------------------> of those CPUs only; by distance of the CPU
+//! ```
+//!
+//! Tasks that are gone when the trace ends count as allowed everywhere. What was lost by the ring buffer is an error.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use scx_utils::{Cpumask, Topology};
+use serde::Serialize;
+
+const TRACING: &str = "/sys/kernel/tracing";
+const EVENTS: [&str; 4] = ["sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task"];
+
+/// Says for how long CPUs were idle while a task that may run there waited; prints a line of JSON. Needs root and tracefs.
+#[derive(Parser)]
+struct Cli {
+    /// Time that is traced.
+    #[arg(long, default_value_t = 10.0, value_name = "SEC")]
+    seconds: f64,
+    /// More than this is counted, for a CPU of the LLC where the task waits. Microseconds.
+    #[arg(long, default_value_t = 1000.0, value_name = "US")]
+    llc_limit_us: f64,
+    /// The same for other CPUs. Microseconds.
+    #[arg(long, default_value_t = 1000.0, value_name = "US")]
+    beyond_limit_us: f64,
+    /// Ring buffer of a CPU. MB.
+    #[arg(long, default_value_t = 64)]
+    buffer_mb: u64,
+}
+
+#[derive(Debug, PartialEq)]
+enum Event {
+    /// prev leaves the CPU, and still wants one if it is runnable; 0 is the idle task.
+    Switch {
+        prev: i32,
+        runnable: bool,
+        next: i32,
+    },
+    /// Put in line on a CPU.
+    Wakeup {
+        pid: i32,
+        cpu: usize,
+    },
+    Migrate {
+        pid: i32,
+        cpu: usize,
+    },
+}
+
+/// CPU, time in us and event of a line of the trace; None for comments.
+fn parse(line: &str) -> Option<(usize, f64, Event)> {
+    let (head, rest) = EVENTS.iter().find_map(|event| line.split_once(&format!(": {event}: ")))?;
+    let (head, time) = head.rsplit_once(' ')?;
+    let cpu = head.rsplit_once('[')?.1.split_once(']')?.0.parse().ok()?;
+    // Of the last one of that name: a comm may contain anything.
+    let field = |name: &str| rest.rsplit_once(&format!(" {name}="))?.1.split_whitespace().next();
+    let pid = |name: &str| field(name)?.parse::<i32>().ok();
+    let event = if let Some(next) = pid("next_pid") {
+        Event::Switch { prev: pid("prev_pid")?, runnable: field("prev_state")?.starts_with('R'), next }
+    } else if let Some(target) = field("target_cpu") {
+        Event::Wakeup { pid: pid("pid")?, cpu: target.parse().ok()? }
+    } else {
+        Event::Migrate { pid: pid("pid")?, cpu: field("dest_cpu")?.parse().ok()? }
+    };
+    Some((cpu, time.parse::<f64>().ok()? * 1e6, event))
+}
+
+/// CPUs where a task may run.
+type Allowed = BTreeMap<i32, BTreeSet<usize>>;
+
+/// How long a CPU was idle at most while a task waited that it might have run, and how often for longer than the limit.
+#[derive(Default, Serialize)]
+struct Overlap {
+    max_us: f64,
+    over_limit: u64,
+    /// Of the longest: when (in us), who, where it waited, which CPU was idle.
+    longest: Option<(f64, i32, usize, usize)>,
+}
+
+struct Waiting {
+    since: f64,
+    cpu: usize,
+}
+
+/// What the events so far say.
+struct Sched<'a> {
+    llc_of: &'a [usize],
+    allowed: &'a Allowed,
+    /// In us, for other CPUs of the LLC and beyond it.
+    limits: [f64; 2],
+    waiting: BTreeMap<i32, Waiting>,
+    running: Vec<Option<i32>>,
+    idle_since: Vec<Option<f64>>,
+    overlaps: [Overlap; 2],
+    nr_waits: u64,
+}
+
+impl<'a> Sched<'a> {
+    fn new(llc_of: &'a [usize], allowed: &'a Allowed, limits: [f64; 2]) -> Self {
+        Sched {
+            llc_of,
+            allowed,
+            limits,
+            waiting: BTreeMap::new(),
+            running: vec![None; llc_of.len()],
+            idle_since: vec![None; llc_of.len()],
+            overlaps: Default::default(),
+            nr_waits: 0,
+        }
+    }
+
+    fn event(&mut self, cpu: usize, now: f64, event: Event) {
+        match event {
+            Event::Switch { prev, runnable, next } => {
+                if prev == 0 {
+                    self.idle_ends(cpu, now);
+                } else if runnable {
+                    self.wait_begins(prev, cpu, now);
+                }
+                self.running[cpu] = Some(next);
+                if next == 0 {
+                    self.idle_since[cpu] = Some(now);
+                } else {
+                    self.wait_ends(next, now);
+                }
+            }
+            // Also said of a task that has not left its CPU yet.
+            Event::Wakeup { pid, cpu } if !self.running.contains(&Some(pid)) => self.wait_begins(pid, cpu, now),
+            Event::Wakeup { .. } => {}
+            // The idle CPUs of the LLC that it comes to have not failed it yet.
+            Event::Migrate { pid, cpu } => {
+                if self.wait_ends(pid, now) {
+                    self.wait_begins(pid, cpu, now);
+                }
+            }
+        }
+    }
+
+    fn wait_begins(&mut self, pid: i32, cpu: usize, now: f64) {
+        self.waiting.entry(pid).or_insert(Waiting { since: now, cpu });
+    }
+
+    /// false: it did not wait.
+    fn wait_ends(&mut self, pid: i32, now: f64) -> bool {
+        let Some(waiting) = self.waiting.remove(&pid) else { return false };
+        self.nr_waits += 1;
+        for idle in 0..self.idle_since.len() {
+            self.overlap(pid, &waiting, idle, now);
+        }
+        true
+    }
+
+    fn idle_ends(&mut self, cpu: usize, now: f64) {
+        let waiting = std::mem::take(&mut self.waiting);
+        for (&pid, waits) in &waiting {
+            self.overlap(pid, waits, cpu, now);
+        }
+        self.waiting = waiting;
+        self.idle_since[cpu] = None;
+    }
+
+    /// Takes note of how long a task has waited until now while a CPU was idle, if it is.
+    fn overlap(&mut self, pid: i32, waiting: &Waiting, idle: usize, now: f64) {
+        let Some(idle_since) = self.idle_since[idle] else { return };
+        if self.allowed.get(&pid).is_some_and(|allowed| !allowed.contains(&idle)) {
+            return;
+        }
+        let distance = usize::from(self.llc_of[idle] != self.llc_of[waiting.cpu]);
+        let overlap = &mut self.overlaps[distance];
+        let both = now - idle_since.max(waiting.since);
+        overlap.over_limit += u64::from(both > self.limits[distance]);
+        if both > overlap.max_us {
+            overlap.max_us = both;
+            overlap.longest = Some((now, pid, waiting.cpu, idle));
+        }
+    }
+}
+
+/// Where each task that there is may run.
+fn allowed() -> Result<Allowed> {
+    let mut allowed = BTreeMap::new();
+    for process in fs::read_dir("/proc")?.flatten() {
+        let Ok(tasks) = fs::read_dir(process.path().join("task")) else { continue };
+        for task in tasks.flatten() {
+            let pid = task.file_name().to_string_lossy().parse()?;
+            let Ok(status) = fs::read_to_string(task.path().join("status")) else { continue };
+            let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            allowed.insert(pid, Cpumask::from_cpulist(list.context("no Cpus_allowed_list")?.trim())?.iter().collect());
+        }
+    }
+    Ok(allowed)
+}
+
+fn write(file: &str, what: impl AsRef<[u8]>) -> Result<()> {
+    fs::write(Path::new(TRACING).join(file), what).with_context(|| format!("{TRACING}/{file}"))
+}
+
+/// Traces for so long; the trace is in the ring buffer then.
+fn trace(seconds: f64, buffer_mb: u64) -> Result<()> {
+    write("buffer_size_kb", (buffer_mb * 1024).to_string())?;
+    write("trace", "")?;
+    for (on, then) in [("1", Duration::from_secs_f64(seconds)), ("0", Duration::ZERO)] {
+        for event in EVENTS {
+            write(&format!("events/sched/{event}/enable"), on)?;
+        }
+        sleep(then);
+    }
+    for cpu in fs::read_dir(Path::new(TRACING).join("per_cpu"))?.flatten() {
+        let stats = fs::read_to_string(cpu.path().join("stats"))?;
+        let lost = stats.lines().any(|line| line.starts_with("overrun: ") && line != "overrun: 0");
+        ensure!(!lost, "events were lost: take a larger --buffer-mb");
+    }
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    let topology = Topology::new()?;
+    let llc_of: Vec<usize> = topology.all_cpus.values().map(|cpu| cpu.llc_id).collect();
+    if topology.all_cpus.keys().copied().ne(0..llc_of.len()) {
+        bail!("a CPU is offline: bring it back");
+    }
+
+    trace(cli.seconds, cli.buffer_mb)?;
+    let allowed = allowed()?;
+    let mut sched = Sched::new(&llc_of, &allowed, [cli.llc_limit_us, cli.beyond_limit_us]);
+    for line in BufReader::new(fs::File::open(Path::new(TRACING).join("trace"))?).lines() {
+        if let Some((cpu, now, event)) = parse(&line?) {
+            sched.event(cpu, now, event);
+        }
+    }
+    write("trace", "")?;
+    ensure!(sched.nr_waits > 0, "nobody waited: there is no load");
+    println!(
+        "{}",
+        serde_json::json!({
+            "waits": sched.nr_waits,
+            "llc": sched.overlaps[0],
+            "beyond": sched.overlaps[1],
+        })
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overlaps(allowed: &[(i32, &[usize])], lines: &[&str]) -> [(f64, u64); 2] {
+        let allowed = allowed.iter().map(|&(pid, cpus)| (pid, cpus.iter().copied().collect())).collect();
+        let mut sched = Sched::new(&[0, 0, 1], &allowed, [1000.0, 2000.0]);
+        for line in lines {
+            let (cpu, now, event) = parse(line).unwrap_or_else(|| panic!("{line}"));
+            sched.event(cpu, now, event);
+        }
+        sched.overlaps.map(|overlap| (overlap.max_us.round(), overlap.over_limit))
+    }
+
+    /// All of them, CPU 0 taken by task 10, the others idle from 1 ms on.
+    const START: [&str; 3] = [
+        "          <idle>-0       [000] d..2.     0.001000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=hog next_pid=10 next_prio=120",
+        "             a b-7       [001] d..2.     0.001000: sched_switch: prev_comm=a b prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120",
+        "               c-8       [002] d..2.     0.001000: sched_switch: prev_comm=c prev_pid=8 prev_prio=120 prev_state=I ==> next_comm=swapper/2 next_pid=0 next_prio=120",
+    ];
+    const WAKES: &str =
+        "             hog-10      [000] d.h4.     0.002000: sched_wakeup: comm=x pid=11 prio=120 target_cpu=000";
+    const RUNS: &str = "             hog-10      [000] d..2.     0.007000: sched_switch: prev_comm=hog prev_pid=10 prev_prio=120 prev_state=R+ ==> next_comm=x next_pid=11 next_prio=120";
+
+    #[test]
+    fn a_task_waits_beside_idle_cpus() {
+        assert_eq!(overlaps(&[], &[&START[..], &[WAKES, RUNS]].concat()), [(5000.0, 1), (5000.0, 1)]);
+    }
+
+    #[test]
+    fn where_it_may_not_run_does_not_count() {
+        assert_eq!(overlaps(&[(11, &[0, 2])], &[&START[..], &[WAKES, RUNS]].concat()), [(0.0, 0), (5000.0, 1)]);
+        assert_eq!(overlaps(&[(11, &[0])], &[&START[..], &[WAKES, RUNS]].concat()), [(0.0, 0), (0.0, 0)]);
+    }
+
+    #[test]
+    fn an_idle_period_ends_before_the_wait() {
+        let other = "          <idle>-0       [001] d..2.     0.002500: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=y next_pid=12 next_prio=120";
+        assert_eq!(overlaps(&[(11, &[0, 1])], &[&START[..], &[WAKES, other, RUNS]].concat()), [(500.0, 0), (0.0, 0)]);
+    }
+
+    #[test]
+    fn who_is_preempted_waits_and_who_sleeps_does_not() {
+        let preempted = &[&START[..], &[WAKES, RUNS]].concat();
+        let back = "               x-11      [000] d..2.     0.008500: sched_switch: prev_comm=x prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=hog next_pid=10 next_prio=120";
+        let mut allowed: Vec<(i32, &[usize])> = vec![(11, &[0])];
+        assert_eq!(overlaps(&allowed, &[preempted, &[back][..]].concat()), [(1500.0, 1), (1500.0, 0)]);
+        allowed.push((10, &[0]));
+        assert_eq!(overlaps(&allowed, &[preempted, &[back][..]].concat()), [(0.0, 0), (0.0, 0)]);
+    }
+
+    #[test]
+    fn one_that_is_taken_by_another_llc_waits_anew_there() {
+        let taken = "          <idle>-0       [002] d..2.     0.002400: sched_migrate_task: comm=x pid=11 prio=120 orig_cpu=0 dest_cpu=2";
+        let lines = [&START[..], &[WAKES, taken, RUNS]].concat();
+        assert_eq!(overlaps(&[(11, &[0, 1])], &lines), [(400.0, 0), (4600.0, 1)]);
+        // Waking up what has not left its CPU changes nothing.
+        let again =
+            "             hog-10      [000] d.h4.     0.006000: sched_wakeup: comm=hog pid=10 prio=120 target_cpu=000";
+        assert_eq!(overlaps(&[(11, &[0])], &[&START[..], &[again, WAKES, RUNS]].concat()), [(0.0, 0), (0.0, 0)]);
+    }
+
+    #[test]
+    fn comments_are_not_events() {
+        assert_eq!(parse("#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION"), None);
+        assert_eq!(parse(WAKES), Some((0, 2000.0, Event::Wakeup { pid: 11, cpu: 0 })));
+    }
+}
