@@ -40,6 +40,7 @@ impl Rodata {
             llc_layouts: vec![
                 llc_layout {
                     first_line: 0,
+                    node: 0,
                     nr_lines: 0,
                     nr_slots: 0,
                     nr_cpus: 0,
@@ -65,6 +66,7 @@ impl Rodata {
         }
         for (entry, llc) in rodata.llc_layouts.iter_mut().zip(&layout.llcs) {
             entry.first_line = llc.first_line as u32;
+            entry.node = llc.node as u32;
             entry.nr_lines = llc.nr_lines as u32;
             entry.nr_slots = llc.nr_slots as u32;
             entry.nr_cpus = llc.nr_cpus as u32;
@@ -112,6 +114,8 @@ fn tun(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) -> tunable
         wakeup_preempt: u8::from(!tunables.no_wakeup_preempt),
         steal: u8::from(tunables.steal != Steal::Off),
         cgroups: u8::from(!tunables.no_cgroups),
+        llc_cost_ns: tunables.migration_cost_llc_us * NSEC_PER_USEC,
+        node_cost_ns: tunables.migration_cost_node_us * NSEC_PER_USEC,
         steal_tries: tunables.steal_tries,
         nr_nodes: layout.nr_nodes() as u32,
         numa_backoff: tunables.numa_backoff,

@@ -78,6 +78,8 @@ struct tunables {
 	u8 wakeup_preempt;
 	u8 steal;	  /* do CPUs take each other's waiting tasks? */
 	u8 cgroups;	  /* do cgroups' settings count? */
+	u64 llc_cost_ns;  /* for which a task that ran is left to its LLC by others of its node, */
+	u64 node_cost_ns; /* ... and of other nodes; see heat.bpf.h */
 	u32 steal_tries;  /* overloaded CPUs that a CPU about to go idle tries before it gives up */
 	u32 nr_nodes;	  /* with CPUs */
 	u32 numa_backoff; /* scan periods for which a task is not moved home after wake-affine moved it away */
@@ -101,6 +103,7 @@ struct cpu_layout {
 /* An LLC, and the others in the order in which they are searched and robbed: nearest first. */
 struct llc_layout {
 	u32 first_line;
+	u32 node;
 	u32 nr_lines;
 	u32 nr_slots; /* from its first CPU's to its last's */
 	u32 nr_cpus;
@@ -208,6 +211,7 @@ struct cpu_ctx {
 	u32 nr_finds;	     /* searches for CPUs and tasks; see latency.bpf.h */
 	u64 settled_at;	     /* scx_bpf_now() when it last settled what is lazy here */
 	u32 settle_turn;     /* whose turn it is to be settled, if it is idle */
+	u64 cold_in;	     /* ns until the first task that steal() found hot is cold; 0: it found none */
 	u64 homed_at;	     /* scx_bpf_now() of the last look at how local the running task is */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));

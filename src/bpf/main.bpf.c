@@ -15,6 +15,7 @@
  *	         enqueue     sent home               return.bpf.h
  *	runs     dispatch    own queue, keep running vtime.bpf.h
  *	                     another CPU's queue     steal.bpf.h     nothing of its own
+ *	                                             heat.bpf.h      not yet: its caches are worth the wait
  *	                                             balance.bpf.h   there they are owed more
  *	                                             starve.bpf.h    here one waits far too long
  *	         running, stopping                   vtime.bpf.h     charged by weight, which is
@@ -48,6 +49,7 @@
 #include "affine.bpf.h"
 #include "overload.bpf.h"
 #include "return.bpf.h"
+#include "heat.bpf.h"
 #include "steal.bpf.h"
 #include "latency.bpf.h"
 #include "balance.bpf.h"
@@ -266,6 +268,7 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	if (!tctx)
 		return;
 	charge(p, tctx);
+	tctx->stopped_at = scx_bpf_now();
 	tctx->wakes = cctx->wakes;
 	if (!runnable)
 		group_leave(tctx, scx_bpf_task_cpu(p));
@@ -428,6 +431,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 		}
 		cpu_ctx(cpu)->pelt.updated_at = scx_bpf_now();
 		cpu_ctx(cpu)->steal_slot = NO_SLOT;
+		init_heat_timer(cpu);
 		bpf_rcu_read_lock();
 		curr = __COMPAT_scx_bpf_cpu_curr(cpu);
 		if (curr && is_idle_task(curr))

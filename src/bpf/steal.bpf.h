@@ -4,7 +4,7 @@
  *
  *	own LLC, from the slot after this CPU on, so that thieves spread, or on from where tries ran out last
  *	  -> the other LLCs of the node, nearest first -> other nodes' LLCs, nearest first, as far as --steal allows;
- *	     of these first the tasks whose home is this node (return.bpf.h)
+ *	     of these first the tasks whose home is this node (return.bpf.h); of neither those that are hot (heat.bpf.h)
  *
  * Bounded by steal_tries victims, as many again for tasks at home here, and nr_reach + 1 maps.
  */
@@ -17,6 +17,7 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 	bool own = llc == cpu_layout(cpu)->llc;
 	u32 slot = own && cctx->steal_slot != NO_SLOT ? cctx->steal_slot : cpu_layout(cpu)->slot;
 	struct map_walk walk = map_walk_from(&overload_map, llc, slot, ALL_SLOTS);
+	u64 cost = migration_cost(cpu, llc);
 	s32 victim;
 
 	if (own)
@@ -27,7 +28,7 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 		victim = slot_cpu(walk.slot);
 		if (victim == cpu)
 			continue;
-		if (scx_bpf_dsq_move_to_local(victim, 0))
+		if (cost ? take_cold(cpu, victim, cost) : scx_bpf_dsq_move_to_local(victim, 0))
 			return true;
 		stat_inc(STAT_STEAL_MISS);
 		*tries += bpf_arena_loop_one;
@@ -43,11 +44,13 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 static bool steal(s32 cpu)
 {
 	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	u32 i, tries = bpf_arena_loop_zero;
 
 	if (!tun.steal)
 		return false;
 	stat_inc(STAT_STEAL);
+	cctx->cold_in = 0;
 	if (steal_from(cpu, cpu_layout(cpu)->llc, &tries)) {
 		stat_inc(STAT_STEAL_LLC);
 		return true;
@@ -62,5 +65,6 @@ static bool steal(s32 cpu)
 			return true;
 		}
 	}
+	await_cold(cpu, cctx);
 	return false;
 }
