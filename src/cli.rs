@@ -81,12 +81,14 @@ pub struct Tunables {
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = value_parser!(u32).range(1..=64))]
     pub steal_tries: u32,
 
-    /// How long a task that ran is left to the caches of its LLC by idle CPUs of the node's other LLCs. Microseconds, 0..100000.
-    #[arg(long, default_value_t = 0, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
+    /// How long a task that ran is left to the caches of its LLC, by idle CPUs of the node's others. Microseconds, 0..100000.
+    ///
+    /// 0: they take what waits at once. About the time in which they could fetch what it has in its caches.
+    #[arg(long, default_value_t = 50, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
     pub migration_cost_llc_us: u64,
 
-    /// How long a task that ran is left to the caches of its LLC by idle CPUs of other nodes. Microseconds, 0..100000.
-    #[arg(long, default_value_t = 0, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
+    /// The same, by idle CPUs of other nodes. Microseconds, 0..100000.
+    #[arg(long, default_value_t = 100, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
     pub migration_cost_node_us: u64,
 
     /// On machines with more NUMA nodes than this no task is taken from another node. 1..256.

@@ -178,6 +178,8 @@ pub struct Group {
     pub starved: u64,
     #[stat(desc = "victims with no task to steal")]
     pub steal_miss: u64,
+    #[stat(desc = "times a CPU went idle, for now, because what it might steal was hot in its caches")]
+    pub steal_hot: u64,
     #[stat(desc = "times a CPU found nothing to run")]
     pub empty: u64,
     #[stat(desc = "tasks that fled a CPU taken by a higher scheduling class")]
@@ -358,6 +360,7 @@ impl LlcSnapshot {
             balance: of(magpie_stat_STAT_BALANCE),
             starved: of(magpie_stat_STAT_STARVED),
             steal_miss: of(magpie_stat_STAT_STEAL_MISS),
+            steal_hot: of(magpie_stat_STAT_STEAL_HOT),
             empty: of(magpie_stat_STAT_EMPTY),
             reenqueue: of(magpie_stat_STAT_REENQUEUE),
             affine: of(magpie_stat_STAT_AFFINE),

@@ -209,6 +209,8 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
         flag("--slice-us-lag", 0..100_000),
         flag("--wakeup-gran-us", 0..20_000),
         flag("--util-interval", 1..100),
+        flag("--migration-cost-llc-us", 0..2000),
+        flag("--migration-cost-node-us", 0..2000),
         // Short enough for the guard against starvation to have its turn.
         flag("--timeout-ms", 1000..3000),
         prop::bool::weighted(0.2).prop_map(|no| if no { vec!["--no-wakeup-preempt".to_string()] } else { vec![] }),
@@ -217,7 +219,7 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
         prop::option::weighted(0.3, search).prop_map(Option::unwrap_or_default),
         prop::option::weighted(0.3, affine).prop_map(Option::unwrap_or_default),
     )
-        .prop_map(|(a, b, c, d, e, f, g, h, i, j)| vec![a, b, c, d, e, f, g, h, i, j])
+        .prop_map(|(a, b, c, d, e, f, g, h, i, j, k, l)| vec![a, b, c, d, e, f, g, h, i, j, k, l])
 }
 
 fn cgroups() -> impl Strategy<Value = Spec> {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Cache heat: what a task that ran a moment ago left in the caches of its LLC is worth some wait. A CPU about to go idle
- * takes tasks of its own LLC as they come, and those of another when they stopped migration_cost ago, by distance. It does
- * not forget the others:
+ * takes tasks of its own LLC as they come, and those of another once they stopped a migration cost ago, by distance. It
+ * does not forget the others:
  *
- *	steal.bpf.h: a victim of another LLC ---> cold_task()   stopped_at + cost <= now, among the first MAX_HEAT_LOOKS
+ *	steal.bpf.h: a victim of another LLC ---> take_cold()   stopped_at + cost <= now? taken
  *	                                            hot: cctx->cold_in, the least that is left
- *	nothing taken, and some were hot -------> heat_timer of this CPU, in cold_in
+ *	nothing taken, and some were hot -------> await_cold()  heat_timer of this CPU, in cold_in
  *	heat_timer: still idle? ----------------> kicked, and looks again
  *
  * So nothing waits for longer than the cost while a CPU in reach is idle.
@@ -14,7 +14,7 @@
 #pragma once
 
 enum {
-	MAX_HEAT_LOOKS = 4, /* waiting tasks of a victim */
+	MAX_HEAT_LOOKS = 16, /* waiting tasks of a victim */
 };
 
 struct heat_timer {
@@ -29,12 +29,12 @@ struct {
 	__type(value, struct heat_timer);
 } heat_timers SEC(".maps");
 
-/* What it costs to go to @cpu from @llc. */
+/* What it costs to come to @cpu from @llc, ns. */
 static u64 migration_cost(s32 cpu, u32 llc)
 {
 	if (llc == cpu_layout(cpu)->llc)
 		return 0;
-	return llc_layout(llc)->node == cpu_layout(cpu)->node ? tun.llc_cost_ns : tun.node_cost_ns;
+	return llc_layout(llc)->node == cpu_node(cpu) ? tun.llc_cost_ns : tun.node_cost_ns;
 }
 
 /* In dispatch of @cpu. Takes a task of @victim that is cold for this distance. Bounded by MAX_HEAT_LOOKS. */
@@ -73,21 +73,25 @@ static void await_cold(s32 cpu, struct cpu_ctx *cctx)
 
 	if (!cctx->cold_in)
 		return;
+	stat_inc(STAT_STEAL_HOT);
 	t = bpf_map_lookup_elem(&heat_timers, &cpu);
 	if (t)
 		bpf_timer_start(&t->timer, cctx->cold_in, 0);
 }
 
+/* An idle CPU of the system fires it, or this one; it may be busy by now. */
 static int heat_timer_fires(void *map, s32 *key, struct heat_timer *t)
 {
 	s32 cpu = *key;
 
-	if (cpu_ctx(cpu)->idle)
+	if (cpu_ctx(cpu)->idle) {
+		stat_inc(STAT_KICK);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	}
 	return 0;
 }
 
-/* Sleepable. */
+/* In init, which is sleepable. */
 static void init_heat_timer(s32 cpu)
 {
 	struct heat_timer *t = bpf_map_lookup_elem(&heat_timers, &cpu);

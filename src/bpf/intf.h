@@ -78,8 +78,8 @@ struct tunables {
 	u8 wakeup_preempt;
 	u8 steal;	  /* do CPUs take each other's waiting tasks? */
 	u8 cgroups;	  /* do cgroups' settings count? */
-	u64 llc_cost_ns;  /* for which a task that ran is left to its LLC by others of its node, */
-	u64 node_cost_ns; /* ... and of other nodes; see heat.bpf.h */
+	u64 llc_cost_ns;  /* for which a task that ran is left to its LLC by idle CPUs of the node's others, */
+	u64 node_cost_ns; /* ... and by those of other nodes */
 	u32 steal_tries;  /* overloaded CPUs that a CPU about to go idle tries before it gives up */
 	u32 nr_nodes;	  /* with CPUs */
 	u32 numa_backoff; /* scan periods for which a task is not moved home after wake-affine moved it away */
@@ -151,6 +151,7 @@ enum magpie_stat {
 	STAT_BALANCE,	 /* tasks that a busy CPU took from one where they are owed more, or waited longer */
 	STAT_STARVED,	 /* tasks run out of turn because they waited far too long */
 	STAT_STEAL_MISS, /* victims whose waiting tasks were gone or could not come */
+	STAT_STEAL_HOT,	 /* times that a CPU went idle, for now, because what it might steal was hot (heat.bpf.h) */
 	STAT_EMPTY,	 /* dispatches that found nothing to run */
 	STAT_REENQUEUE,	 /* tasks that fled a CPU taken by a higher scheduling class */
 	STAT_AFFINE,	 /* wakeups pulled to the waking CPU, away from the previous one */

@@ -15,7 +15,7 @@
  *	         enqueue     sent home               return.bpf.h
  *	runs     dispatch    own queue, keep running vtime.bpf.h
  *	                     another CPU's queue     steal.bpf.h     nothing of its own
- *	                                             heat.bpf.h      not yet: its caches are worth the wait
+ *	                                             heat.bpf.h      not yet: its caches are worth it
  *	                                             balance.bpf.h   there they are owed more
  *	                                             starve.bpf.h    here one waits far too long
  *	         running, stopping                   vtime.bpf.h     charged by weight, which is

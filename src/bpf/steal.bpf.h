@@ -4,7 +4,7 @@
  *
  *	own LLC, from the slot after this CPU on, so that thieves spread, or on from where tries ran out last
  *	  -> the other LLCs of the node, nearest first -> other nodes' LLCs, nearest first, as far as --steal allows;
- *	     of these first the tasks whose home is this node (return.bpf.h); of neither those that are hot (heat.bpf.h)
+ *	     of these first the tasks whose home is this node (return.bpf.h). Of other LLCs only what is not hot there (heat.bpf.h)
  *
  * Bounded by steal_tries victims, as many again for tasks at home here, and nr_reach + 1 maps.
  */

@@ -7,6 +7,7 @@ mod affine;
 mod balance;
 mod bandwidth;
 mod cgroup;
+mod heat;
 mod home;
 mod idle;
 mod latency;
