@@ -41,7 +41,7 @@ PANIC_SECONDS = 10
 class Machine:
     """What the guest looks like."""
 
-    def __init__(self, cpus, llcs, nodes, smt, mem, icount=None, append=""):
+    def __init__(self, cpus, llcs, nodes, smt, mem, icount=None, turn=None, append=""):
         for name, value in (("cpus", cpus), ("llcs", llcs), ("nodes", nodes), ("smt", smt)):
             if value < 1:
                 raise Error(f"--{name} {value}: at least 1")
@@ -52,7 +52,10 @@ class Machine:
         size = re.fullmatch(r"(\d+)([MG])", mem, re.I)
         if not size:
             raise Error(f"--mem {mem}: a number followed by M or G")
-        self.cpus, self.llcs, self.nodes, self.smt, self.icount, self.append = cpus, llcs, nodes, smt, icount, append
+        if turn is not None and (turn < 1 or icount is None):
+            raise Error(f"--turn {turn}: at least 1, and only with --icount")
+        self.cpus, self.llcs, self.nodes, self.smt, self.append = cpus, llcs, nodes, smt, append
+        self.icount, self.turn = icount, turn
         self.dies = llcs // nodes
         self.node_mem = int(size[1]) * (1024 if size[2] in "gG" else 1) // nodes
 
@@ -80,7 +83,13 @@ class Machine:
             return arguments + ["-accel", "kvm", "-cpu", "host,l3-cache=on"]
         # With a thread for each vCPU guest kernels die at random, in text patching.
         arguments += ["-accel", "tcg,thread=single", "-cpu", f"max,l3-cache=on{',vendor=GenuineIntel' if self.dies > 1 else ''}"]
-        return arguments + (["-icount", f"shift={self.icount},sleep=off"] if self.icount is not None else [])
+        if self.icount is not None:
+            arguments += ["-icount", f"shift={self.icount},sleep=off"]
+        if self.turn is not None:
+            # A timer of the guest's clock that is QEMU's own: a network filter that has nothing to filter.
+            arguments += ["-netdev", "hubport,id=turns,hubid=0",
+                          "-object", f"filter-buffer,id=turn,netdev=turns,interval={self.turn}"]
+        return arguments
 
 
 class Stream:

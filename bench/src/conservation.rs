@@ -3,28 +3,46 @@
 //! the scheduler:
 //!
 //! ```text
-//! tracefs: sched_switch, sched_wakeup(_new), sched_migrate_task, for --seconds ---> trace
+//! COMMAND runs for --seconds, traced
 //! line of the trace --> Event ---> Sched: who waits since when and where, which CPU idles since when
 //!                                    a wait ends, or an idle period: how long were both at once?
 //! /proc/*/task/*/status: where a task may run ------------------> of those CPUs only; by distance of the CPU
 //! ```
 //!
-//! Tasks that are gone when the trace ends count as allowed everywhere. What was lost by the ring buffer is an error.
+//! A CPU idles from when it halts until it is told to look, or wakes by itself; how long it takes to do as told is a figure of
+//! its own, for that is the machine's: interrupts that are off, an emulated CPU that waits for its turn. The load ends before
+//! the trace is read. Tasks that are gone when the trace ends count as allowed everywhere. What was lost by the ring buffer is
+//! an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use scx_utils::{Cpumask, Topology};
 use serde::Serialize;
 
 const TRACING: &str = "/sys/kernel/tracing";
-const EVENTS: [&str; 4] = ["sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task"];
+const EVENTS: [&str; 7] = [
+    "sched/sched_switch",
+    "sched/sched_wakeup",
+    "sched/sched_wakeup_new",
+    "sched/sched_migrate_task",
+    "sched/sched_wake_idle_without_ipi",
+    "ipi/ipi_send_cpu",
+    "power/cpu_idle",
+];
+
+/// What cpu_idle says when a CPU has woken.
+const PWR_EVENT_EXIT: u32 = u32::MAX;
 
 /// Says for how long CPUs were idle while a task that may run there waited; prints a line of JSON. Needs root and tracefs.
 #[derive(Parser)]
@@ -41,41 +59,47 @@ struct Cli {
     /// Ring buffer of a CPU. MB.
     #[arg(long, default_value_t = 64)]
     buffer_mb: u64,
+    /// The load; it is killed, with what it started, when the time is over.
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
 }
 
 #[derive(Debug, PartialEq)]
 enum Event {
     /// prev leaves the CPU, and still wants one if it is runnable; 0 is the idle task.
-    Switch {
-        prev: i32,
-        runnable: bool,
-        next: i32,
-    },
+    Switch { prev: i32, runnable: bool, next: i32 },
     /// Put in line on a CPU.
-    Wakeup {
-        pid: i32,
-        cpu: usize,
-    },
-    Migrate {
-        pid: i32,
-        cpu: usize,
-    },
+    Wakeup { pid: i32, cpu: usize },
+    /// Moved to the queue of a CPU.
+    Migrate { pid: i32, cpu: usize },
+    /// The CPU is to look what there is.
+    Told { cpu: usize },
+    /// This CPU is about to halt.
+    Halt,
+    /// This CPU has woken.
+    Wake,
 }
 
 /// CPU, time in us and event of a line of the trace; None for comments.
 fn parse(line: &str) -> Option<(usize, f64, Event)> {
-    let (head, rest) = EVENTS.iter().find_map(|event| line.split_once(&format!(": {event}: ")))?;
+    let (event, (head, rest)) = (EVENTS.iter().map(|event| event.split_once('/').unwrap().1))
+        .find_map(|event| Some((event, line.split_once(&format!(": {event}:"))?)))?;
     let (head, time) = head.rsplit_once(' ')?;
     let cpu = head.rsplit_once('[')?.1.split_once(']')?.0.parse().ok()?;
     // Of the last one of that name: a comm may contain anything.
     let field = |name: &str| rest.rsplit_once(&format!(" {name}="))?.1.split_whitespace().next();
     let pid = |name: &str| field(name)?.parse::<i32>().ok();
-    let event = if let Some(next) = pid("next_pid") {
-        Event::Switch { prev: pid("prev_pid")?, runnable: field("prev_state")?.starts_with('R'), next }
-    } else if let Some(target) = field("target_cpu") {
-        Event::Wakeup { pid: pid("pid")?, cpu: target.parse().ok()? }
-    } else {
-        Event::Migrate { pid: pid("pid")?, cpu: field("dest_cpu")?.parse().ok()? }
+    let to = |name: &str| field(name)?.parse::<usize>().ok();
+    let event = match event {
+        "sched_switch" => {
+            let runnable = field("prev_state")?.starts_with('R');
+            Event::Switch { prev: pid("prev_pid")?, runnable, next: pid("next_pid")? }
+        }
+        "sched_migrate_task" => Event::Migrate { pid: pid("pid")?, cpu: to("dest_cpu")? },
+        "sched_wake_idle_without_ipi" | "ipi_send_cpu" => Event::Told { cpu: to("cpu")? },
+        "cpu_idle" if field("state")?.parse() == Ok(PWR_EVENT_EXIT) => Event::Wake,
+        "cpu_idle" => Event::Halt,
+        _ => Event::Wakeup { pid: pid("pid")?, cpu: to("target_cpu")? },
     };
     Some((cpu, time.parse::<f64>().ok()? * 1e6, event))
 }
@@ -106,7 +130,10 @@ struct Sched<'a> {
     waiting: BTreeMap<i32, Waiting>,
     running: Vec<Option<i32>>,
     idle_since: Vec<Option<f64>>,
+    told_at: Vec<Option<f64>>,
     overlaps: [Overlap; 2],
+    /// The longest from when a CPU was told to look to when it did something, us.
+    told_max: f64,
     nr_waits: u64,
 }
 
@@ -119,7 +146,9 @@ impl<'a> Sched<'a> {
             waiting: BTreeMap::new(),
             running: vec![None; llc_of.len()],
             idle_since: vec![None; llc_of.len()],
+            told_at: vec![None; llc_of.len()],
             overlaps: Default::default(),
+            told_max: 0.0,
             nr_waits: 0,
         }
     }
@@ -127,18 +156,26 @@ impl<'a> Sched<'a> {
     fn event(&mut self, cpu: usize, now: f64, event: Event) {
         match event {
             Event::Switch { prev, runnable, next } => {
-                if prev == 0 {
-                    self.idle_ends(cpu, now);
-                } else if runnable {
+                self.idle_ends(cpu, now);
+                self.told(cpu, now);
+                if prev != 0 && runnable {
                     self.wait_begins(prev, cpu, now);
                 }
                 self.running[cpu] = Some(next);
-                if next == 0 {
-                    self.idle_since[cpu] = Some(now);
-                } else {
+                if next != 0 {
                     self.wait_ends(next, now);
                 }
             }
+            Event::Told { cpu } => {
+                if self.idle_ends(cpu, now) {
+                    self.told_at[cpu] = Some(now);
+                }
+            }
+            Event::Halt => {
+                self.told(cpu, now);
+                self.idle_since[cpu] = Some(now);
+            }
+            Event::Wake => _ = self.idle_ends(cpu, now),
             // Also said of a task that has not left its CPU yet.
             Event::Wakeup { pid, cpu } if !self.running.contains(&Some(pid)) => self.wait_begins(pid, cpu, now),
             Event::Wakeup { .. } => {}
@@ -165,13 +202,21 @@ impl<'a> Sched<'a> {
         true
     }
 
-    fn idle_ends(&mut self, cpu: usize, now: f64) {
+    /// The CPU has done as it was told, if it was.
+    fn told(&mut self, cpu: usize, now: f64) {
+        if let Some(at) = self.told_at[cpu].take() {
+            self.told_max = self.told_max.max(now - at);
+        }
+    }
+
+    /// false: it did not idle.
+    fn idle_ends(&mut self, cpu: usize, now: f64) -> bool {
         let waiting = std::mem::take(&mut self.waiting);
         for (&pid, waits) in &waiting {
             self.overlap(pid, waits, cpu, now);
         }
         self.waiting = waiting;
-        self.idle_since[cpu] = None;
+        self.idle_since[cpu].take().is_some()
     }
 
     /// Takes note of how long a task has waited until now while a CPU was idle, if it is.
@@ -216,7 +261,7 @@ fn trace(seconds: f64, buffer_mb: u64) -> Result<()> {
     write("trace", "")?;
     for (on, then) in [("1", Duration::from_secs_f64(seconds)), ("0", Duration::ZERO)] {
         for event in EVENTS {
-            write(&format!("events/sched/{event}/enable"), on)?;
+            write(&format!("events/{event}/enable"), on)?;
         }
         sleep(then);
     }
@@ -236,8 +281,13 @@ fn main() -> Result<()> {
         bail!("a CPU is offline: bring it back");
     }
 
+    let mut load = Command::new(&cli.command[0]).args(&cli.command[1..]).process_group(0).spawn()?;
     trace(cli.seconds, cli.buffer_mb)?;
     let allowed = allowed()?;
+    ensure!(load.try_wait()?.is_none(), "the load ended too early");
+    killpg(Pid::from_raw(load.id() as i32), Signal::SIGKILL)?;
+    load.wait()?;
+
     let mut sched = Sched::new(&llc_of, &allowed, [cli.llc_limit_us, cli.beyond_limit_us]);
     for line in BufReader::new(fs::File::open(Path::new(TRACING).join("trace"))?).lines() {
         if let Some((cpu, now, event)) = parse(&line?) {
@@ -252,6 +302,7 @@ fn main() -> Result<()> {
             "waits": sched.nr_waits,
             "llc": sched.overlaps[0],
             "beyond": sched.overlaps[1],
+        "told_max_us": sched.told_max,
         })
     );
     Ok(())
@@ -271,11 +322,13 @@ mod tests {
         sched.overlaps.map(|overlap| (overlap.max_us.round(), overlap.over_limit))
     }
 
-    /// All of them, CPU 0 taken by task 10, the others idle from 1 ms on.
-    const START: [&str; 3] = [
+    /// CPU 0 taken by task 10, the others idle from 1 ms on.
+    const START: [&str; 5] = [
         "          <idle>-0       [000] d..2.     0.001000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=hog next_pid=10 next_prio=120",
         "             a b-7       [001] d..2.     0.001000: sched_switch: prev_comm=a b prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120",
         "               c-8       [002] d..2.     0.001000: sched_switch: prev_comm=c prev_pid=8 prev_prio=120 prev_state=I ==> next_comm=swapper/2 next_pid=0 next_prio=120",
+        "          <idle>-0       [001] d..1.     0.001000: cpu_idle: state=1 cpu_id=1",
+        "          <idle>-0       [002] d..1.     0.001000: cpu_idle: state=0 cpu_id=2",
     ];
     const WAKES: &str =
         "             hog-10      [000] d.h4.     0.002000: sched_wakeup: comm=x pid=11 prio=120 target_cpu=000";
@@ -317,6 +370,20 @@ mod tests {
         let again =
             "             hog-10      [000] d.h4.     0.006000: sched_wakeup: comm=hog pid=10 prio=120 target_cpu=000";
         assert_eq!(overlaps(&[(11, &[0])], &[&START[..], &[again, WAKES, RUNS]].concat()), [(0.0, 0), (0.0, 0)]);
+    }
+
+    /// Whom it is told to is not idle until it has looked, and is again if that was in vain.
+    #[test]
+    fn told_to_look() {
+        for told in ["ipi_send_cpu: cpu=1 callsite=x+0x1/0x2 callback=0x0", "sched_wake_idle_without_ipi: cpu=1"] {
+            let told = format!("             hog-10      [000] d.h4.     0.002300: {told}");
+            let wakes = "          <idle>-0       [001] d..1.     0.003000: cpu_idle: state=4294967295 cpu_id=1";
+            let halts = "          <idle>-0       [001] d..1.     0.006400: cpu_idle: state=1 cpu_id=1";
+            let lines = [&START[..], &[WAKES, &told, wakes, RUNS]].concat();
+            assert_eq!(overlaps(&[(11, &[0, 1])], &lines), [(300.0, 0), (0.0, 0)]);
+            let lines = [&START[..], &[WAKES, &told, wakes, halts, RUNS]].concat();
+            assert_eq!(overlaps(&[(11, &[0, 1])], &lines), [(600.0, 0), (0.0, 0)]);
+        }
     }
 
     #[test]
