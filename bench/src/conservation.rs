@@ -204,8 +204,10 @@ impl<'a> Sched<'a> {
 
     /// The CPU has done as it was told, if it was.
     fn told(&mut self, cpu: usize, now: f64) {
-        if let Some(at) = self.told_at[cpu].take() {
-            self.told_max = self.told_max.max(now - at);
+        let Some(at) = self.told_at[cpu].take() else { return };
+        self.told_max = self.told_max.max(now - at);
+        for waiting in self.waiting.values_mut().filter(|waiting| waiting.cpu == cpu) {
+            waiting.since = now;
         }
     }
 
@@ -222,6 +224,10 @@ impl<'a> Sched<'a> {
     /// Takes note of how long a task has waited until now while a CPU was idle, if it is.
     fn overlap(&mut self, pid: i32, waiting: &Waiting, idle: usize, now: f64) {
         let Some(idle_since) = self.idle_since[idle] else { return };
+        // Its CPU has been told of it, and is on its way.
+        if self.told_at[waiting.cpu].is_some() {
+            return;
+        }
         if self.allowed.get(&pid).is_some_and(|allowed| !allowed.contains(&idle)) {
             return;
         }
@@ -370,6 +376,18 @@ mod tests {
         let again =
             "             hog-10      [000] d.h4.     0.006000: sched_wakeup: comm=hog pid=10 prio=120 target_cpu=000";
         assert_eq!(overlaps(&[(11, &[0])], &[&START[..], &[again, WAKES, RUNS]].concat()), [(0.0, 0), (0.0, 0)]);
+    }
+
+    /// A task whose CPU has been told of it is under way, and no business of others until that CPU has looked.
+    #[test]
+    fn under_way() {
+        let told =
+            "             hog-10      [000] d.h4.     0.002000: ipi_send_cpu: cpu=1 callsite=x+0x1/0x2 callback=0x0";
+        let wakes =
+            "             hog-10      [000] d.h4.     0.002000: sched_wakeup: comm=x pid=11 prio=120 target_cpu=001";
+        let looks = "          <idle>-0       [001] d..2.     0.005000: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=y next_pid=12 next_prio=120";
+        let lines = [&START[..], &[told, wakes, looks, RUNS]].concat();
+        assert_eq!(overlaps(&[], &lines), [(0.0, 0), (2000.0, 0)]);
     }
 
     /// Whom it is told to is not idle until it has looked, and is again if that was in vain.

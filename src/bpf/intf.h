@@ -30,8 +30,8 @@ enum magpie_limits {
 	/* cgroups with a share of their own; a power of two. Those beyond it count as part of their parents. */
 	MAX_GROUPS = 4096,
 	/*
-	 * Density of the sparse bitmaps: two lines for a 32-CPU LLC keep the CPUs that write one line
-	 * few, and a search of 112 CPUs at seven loads. A multiple of every SMT width.
+	 * Density of the sparse bitmaps: few CPUs write one line, and an LLC of 1024 CPUs fits (docs/design.md
+	 * has figures of other densities). A multiple of every SMT width.
 	 */
 	SLOTS_PER_LINE = 16,
 	MAX_SLOTS = MAX_LINES * SLOTS_PER_LINE,

@@ -12,13 +12,13 @@
 #endif
 
 struct task_ctx {
-	u64 vruntime;  /* weighted ns of CPU time, on the clock of home */
+	u64 vruntime;	/* weighted ns of CPU time, on the clock of home */
 	u64 stopped_at; /* scx_bpf_now() when it last ran; 0: never */
-	u64 charged;   /* sum_exec_runtime when vruntime was brought up to date */
-	u64 queued_at; /* scx_bpf_now() when it was put in line; 0: it has run since */
-	s32 queued_on; /* ... on this CPU; NO_CPU: in its group's queue */
-	s32 home;      /* CPU whose clock vruntime is on: where it ran or waits; -1: none yet */
-	s32 recent;    /* CPU that was home before */
+	u64 charged;	/* sum_exec_runtime when vruntime was brought up to date */
+	u64 queued_at;	/* scx_bpf_now() when it was put in line; 0: it has run since */
+	s32 queued_on;	/* ... on this CPU; NO_CPU: in its group's queue */
+	s32 home;	/* CPU whose clock vruntime is on: where it ran or waits; -1: none yet */
+	s32 recent;	/* CPU that was home before */
 
 	/* cgroup.bpf.h */
 	u32 group;	/* id; 0: the root */
