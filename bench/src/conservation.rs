@@ -9,10 +9,10 @@
 //! /proc/*/task/*/status: where a task may run ------------------> of those CPUs only; by distance of the CPU
 //! ```
 //!
-//! A CPU idles from when it halts until it is told to look, or wakes by itself; how long it takes to do as told is a figure of
-//! its own, for that is the machine's: interrupts that are off, an emulated CPU that waits for its turn. The load ends before
-//! the trace is read. Tasks that are gone when the trace ends count as allowed everywhere. What was lost by the ring buffer is
-//! an error.
+//! A CPU idles from when it halts until it is told to look, or wakes by itself; a task whose CPU was told of it is under way.
+//! How long it takes to do as told is a figure of its own, for that is the machine's: interrupts that are off, an emulated CPU
+//! that waits for its turn. The load ends before the trace is read. Tasks that are gone when the trace ends count as allowed
+//! everywhere. What was lost by the ring buffer is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -119,7 +119,12 @@ struct Overlap {
 struct Waiting {
     since: f64,
     cpu: usize,
+    /// Its CPU has been told, and has not looked yet.
+    under_way: bool,
 }
+
+/// A CPU that is told so soon before or after a task was put in line there, is told of it. us
+const AT_ONCE: f64 = 100.0;
 
 /// What the events so far say.
 struct Sched<'a> {
@@ -130,9 +135,10 @@ struct Sched<'a> {
     waiting: BTreeMap<i32, Waiting>,
     running: Vec<Option<i32>>,
     idle_since: Vec<Option<f64>>,
-    told_at: Vec<Option<f64>>,
+    /// When, and whether it was idle.
+    told_at: Vec<Option<(f64, bool)>>,
     overlaps: [Overlap; 2],
-    /// The longest from when a CPU was told to look to when it did something, us.
+    /// The longest from when an idle CPU was told to look to when it did something, us.
     told_max: f64,
     nr_waits: u64,
 }
@@ -167,8 +173,10 @@ impl<'a> Sched<'a> {
                 }
             }
             Event::Told { cpu } => {
-                if self.idle_ends(cpu, now) {
-                    self.told_at[cpu] = Some(now);
+                let idle = self.idle_ends(cpu, now);
+                self.told_at[cpu].get_or_insert((now, idle));
+                for waiting in self.waiting.values_mut().filter(|waiting| waiting.cpu == cpu) {
+                    waiting.under_way |= now - waiting.since < AT_ONCE;
                 }
             }
             Event::Halt => {
@@ -189,7 +197,8 @@ impl<'a> Sched<'a> {
     }
 
     fn wait_begins(&mut self, pid: i32, cpu: usize, now: f64) {
-        self.waiting.entry(pid).or_insert(Waiting { since: now, cpu });
+        let under_way = self.told_at[cpu].is_some_and(|(told, _)| now - told < AT_ONCE);
+        self.waiting.entry(pid).or_insert(Waiting { since: now, cpu, under_way });
     }
 
     /// false: it did not wait.
@@ -204,10 +213,12 @@ impl<'a> Sched<'a> {
 
     /// The CPU has done as it was told, if it was.
     fn told(&mut self, cpu: usize, now: f64) {
-        let Some(at) = self.told_at[cpu].take() else { return };
-        self.told_max = self.told_max.max(now - at);
-        for waiting in self.waiting.values_mut().filter(|waiting| waiting.cpu == cpu) {
-            waiting.since = now;
+        let Some((at, idle)) = self.told_at[cpu].take() else { return };
+        if idle {
+            self.told_max = self.told_max.max(now - at);
+        }
+        for waiting in self.waiting.values_mut().filter(|waiting| waiting.cpu == cpu && waiting.under_way) {
+            (waiting.since, waiting.under_way) = (now, false);
         }
     }
 
@@ -224,8 +235,7 @@ impl<'a> Sched<'a> {
     /// Takes note of how long a task has waited until now while a CPU was idle, if it is.
     fn overlap(&mut self, pid: i32, waiting: &Waiting, idle: usize, now: f64) {
         let Some(idle_since) = self.idle_since[idle] else { return };
-        // Its CPU has been told of it, and is on its way.
-        if self.told_at[waiting.cpu].is_some() {
+        if waiting.under_way {
             return;
         }
         if self.allowed.get(&pid).is_some_and(|allowed| !allowed.contains(&idle)) {
@@ -386,8 +396,10 @@ mod tests {
         let wakes =
             "             hog-10      [000] d.h4.     0.002000: sched_wakeup: comm=x pid=11 prio=120 target_cpu=001";
         let looks = "          <idle>-0       [001] d..2.     0.005000: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=y next_pid=12 next_prio=120";
-        let lines = [&START[..], &[told, wakes, looks, RUNS]].concat();
-        assert_eq!(overlaps(&[], &lines), [(0.0, 0), (2000.0, 0)]);
+        for lines in [[wakes, told], [told, wakes]] {
+            let lines = [&START[..], &lines, &[looks, RUNS]].concat();
+            assert_eq!(overlaps(&[(11, &[1, 2])], &lines), [(0.0, 0), (2000.0, 0)]);
+        }
     }
 
     /// Whom it is told to is not idle until it has looked, and is again if that was in vain.
