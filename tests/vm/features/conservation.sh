@@ -3,7 +3,7 @@
 # carry: magpie-conservation
 # Work conservation (seed 003_8e2080094cd19793): under mixed load no CPU idles for more than 1 ms while a task that may run
 # there waits in its LLC, nor for more than the migration cost and 1 ms while one waits in another; by the kernel's own
-# trace, of MAGPIE_RUNS seconds (1; 60 have passed).
+# trace, of MAGPIE_RUNS seconds (1). One second mostly passes; of 60 a thousandth of the waits is longer: not yet known why.
 . /root/lib.sh
 
 mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null
