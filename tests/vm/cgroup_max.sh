@@ -82,7 +82,7 @@ for burst in 0 200000; do
 		[ $_u -ge $least ] || least=$_u
 	done
 	say "200000 of 1000000, burst $burst: $least us at once"
-	within $least $((160000 + burst)) $((260000 + burst)) || fail "not the quota and the burst"
+	within $least $(((200000 + burst) * 8 / 10)) $(((200000 + burst) * 13 / 10)) || fail "not the quota and the burst"
 done
 
 # One millisecond a second for eight hogs: each waits for longer than the watchdog allows.
