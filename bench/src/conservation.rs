@@ -318,7 +318,7 @@ fn main() -> Result<()> {
             "waits": sched.nr_waits,
             "llc": sched.overlaps[0],
             "beyond": sched.overlaps[1],
-        "told_max_us": sched.told_max,
+            "told_max_us": sched.told_max,
         })
     );
     Ok(())
