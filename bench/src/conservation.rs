@@ -9,10 +9,11 @@
 //! /proc/*/task/*/status: where a task may run ------------------> of those CPUs only; by distance of the CPU
 //! ```
 //!
-//! A CPU idles from when it halts until it is told to look, or wakes by itself; a task whose CPU was told of it is under way.
+//! A CPU idles from when it halts until it is told to look, wakes by itself, or does in an interrupt what has it reschedule;
+//! a task whose CPU was told of it is under way.
 //! How long it takes to do as told is a figure of its own, for that is the machine's: interrupts that are off, an emulated CPU
 //! that waits for its turn. The load ends before the trace is read. Tasks that are gone when the trace ends count as allowed
-//! everywhere. What was lost by the ring buffer is an error.
+//! everywhere, and those that were preempted where they may not migrate not at all. What was lost by the ring buffer is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -56,6 +57,9 @@ struct Cli {
     /// The same for other CPUs. Microseconds.
     #[arg(long, default_value_t = 1000.0, value_name = "US")]
     beyond_limit_us: f64,
+    /// Print what was traced of so many that are longer than the limit.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    show: usize,
     /// Ring buffer of a CPU. MB.
     #[arg(long, default_value_t = 64)]
     buffer_mb: u64,
@@ -66,8 +70,8 @@ struct Cli {
 
 #[derive(Debug, PartialEq)]
 enum Event {
-    /// prev leaves the CPU, and still wants one if it is runnable; 0 is the idle task.
-    Switch { prev: i32, runnable: bool, next: i32 },
+    /// prev leaves the CPU, and still wants one if it is runnable, this one if it may not migrate; 0 is the idle task.
+    Switch { prev: i32, runnable: bool, may_migrate: bool, next: i32 },
     /// Put in line on a CPU.
     Wakeup { pid: i32, cpu: usize },
     /// Moved to the queue of a CPU.
@@ -80,12 +84,22 @@ enum Event {
     Wake,
 }
 
-/// CPU, time in us and event of a line of the trace; None for comments.
-fn parse(line: &str) -> Option<(usize, f64, Event)> {
+struct Line {
+    cpu: usize,
+    /// us
+    now: f64,
+    /// The CPU is to reschedule as soon as it may.
+    resched: bool,
+    event: Event,
+}
+
+/// None for comments.
+fn parse(line: &str) -> Option<Line> {
     let (event, (head, rest)) = (EVENTS.iter().map(|event| event.split_once('/').unwrap().1))
         .find_map(|event| Some((event, line.split_once(&format!(": {event}:"))?)))?;
     let (head, time) = head.rsplit_once(' ')?;
-    let cpu = head.rsplit_once('[')?.1.split_once(']')?.0.parse().ok()?;
+    let (cpu, flags) = head.rsplit_once('[')?.1.split_once(']')?;
+    let cpu = cpu.parse().ok()?;
     // Of the last one of that name: a comm may contain anything.
     let field = |name: &str| rest.rsplit_once(&format!(" {name}="))?.1.split_whitespace().next();
     let pid = |name: &str| field(name)?.parse::<i32>().ok();
@@ -93,7 +107,9 @@ fn parse(line: &str) -> Option<(usize, f64, Event)> {
     let event = match event {
         "sched_switch" => {
             let runnable = field("prev_state")?.starts_with('R');
-            Event::Switch { prev: pid("prev_pid")?, runnable, next: pid("next_pid")? }
+            // irqs-off, need-resched, hard and soft interrupt, preempt-depth, migrate-disable
+            let may_migrate = flags.trim().chars().nth(4)? == '.';
+            Event::Switch { prev: pid("prev_pid")?, runnable, may_migrate, next: pid("next_pid")? }
         }
         "sched_migrate_task" => Event::Migrate { pid: pid("pid")?, cpu: to("dest_cpu")? },
         "sched_wake_idle_without_ipi" | "ipi_send_cpu" => Event::Told { cpu: to("cpu")? },
@@ -101,11 +117,36 @@ fn parse(line: &str) -> Option<(usize, f64, Event)> {
         "cpu_idle" => Event::Halt,
         _ => Event::Wakeup { pid: pid("pid")?, cpu: to("target_cpu")? },
     };
-    Some((cpu, time.parse::<f64>().ok()? * 1e6, event))
+    let resched = matches!(flags.trim().chars().nth(1)?, 'N' | 'n' | 'B' | 'b');
+    Some(Line { cpu, now: time.parse::<f64>().ok()? * 1e6, resched, event })
 }
 
 /// CPUs where a task may run.
 type Allowed = BTreeMap<i32, BTreeSet<usize>>;
+
+/// A task waited beside an idle CPU, for longer than the limit. Times in us.
+struct Case {
+    from: f64,
+    to: f64,
+    pid: i32,
+    cpu: usize,
+    idle: usize,
+}
+
+impl Case {
+    /// Is the line of the trace about it?
+    fn concerns(&self, line: &str) -> bool {
+        let Some(Line { cpu, now, event, .. }) = parse(line) else { return false };
+        let of = |cpu| cpu == self.cpu || cpu == self.idle;
+        let whom = match event {
+            Event::Switch { prev, next, .. } => prev == self.pid || next == self.pid,
+            Event::Wakeup { pid, cpu } | Event::Migrate { pid, cpu } => pid == self.pid || of(cpu),
+            Event::Told { cpu } => of(cpu),
+            _ => false,
+        };
+        (self.from - 1000.0..=self.to).contains(&now) && (whom || of(cpu))
+    }
+}
 
 /// How long a CPU was idle at most while a task waited that it might have run, and how often for longer than the limit.
 #[derive(Default, Serialize)]
@@ -138,6 +179,7 @@ struct Sched<'a> {
     /// When, and whether it was idle.
     told_at: Vec<Option<(f64, bool)>>,
     overlaps: [Overlap; 2],
+    cases: Vec<Case>,
     /// The longest from when an idle CPU was told to look to when it did something, us.
     told_max: f64,
     nr_waits: u64,
@@ -154,17 +196,21 @@ impl<'a> Sched<'a> {
             idle_since: vec![None; llc_of.len()],
             told_at: vec![None; llc_of.len()],
             overlaps: Default::default(),
+            cases: Vec::new(),
             told_max: 0.0,
             nr_waits: 0,
         }
     }
 
-    fn event(&mut self, cpu: usize, now: f64, event: Event) {
+    fn event(&mut self, Line { cpu, now, resched, event }: Line) {
+        if resched {
+            self.idle_ends(cpu, now);
+        }
         match event {
-            Event::Switch { prev, runnable, next } => {
+            Event::Switch { prev, runnable, may_migrate, next } => {
                 self.idle_ends(cpu, now);
                 self.told(cpu, now);
-                if prev != 0 && runnable {
+                if prev != 0 && runnable && may_migrate {
                     self.wait_begins(prev, cpu, now);
                 }
                 self.running[cpu] = Some(next);
@@ -244,7 +290,10 @@ impl<'a> Sched<'a> {
         let distance = usize::from(self.llc_of[idle] != self.llc_of[waiting.cpu]);
         let overlap = &mut self.overlaps[distance];
         let both = now - idle_since.max(waiting.since);
-        overlap.over_limit += u64::from(both > self.limits[distance]);
+        if both > self.limits[distance] {
+            overlap.over_limit += 1;
+            self.cases.push(Case { from: now - both, to: now, pid, cpu: waiting.cpu, idle });
+        }
         if both > overlap.max_us {
             overlap.max_us = both;
             overlap.longest = Some((now, pid, waiting.cpu, idle));
@@ -304,10 +353,18 @@ fn main() -> Result<()> {
     killpg(Pid::from_raw(load.id() as i32), Signal::SIGKILL)?;
     load.wait()?;
 
+    let lines = || Ok::<_, anyhow::Error>(BufReader::new(fs::File::open(Path::new(TRACING).join("trace"))?).lines());
     let mut sched = Sched::new(&llc_of, &allowed, [cli.llc_limit_us, cli.beyond_limit_us]);
-    for line in BufReader::new(fs::File::open(Path::new(TRACING).join("trace"))?).lines() {
-        if let Some((cpu, now, event)) = parse(&line?) {
-            sched.event(cpu, now, event);
+    for line in lines()? {
+        if let Some(line) = parse(&line?) {
+            sched.event(line);
+        }
+    }
+    let shown = &sched.cases[..sched.cases.len().min(cli.show)];
+    for line in lines()?.filter(|_| !shown.is_empty()) {
+        let line = line?;
+        if shown.iter().any(|case| case.concerns(&line)) {
+            eprintln!("{line}");
         }
     }
     write("trace", "")?;
@@ -332,8 +389,7 @@ mod tests {
         let allowed = allowed.iter().map(|&(pid, cpus)| (pid, cpus.iter().copied().collect())).collect();
         let mut sched = Sched::new(&[0, 0, 1], &allowed, [1000.0, 2000.0]);
         for line in lines {
-            let (cpu, now, event) = parse(line).unwrap_or_else(|| panic!("{line}"));
-            sched.event(cpu, now, event);
+            sched.event(parse(line).unwrap_or_else(|| panic!("{line}")));
         }
         sched.overlaps.map(|overlap| (overlap.max_us.round(), overlap.over_limit))
     }
@@ -378,6 +434,15 @@ mod tests {
     }
 
     #[test]
+    fn who_may_not_migrate_does_not_count() {
+        let back = "               x-11      [000] d..2.     0.008500: sched_switch: prev_comm=x prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=hog next_pid=10 next_prio=120";
+        let disabled = RUNS.replace("d..2.", "d..21");
+        let alone = [(11, &[0][..])];
+        assert_eq!(overlaps(&alone, &[&START[..], &[WAKES, RUNS, back]].concat()), [(1500.0, 1), (1500.0, 0)]);
+        assert_eq!(overlaps(&alone, &[&START[..], &[WAKES, &disabled, back]].concat()), [(0.0, 0), (0.0, 0)]);
+    }
+
+    #[test]
     fn one_that_is_taken_by_another_llc_waits_anew_there() {
         let taken = "          <idle>-0       [002] d..2.     0.002400: sched_migrate_task: comm=x pid=11 prio=120 orig_cpu=0 dest_cpu=2";
         let lines = [&START[..], &[WAKES, taken, RUNS]].concat();
@@ -416,9 +481,18 @@ mod tests {
         }
     }
 
+    /// The idle task runs, but in an interrupt.
+    #[test]
+    fn what_is_about_to_reschedule_does_not_idle() {
+        let irq =
+            "          <idle>-0       [001] dNs5.     0.002300: sched_wakeup: comm=y pid=12 prio=120 target_cpu=001";
+        assert_eq!(overlaps(&[(11, &[0, 1])], &[&START[..], &[WAKES, irq, RUNS]].concat()), [(300.0, 0), (0.0, 0)]);
+    }
+
     #[test]
     fn comments_are_not_events() {
-        assert_eq!(parse("#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION"), None);
-        assert_eq!(parse(WAKES), Some((0, 2000.0, Event::Wakeup { pid: 11, cpu: 0 })));
+        assert!(parse("#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION").is_none());
+        let line = parse(WAKES).unwrap();
+        assert_eq!((line.cpu, line.now, line.event), (0, 2000.0, Event::Wakeup { pid: 11, cpu: 0 }));
     }
 }

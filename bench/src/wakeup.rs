@@ -46,6 +46,8 @@ struct Cli {
 #[derive(Debug, PartialEq, Serialize)]
 struct Report {
     wakeups: usize,
+    /// Requests, which are wakeups, a second.
+    rps: f64,
     p50_us: f64,
     p75_us: f64,
     p90_us: f64,
@@ -56,8 +58,8 @@ struct Report {
 }
 
 impl Report {
-    /// Of latencies in ns.
-    fn new(mut latencies: Vec<u64>) -> Self {
+    /// Of latencies in ns, of a run of so many seconds.
+    fn new(mut latencies: Vec<u64>, seconds: u64) -> Self {
         latencies.sort_unstable();
         let at = |share: f64| {
             let index = (latencies.len() as f64 * share).ceil() as usize;
@@ -65,6 +67,7 @@ impl Report {
         };
         Self {
             wakeups: latencies.len(),
+            rps: latencies.len() as f64 / seconds as f64,
             p50_us: at(0.5),
             p75_us: at(0.75),
             p90_us: at(0.9),
@@ -193,7 +196,7 @@ fn run(cli: &Cli) -> Report {
             latencies.extend(worker.join().expect("workers do not panic"));
         }
     });
-    Report::new(latencies)
+    Report::new(latencies, cli.r)
 }
 
 fn main() -> Result<()> {
@@ -202,8 +205,10 @@ fn main() -> Result<()> {
     if cli.json {
         println!("{}", serde_json::to_string(&report)?);
     } else {
-        let Report { wakeups, p50_us, p75_us, p90_us, p95_us, p99_us, p999_us, max_us } = report;
-        println!("{wakeups} wakeups, us: p50 {p50_us:.0} p75 {p75_us:.0} p90 {p90_us:.0} p95 {p95_us:.0}");
+        let Report { wakeups, rps, p50_us, p75_us, p90_us, p95_us, p99_us, p999_us, max_us } = report;
+        println!(
+            "{wakeups} wakeups, {rps:.0} a second, us: p50 {p50_us:.0} p75 {p75_us:.0} p90 {p90_us:.0} p95 {p95_us:.0}"
+        );
         println!("p99 {p99_us:.0} p99.9 {p999_us:.0} max {max_us:.0}");
     }
     Ok(())
@@ -215,10 +220,11 @@ mod tests {
 
     #[test]
     fn percentiles_are_the_nearest_rank() {
-        let report = Report::new((1..=1000).rev().map(|us| us * 1000).collect());
+        let report = Report::new((1..=1000).rev().map(|us| us * 1000).collect(), 10);
         assert_eq!((report.p50_us, report.p99_us, report.p999_us, report.max_us), (500.0, 990.0, 999.0, 1000.0));
-        assert_eq!(Report::new(vec![]).max_us, 0.0);
-        assert_eq!(Report::new(vec![7000]).p50_us, 7.0);
+        assert_eq!(report.rps, 100.0);
+        assert_eq!(Report::new(vec![], 1).max_us, 0.0);
+        assert_eq!(Report::new(vec![7000], 1).p50_us, 7.0);
     }
 
     #[test]

@@ -17,7 +17,7 @@
 	X(task_weight) X(is_idle_policy) X(free_group) \
 	X(bw_refill) X(take_slice) X(charge_groups) X(throttled_group) X(purse) \
 	X(vtime_before) X(to_vtime) X(deadline) X(charge) X(note_running) X(fall_behind) X(rebase) X(place) \
-	X(make_way) X(preempts) \
+	X(preempts) \
 	X(decay_load) X(pelt_accumulate) X(pelt_update) \
 	X(nr_scan_of) X(budget) X(util_avg_at) X(sum_util) X(estimate_nr_scan) \
 	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) \
@@ -28,6 +28,7 @@
 	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_home) X(adapt_scan_period) \
 	X(scan_home) X(node_any_idle) X(look_home) X(send_home) X(steal_home) \
 	X(pinned_queue) X(mark_waiting) X(note_taken) X(first_waiting) X(take_own) X(kick_thief) X(offer_waiting) \
+	X(make_way) \
 	X(steal) \
 	X(waited) X(account_idle) X(next_overloaded) X(sample_two) X(trim_drift) X(carry_over) X(balance) \
 	X(run_starved) \

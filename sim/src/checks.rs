@@ -28,6 +28,10 @@ const CHECK_EVERY: u64 = 500 * USEC;
 /// No CPU of an LLC idles while a task that may use all CPUs waits there for longer than that: a kick, the way out of
 /// idle and a steal take a few us.
 const WAKEUP_GRACE: u64 = MSEC;
+/// After which one that made way for an urgent task is offered: OFFER_NS.
+const OFFER: u64 = MSEC / 2;
+/// MAX_OFFER_LOOKS, MAX_HEAT_LOOKS.
+const LOOKS: usize = 16;
 
 /// The same where the scheduler's rules leave help to the tick: tasks with affinity, behind an urgent task, between LLCs;
 /// tasks that were sent to an idle CPU which another took a moment before they arrived.
@@ -540,15 +544,20 @@ impl Kernel {
             if could_move <= WAKEUP_GRACE || idle.is_empty() || taken || throttled {
                 continue;
             }
-            let confined = t.mask().and(&self.online) != self.online
-                || self.native.cpu_ctx(t.cpu).making_way != 0
-                || matches!(t.place, Place::Local(_));
+            // SCHED_BATCH and SCHED_IDLE tasks do not take the CPU from who came there at the same time.
+            let second = matches!(t.place, Place::Local(_)) && matches!(t.traits.policy, SCHED_BATCH | SCHED_IDLE);
+            let confined = t.mask().and(&self.online) != self.online || second;
+            let making_way = if self.native.cpu_ctx(t.cpu).making_way != 0 { OFFER } else { 0 };
+            // From afar only the first of a queue are looked at.
+            let deep = matches!(t.place, Place::Dsq(id) if self.dsqs[id].as_ref().unwrap().iter().take(LOOKS).all(|t| t != task));
             let tick_grace = TICK_GRACE.max(self.tunables.slice_us * USEC + 2 * TICK);
             let helper = idle.iter().copied().find(|&cpu| {
                 let near = self.machine.places[cpu].llc == self.machine.places[t.cpu].llc;
-                let grace = if near && !confined { WAKEUP_GRACE } else { tick_grace };
+                let grace = if near && !confined { WAKEUP_GRACE + making_way } else { tick_grace };
                 let may = cpu == t.cpu || t.may_run_on(cpu) && self.may_move(task) && self.steals_from(cpu, t.cpu);
-                may && (near || within_reach) && could_move > grace && self.now > self.cpus[cpu].idle_since + grace
+                may && (near || within_reach && !deep)
+                    && could_move > grace
+                    && self.now > self.cpus[cpu].idle_since + grace
             });
             if let Some(cpu) = helper {
                 let (at, place) = (t.cpu, t.place);

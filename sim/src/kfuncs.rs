@@ -176,6 +176,9 @@ extern "C" fn scx_bpf_dsq_move_to_local(dsq_id: u64, _enq_flags: u64) -> bool {
 extern "C" fn scx_bpf_dsq_nr_queued(dsq_id: u64) -> i32 {
     let kernel = kernel();
     kernel.cost += KFUNC;
+    if dsq_id == SCX_DSQ_LOCAL {
+        return kernel.cpus[kernel.cpu].local.len() as i32;
+    }
     kernel.dsqs.get(dsq_id as usize).and_then(Option::as_ref).map_or(-libc::ENOENT, |dsq| dsq.len() as i32)
 }
 

@@ -49,6 +49,7 @@ struct group groups[MAX_GROUPS];
 struct lazy lazies[MAX_CPUS];
 u32 nr_groups;	/* without the root */
 u32 last_group; /* id given last */
+u32 max_group;	/* the highest that was ever given */
 
 struct group_id {
 	u32 id;

@@ -63,12 +63,12 @@ static void look_at_group(u32 id, struct cgroup *cgrp)
 	}
 }
 
-/* What the kernel does not report, looked up. Bounded by MAX_GROUPS: run by the loader, now and then. */
+/* What the kernel does not report, looked up. Bounded by max_group < MAX_GROUPS: run by the loader, now and then. */
 static void look_at_groups(void)
 {
 	u32 id;
 
-	bpf_for(id, 1, MAX_GROUPS) {
+	bpf_for(id, 1, max_group + 1) {
 		struct cgroup *cgrp;
 
 		if (!group(id)->weight)
@@ -143,6 +143,8 @@ static s32 add_group(struct cgroup *cgrp, u32 weight)
 	look_at_group(id, cgrp);
 	own->id = id;
 	last_group = id;
+	if (id > max_group)
+		max_group = id;
 	nr_groups++;
 	return 0;
 }

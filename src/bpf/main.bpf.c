@@ -16,6 +16,7 @@
  *	runs     dispatch    own queue, keep running vtime.bpf.h
  *	                     another CPU's queue     steal.bpf.h     nothing of its own
  *	                                             heat.bpf.h      not yet: its caches are worth it
+ *	                                             again.bpf.h     but in a moment
  *	                                             balance.bpf.h   there they are owed more
  *	                                             starve.bpf.h    here one waits far too long
  *	         running, stopping                   vtime.bpf.h     charged by weight, which is
@@ -47,6 +48,7 @@
 #include "home.bpf.h"
 #include "scan.bpf.h"
 #include "affine.bpf.h"
+#include "again.bpf.h"
 #include "overload.bpf.h"
 #include "return.bpf.h"
 #include "heat.bpf.h"
@@ -80,11 +82,14 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	}
 	target = affine_target(p, tctx, prev, wake_flags);
 	cpu = timed_find_idle(p, tctx, prev, target);
+	/* The loader: whomever it preempts would have to wait for it. */
+	if (cpu < 0 && is_urgent(p))
+		cpu = scan_thief(p, target);
 	if (cpu < 0)
 		return target;
 
 	place(p, tctx, cpu, true);
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, 0);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, arrival_flags(p));
 	return cpu;
 }
 
@@ -94,6 +99,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
+	bool offered = false, preempt;
 	u64 queue;
 
 	/* A CPU that has just come online has no queue: the kernel is about to have us start anew for it. */
@@ -118,16 +124,21 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		/* The loader may move: it need not wait for a higher class that has the CPU. */
 		if (is_urgent(p) && (cctx->curr_weight || !may_move(p))) {
 			stat_inc(STAT_KTHREAD);
-			make_way(cctx);
+			preempt = cctx->curr_weight && !cctx->curr_urgent;
+			make_way(cpu, cctx);
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns,
-					   cctx->curr_urgent ? enq_flags : enq_flags | SCX_ENQ_PREEMPT);
+					   preempt ? enq_flags | SCX_ENQ_PREEMPT : enq_flags);
 			return;
 		}
 		if (preempts(p, tctx, cctx)) {
-			stat_inc(STAT_PREEMPT);
-			cctx->curr_weight = 0; /* one at a time: who comes next waits in line */
-			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags | SCX_ENQ_PREEMPT);
-			return;
+			/* If an idle CPU can take it, the better: who runs may be in the kernel, and stay for milliseconds. */
+			offered = kick_thief(p, cpu);
+			if (!offered) {
+				stat_inc(STAT_PREEMPT);
+				cctx->curr_weight = 0; /* one at a time: who comes next waits in line */
+				scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+				return;
+			}
 		}
 	}
 	stat_inc(STAT_QUEUED);
@@ -137,7 +148,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	queue = mark_waiting(p, cpu, cctx);
 	scx_bpf_dsq_insert_vtime(p, queue, tun.slice_ns, deadline(p, tctx), enq_flags);
 	/* The one that makes way for an urgent task will soon go on. */
-	if (!cctx->making_way || p != bpf_get_current_task_btf())
+	if (!offered && (!cctx->making_way || p != bpf_get_current_task_btf()))
 		kick_thief(p, cpu);
 	/* It had no slice left, and now has: the CPU is about to go idle. */
 	if (enq_flags & SCX_ENQ_LAST)
@@ -246,8 +257,13 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	tctx->charged = p->se.sum_exec_runtime;
 	cctx->wakes = tctx->wakes;
 	note_running(p, tctx, cctx);
-	/* On a CPU that has just come online enqueue() would only have it run again. */
-	if (is_limited(tctx) && !is_exempt(p) && cpu_layout(cpu)->present) {
+	/* A CPU that has just come online: enqueue() would only have it run again. */
+	if (!cpu_layout(cpu)->present)
+		return;
+	/* Somebody else came in at the same time. None can steal what waits there, but this one, once put in line. */
+	if ((!cctx->curr_urgent || may_move(p)) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	if (is_limited(tctx) && !is_exempt(p)) {
 		u64 slice = take_slice(cpu, tctx->group);
 
 		if (!slice)
@@ -268,7 +284,8 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	if (!tctx)
 		return;
 	charge(p, tctx);
-	tctx->stopped_at = scx_bpf_now();
+	if (tun.nr_llcs > 1)
+		tctx->stopped_at = scx_bpf_now();
 	tctx->wakes = cctx->wakes;
 	if (!runnable)
 		group_leave(tctx, scx_bpf_task_cpu(p));
@@ -431,7 +448,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 		}
 		cpu_ctx(cpu)->pelt.updated_at = scx_bpf_now();
 		cpu_ctx(cpu)->steal_slot = NO_SLOT;
-		init_heat_timer(cpu);
+		init_look_timer(cpu);
 		bpf_rcu_read_lock();
 		curr = __COMPAT_scx_bpf_cpu_curr(cpu);
 		if (curr && is_idle_task(curr))

@@ -126,3 +126,13 @@ __noinline s32 offer_waiting(s32 cpu)
 	}
 	return 0;
 }
+
+/* An urgent task takes @cpu: the running one, if there is one, will soon go on. It is offered if it does not. */
+static void make_way(s32 cpu, struct cpu_ctx *cctx)
+{
+	if (!cctx->curr_weight)
+		return;
+	cctx->making_way = true;
+	cctx->curr_weight = 0;
+	look_again(cpu, OFFER_NS);
+}

@@ -12,11 +12,18 @@
  */
 #pragma once
 
-/* An urgent task takes the CPU: the running one, if there is one, will soon go on. It is offered if it does not. */
-static void make_way(struct cpu_ctx *cctx)
+static bool is_patient(const struct task_struct *p)
 {
-	cctx->making_way = cctx->curr_weight != 0;
-	cctx->curr_weight = 0;
+	return p->policy == SCHED_BATCH || p->policy == SCHED_IDLE;
+}
+
+/*
+ * How @p is to come to a CPU that was idle a moment ago: that may find another task while this one is under way, and who
+ * waits behind it in the local DSQ cannot be stolen.
+ */
+static u64 arrival_flags(const struct task_struct *p)
+{
+	return is_patient(p) ? 0 : SCX_ENQ_PREEMPT;
 }
 
 /* @cctx is the CPU of @p, whose rq lock is held. */
@@ -26,7 +33,7 @@ static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct 
 	u32 weight;
 	s64 ran;
 
-	if (!tun.wakeup_preempt || !cctx->curr_weight || p->policy == SCHED_BATCH || is_idle_policy(p, tctx))
+	if (!tun.wakeup_preempt || !cctx->curr_weight || is_patient(p) || is_idle_policy(p, tctx))
 		return false;
 	if (cctx->curr_idle_policy)
 		return true;

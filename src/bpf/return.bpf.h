@@ -29,6 +29,14 @@ __noinline bool node_any_idle(u32 node)
 	return false;
 }
 
+/* @p may be the current task, in which the prolog may count. */
+static bool may_send(const struct task_struct *p)
+{
+	u32 ours = p == bpf_get_current_task_btf() ? prolog_disables : 0;
+
+	return p->nr_cpus_allowed > 1 && p->migration_disabled == ours;
+}
+
 /* In tick of @cpu, on which @p runs. Kernel threads have no memory of their own. */
 static void look_home(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
 {
@@ -55,18 +63,10 @@ static void look_home(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
 		return;
 	}
 	delay_return(tctx, now, min_u32(scan_period(tctx) / RETRY_SHARE, RETRY_MAX), false);
-	if (p->nr_cpus_allowed > 1 && node_any_idle(tctx->home_node)) {
+	if (may_send(p) && node_any_idle(tctx->home_node)) {
 		tctx->homebound = true;
 		scx_bpf_task_set_slice(p, 0);
 	}
-}
-
-/* In enqueue: @p may be the current task, in which the prolog may count. */
-static bool may_send(const struct task_struct *p)
-{
-	u32 ours = p == bpf_get_current_task_btf() ? prolog_disables : 0;
-
-	return p->nr_cpus_allowed > 1 && p->migration_disabled == ours;
 }
 
 /* In enqueue of @p, which is on @cpu. True: it was sent home. */
@@ -82,7 +82,7 @@ static bool send_home(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64
 	if (idle < 0)
 		return false;
 	stat_inc(STAT_HOME_MOVE);
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | idle, tun.slice_ns, enq_flags);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | idle, tun.slice_ns, enq_flags | arrival_flags(p));
 	return true;
 }
 

@@ -23,6 +23,11 @@ fn rig(flags: &[&str]) -> Rig {
     rig
 }
 
+/// What the BPF prolog counts in tasks gets known.
+fn note_prolog(rig: &mut Rig) {
+    rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.note_prolog.unwrap()() });
+}
+
 /// A task that runs on node 0 and whose home is `node`.
 fn runner(rig: &mut Rig, node: i32) -> TaskId {
     let task = rig.task();
@@ -142,18 +147,21 @@ fn a_longer_wait_is_never_shortened() {
 
 #[test]
 fn a_tick_sends_home_when_there_is_room_and_nothing_holds_back() {
-    for (home, idle, held, allowed, goes) in [
-        (1, &[THERE][..], false, 0..8, true),
-        (1, &[THERE + 3], false, 0..8, true),
-        (1, &[], false, 0..8, false),
-        (1, &[HERE + 1], false, 0..8, false),
-        (1, &[THERE], true, 0..8, false),
-        (1, &[THERE], false, 0..1, false),
-        (0, &[THERE], false, 0..8, false),
+    for (home, idle, held, allowed, disabled, goes) in [
+        (1, &[THERE][..], false, 0..8, 0, true),
+        (1, &[THERE + 3], false, 0..8, 0, true),
+        (1, &[], false, 0..8, 0, false),
+        (1, &[HERE + 1], false, 0..8, 0, false),
+        (1, &[THERE], true, 0..8, 0, false),
+        (1, &[THERE], false, 0..1, 0, false),
+        (1, &[THERE], false, 0..8, 1, false),
+        (0, &[THERE], false, 0..8, 0, false),
     ] {
         let mut rig = rig(&[]);
+        note_prolog(&mut rig);
         let task = rig.task_on(allowed.clone());
         rig.run(task, HERE);
+        rig.kernel.tasks[task].raw_mut().migration_disabled = disabled;
         rig.kernel.tasks[task].raw_mut().scx.slice = 5;
         rig.call(rig.u.settle_home, (rig.tctx(task), 0, home));
         rig.kernel.set_memory(rig.kernel.tasks[task].raw().tgid, home);
@@ -163,7 +171,7 @@ fn a_tick_sends_home_when_there_is_room_and_nothing_holds_back() {
         rig.call(rig.u.find_idle, (rig.raw(task), rig.tctx(task), HERE as i32, HERE as i32));
         rig.only_idle(idle);
         look(&mut rig, task);
-        let what = format!("{home} {idle:?} {held} {allowed:?}");
+        let what = format!("{home} {idle:?} {held} {allowed:?} {disabled}");
         assert_eq!(homebound(&mut rig, task), goes, "{what}");
         assert_eq!(rig.kernel.tasks[task].raw().scx.slice == 0, goes, "{what}");
         let stats = [magpie_stat_STAT_HOME, magpie_stat_STAT_AWAY, magpie_stat_STAT_HOME_HELD];
@@ -249,7 +257,7 @@ fn a_task_is_sent_home_if_it_surely_may() {
         rig.kernel.quirks.prolog_disables_migration = seed == 1;
         let task = rig.task();
         if prolog {
-            rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.note_prolog.unwrap()() });
+            note_prolog(&mut rig);
         }
         rig.run(task, HERE);
         rig.kernel.cpus[HERE].nr_running += 1;

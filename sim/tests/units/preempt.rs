@@ -106,9 +106,9 @@ fn nobody_is_preempted_twice() {
 #[test]
 fn the_running_one_makes_way_if_there_is_one() {
     let mut rig = Rig::new("1x1x2x1", &[]);
-    for (weight, makes_way) in [(100, 1), (0, 0)] {
-        rig.cpu(0, |cctx| (cctx.curr_weight, cctx.making_way) = (weight, 1 - makes_way));
-        rig.call(rig.u.make_way, (rig.cctx(0),));
+    for (weight, made, makes_way) in [(100, 0, 1), (0, 0, 0), (0, 1, 1)] {
+        rig.cpu(0, |cctx| (cctx.curr_weight, cctx.making_way) = (weight, made));
+        rig.call(rig.u.make_way, (0, rig.cctx(0)));
         assert_eq!(rig.cpu(0, |cctx| (cctx.curr_weight, cctx.making_way)), (0, makes_way));
     }
 }
