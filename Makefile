@@ -16,7 +16,7 @@ ENV = set -e; env="$$(tools/setup --env)"; eval "$$env";
 SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
 SIM_SANITIZED = $(SIM) --features sanitize
 
-.PHONY: help demo test run build check unit sim-test soak experiments growth mutants vm-test test-matrix verifier-stats fmt setup clean
+.PHONY: help demo test run build check unit sim-test soak experiments growth mutants bench bench-host vm-test test-matrix verifier-stats fmt setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
@@ -59,6 +59,16 @@ growth: setup-build ## how the cost of a wakeup and a dispatch grows with the CP
 mutants: setup-build ## plant bugs into the BPF code, one at a time: do the simulator's invariants catch them?
 	@$(ENV) cargo run --quiet --release --locked -p magpie-sim --bin magpie-mutants
 
+bench: ## side by side in a VM: EEVDF, scx_magpie, and what a user would pick instead (bench/README.md); hours under emulation
+	@tools/setup bench
+	@$(MAKE) --no-print-directory build build-carried
+	@$(ENV) bench/run $(BENCH_FLAGS)
+
+bench-host: ## the same on this machine, which must run a sched_ext kernel
+	@tools/setup bench
+	@$(MAKE) --no-print-directory build build-carried
+	@$(ENV) bench/run --host $(BENCH_FLAGS)
+
 vm-test: setup build build-carried ## the tests on real kernels: most on the default one, some on each of the matrix
 	@tests/vm/run
 
@@ -82,7 +92,7 @@ setup-build:
 
 # What tests take into the guest.
 build-carried: setup-build
-	@$(ENV) cargo build --release --locked -p magpie-sim -p magpie-bench --bin magpie-conform --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation
+	@$(ENV) cargo build --release --locked -p magpie-sim -p magpie-bench --bin magpie-conform --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation --bin magpie-table
 
 clean: ## forget what was built and downloaded
 	rm -rf "$(CACHE)"

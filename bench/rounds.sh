@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# Benchmarks, one scheduler after the other, in turns: run as root on a kernel with sched_ext (bench/run does, in a VM or here).
+#
+#	each round:  EEVDF --> scx_magpie --> each peer, the next round begins with the next of them
+#	each:        attach --> each benchmark once --> detach
+#
+#	rounds.sh ROUNDS BENCHMARKS SCHEDULER...    a SCHEDULER is "eevdf" or a command line
+#
+# Prints a line of JSON for each figure, "ended" with a reason for a scheduler that did not attach or was ejected.
+set -u
+
+STATE=/sys/kernel/sched_ext/state
+rounds=$1
+only=$2
+shift 2
+ulimit -n 4096
+
+# figure NAME VALUE
+figure() {
+	[ -n "$2" ] || { ended "$1: no figure: $(tail -n 1 /tmp/bench.err)"; return; }
+	echo "{\"round\":$round,\"scheduler\":\"$name\",\"benchmark\":\"$1\",\"value\":$2}"
+}
+
+ended() {
+	echo "{\"round\":$round,\"scheduler\":\"$name\",\"ended\":\"$(echo "$1" | tr -d '"\\' | tr '\n\t' '  ')\"}"
+}
+
+# after COMMAND...: what it printed, a word a line; nothing if it takes more than a minute.
+words() {
+	timeout -s KILL 60 "$@" 2>/tmp/bench.err | tr -s ' \t/' '\n\n\n'
+}
+
+# json FIELD: of a line of JSON.
+json() {
+	sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" /tmp/bench.json
+}
+
+# hackbench KIND GROUPS OPTION...
+hackbench_of() {
+	_name=$1-$2g
+	_groups=$2
+	shift 2
+	figure "hackbench-$_name" "$(words hackbench -g "$_groups" -l $((400 / _groups)) "$@" | sed -n '/^Time:$/{n;p;}')"
+}
+
+# wakeup NAME OPTION...: a quarter of the figures of schbench, by its parameters.
+wakeup() {
+	_name=$1
+	shift
+	timeout -s KILL 60 magpie-wakeup "$@" --json >/tmp/bench.json 2>/tmp/bench.err
+	figure "$_name-rps" "$(json rps)"
+	figure "$_name-p99" "$(json p99_us)"
+}
+
+run_benchmark() {
+	case $1 in
+	hackbench)
+		for _g in 1 2 4 8; do
+			hackbench_of pipe-process $_g -p
+			hackbench_of pipe-thread $_g -p -T
+			hackbench_of socket-process $_g
+			hackbench_of socket-thread $_g -T
+		done
+		;;
+	pipe) figure perf-pipe "$(words perf bench sched pipe -l 10000 | sed -n '/^ops$/{g;p;};h')" ;;
+	wakeup)
+		wakeup wakeup-50 -m 2 -t 2 -c 500 -s 1000 -r 2
+		wakeup wakeup-120 -m 2 -t 8 -c 500 -s 1000 -r 2
+		;;
+	tbench)
+		tbench_srv >/dev/null 2>&1 &
+		_srv=$!
+		until grep -q ':1B5B ' /proc/net/tcp /proc/net/tcp6 || ! kill -0 $_srv; do sleep 0.1; done # port 7003
+		figure tbench "$(words tbench -t 2 -c /usr/share/dbench/client.txt 8 | sed -n '/^Throughput$/{n;p;}')"
+		kill $_srv
+		wait $_srv 2>/dev/null
+		;;
+	stress)
+		for _s in context fork; do
+			figure stress-$_s "$(timeout -s KILL 60 stress-ng --$_s 4 -t 2 --metrics-brief 2>&1 | sed -n "s/.*metrc.* $_s  *[0-9]*  *[0-9.]*  *[0-9.]*  *[0-9.]*  *\([0-9.]*\).*/\1/p")"
+		done
+		;;
+	sysbench)
+		stress-ng -q --cpu 8 --cpu-method loop >/dev/null 2>&1 &
+		_load=$!
+		figure sysbench-loaded "$(words sysbench cpu --threads=8 --time=2 run | sed -n '/^second:$/{n;p;}')"
+		kill $_load
+		wait $_load 2>/dev/null
+		;;
+	*) echo "rounds.sh: no benchmark $1" >&2; exit 2 ;;
+	esac
+}
+
+# wait_state STATE: half a minute for the state, and less if the scheduler has ended.
+wait_state() {
+	_left=300
+	until [ "$(cat $STATE)" = "$1" ]; do
+		_left=$((_left - 1))
+		if [ $_left = 0 ] || { [ "$1" = enabled ] && ! kill -0 "$pid" 2>/dev/null; }; then
+			return 1
+		fi
+		sleep 0.1
+	done
+}
+
+one_turn() {
+	name=$(echo "$1" | sed 's|^[^ ]*/||')
+	pid=
+	if [ "$1" != eevdf ]; then
+		$1 >/tmp/scheduler.log 2>&1 &
+		pid=$!
+		if ! wait_state enabled; then
+			ended "did not attach: $(tail -n 1 /tmp/scheduler.log)"
+			kill -KILL $pid 2>/dev/null
+			wait $pid 2>/dev/null
+			return
+		fi
+	fi
+	for _benchmark in $(echo "$only" | tr , ' '); do
+		run_benchmark "$_benchmark"
+	done
+	if [ -n "$pid" ]; then
+		[ "$(cat $STATE)" = enabled ] || ended "ejected: $(tail -n 1 /tmp/scheduler.log)"
+		kill -INT $pid 2>/dev/null
+		wait_state disabled || kill -KILL $pid 2>/dev/null
+		wait $pid 2>/dev/null
+	fi
+}
+
+round=0
+while [ $round -lt "$rounds" ]; do
+	round=$((round + 1))
+	echo "bench: round $round of $rounds" >&2
+	for _s in "$@"; do
+		one_turn "$_s"
+	done
+	# Each comes first in some round.
+	_first=$1
+	shift
+	set -- "$@" "$_first"
+done

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `magpie-table`: what the rounds of `bench/rounds.sh` say, each scheduler against EEVDF:
+//!
+//! ```text
+//! lines of JSON --> values by benchmark and scheduler --> median, ratio of medians to EEVDF's, interval by bootstrap
+//!                                                     --> --markdown, --json, --svg
+//! ```
+//!
+//! A ratio above 1 is better than EEVDF, whether the benchmark's own figure is a time or a rate. The bootstrap draws whole
+//! rounds, so that what one round had in common cancels out.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, Write, stdin, stdout};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use plotters::prelude::*;
+use serde::{Deserialize, Serialize};
+
+const DRAWS: usize = 2000;
+const BASE: &str = "eevdf";
+const OURS: &str = "scx_magpie";
+
+/// Reads what bench/rounds.sh printed; prints a table of ratios to EEVDF, above 1 for what is better.
+#[derive(Parser)]
+struct Cli {
+    /// Write the figures as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the ratios.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// A line of rounds.sh.
+#[derive(Deserialize)]
+struct Line {
+    round: u32,
+    scheduler: String,
+    benchmark: Option<String>,
+    value: Option<f64>,
+    ended: Option<String>,
+}
+
+/// Is less better?
+fn is_time(benchmark: &str) -> bool {
+    benchmark.starts_with("hackbench") || is_latency(benchmark)
+}
+
+/// Rows of latency are no part of the mean of throughput.
+fn is_latency(benchmark: &str) -> bool {
+    benchmark.ends_with("-p99")
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}
+
+/// A ratio and its 95 % confidence interval.
+#[derive(Clone, Copy, Serialize)]
+struct Ratio {
+    ratio: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Ratio {
+    fn of(ratio: f64, mut draws: Vec<f64>) -> Self {
+        draws.sort_unstable_by(f64::total_cmp);
+        let at = |share: f64| draws[((draws.len() - 1) as f64 * share).round() as usize];
+        Ratio { ratio, low: at(0.025), high: at(0.975) }
+    }
+
+    fn is_noise(&self) -> bool {
+        self.low <= 1.0 && 1.0 <= self.high
+    }
+}
+
+/// Values by round.
+type Rounds = BTreeMap<u32, f64>;
+
+/// By benchmark, by scheduler.
+#[derive(Default)]
+struct Results {
+    values: BTreeMap<String, BTreeMap<String, Rounds>>,
+    /// Why schedulers ended: text, how often.
+    ended: BTreeMap<(String, String), u32>,
+    /// As they came.
+    benchmarks: Vec<String>,
+    schedulers: Vec<String>,
+    nr_rounds: u32,
+}
+
+fn note(names: &mut Vec<String>, name: &str) {
+    if !names.iter().any(|known| known == name) {
+        names.push(name.to_string());
+    }
+}
+
+impl Results {
+    fn read(lines: impl Iterator<Item = std::io::Result<String>>) -> Result<Self> {
+        let mut results = Results::default();
+        for line in lines {
+            let line = line?;
+            if !line.starts_with('{') {
+                continue;
+            }
+            let Line { round, scheduler, benchmark, value, ended } =
+                serde_json::from_str(&line).with_context(|| format!("not a figure: {line}"))?;
+            results.nr_rounds = results.nr_rounds.max(round);
+            note(&mut results.schedulers, &scheduler);
+            if let (Some(benchmark), Some(value)) = (benchmark, value) {
+                note(&mut results.benchmarks, &benchmark);
+                results.values.entry(benchmark).or_default().entry(scheduler).or_default().insert(round, value);
+            } else if let Some(why) = ended {
+                *results.ended.entry((scheduler, why)).or_default() += 1;
+            }
+        }
+        ensure!(results.values.values().any(|row| row.contains_key(BASE)), "no figures of {BASE}");
+        // The order is that of EEVDF first, and us.
+        results.schedulers.sort_by_key(|name| match name.as_str() {
+            BASE => 0,
+            OURS => 1,
+            _ => 2,
+        });
+        Ok(results)
+    }
+
+    fn median_of(&self, benchmark: &str, scheduler: &str) -> Option<f64> {
+        let rounds = self.values.get(benchmark)?.get(scheduler)?;
+        Some(median(&mut rounds.values().copied().collect::<Vec<_>>()))
+    }
+
+    /// The ratio of medians, of these rounds.
+    fn ratio_in(&self, benchmark: &str, scheduler: &str, rounds: &[u32]) -> Option<f64> {
+        let row = &self.values[benchmark];
+        let median_of = |scheduler| {
+            let values: &Rounds = row.get(scheduler)?;
+            let mut drawn: Vec<f64> = rounds.iter().filter_map(|round| values.get(round).copied()).collect();
+            (!drawn.is_empty()).then(|| median(&mut drawn))
+        };
+        let (ours, base) = (median_of(scheduler)?, median_of(BASE)?);
+        Some(if is_time(benchmark) { base / ours } else { ours / base })
+    }
+
+    /// The geometric mean of the ratios of `benchmarks`; of one, that ratio. None: nothing to compare.
+    fn ratio(&self, benchmarks: &[&String], scheduler: &str) -> Option<Ratio> {
+        let mean = |rounds: &[u32]| {
+            let ratios: Vec<f64> =
+                benchmarks.iter().filter_map(|benchmark| self.ratio_in(benchmark, scheduler, rounds)).collect();
+            (!ratios.is_empty())
+                .then(|| (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp())
+        };
+        let all: Vec<u32> = (1..=self.nr_rounds).collect();
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut draw = || -> Vec<u32> { all.iter().map(|_| random.u32(1..=self.nr_rounds)).collect() };
+        let draws: Vec<f64> = (0..DRAWS).filter_map(|_| mean(&draw())).collect();
+        Some(Ratio::of(mean(&all)?, draws))
+    }
+
+    fn throughput(&self) -> Vec<&String> {
+        self.benchmarks.iter().filter(|benchmark| !is_latency(benchmark)).collect()
+    }
+
+    fn others(&self) -> impl Iterator<Item = &String> {
+        self.schedulers.iter().filter(|name| *name != BASE)
+    }
+
+    fn markdown(&self, to: &mut impl Write) -> Result<()> {
+        let names: Vec<&String> = self.others().collect();
+        writeln!(to, "| | EEVDF | {} |", names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" | "))?;
+        writeln!(to, "|---|---|{}", "---|".repeat(names.len()))?;
+        let cell = |ratio: Option<Ratio>| match ratio {
+            Some(ratio) if ratio.is_noise() => format!("{:.2} ({:.2}..{:.2})", ratio.ratio, ratio.low, ratio.high),
+            Some(ratio) => format!("**{:.2}** ({:.2}..{:.2})", ratio.ratio, ratio.low, ratio.high),
+            None => "-".to_string(),
+        };
+        for benchmark in &self.benchmarks {
+            let base = self.median_of(benchmark, BASE).map_or("-".to_string(), |value| format!("{value:.4}"));
+            let cells: Vec<String> = names.iter().map(|name| cell(self.ratio(&[benchmark], name))).collect();
+            writeln!(to, "| {benchmark} | {base} | {} |", cells.join(" | "))?;
+        }
+        let means: Vec<String> = names.iter().map(|name| cell(self.ratio(&self.throughput(), name))).collect();
+        writeln!(to, "| geometric mean of throughput | 1 | {} |", means.join(" | "))?;
+        writeln!(
+            to,
+            "\n{} rounds; ratio to EEVDF, above 1 is better; 95 % confidence interval; bold: more than noise.",
+            self.nr_rounds
+        )?;
+        for ((scheduler, why), times) in &self.ended {
+            writeln!(to, "{scheduler}, {times} times: {why}")?;
+        }
+        Ok(())
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let ratios: BTreeMap<&String, BTreeMap<&String, Option<Ratio>>> = (self.benchmarks.iter())
+            .map(|row| (row, self.others().map(|name| (name, self.ratio(&[row], name))).collect()))
+            .collect();
+        let means: BTreeMap<&String, Option<Ratio>> =
+            self.others().map(|name| (name, self.ratio(&self.throughput(), name))).collect();
+        serde_json::json!({"values": self.values, "ratios": ratios, "geometric_mean": means})
+    }
+
+    /// A line for each benchmark; on it a mark for each scheduler, with its interval.
+    fn svg(&self, file: &PathBuf) -> Result<()> {
+        let names: Vec<&String> = self.others().collect();
+        let rows = self.benchmarks.len();
+        let size = (900, 90 + 22 * rows as u32);
+        let root = SVGBackend::new(file, size).into_drawing_area();
+        root.fill(&WHITE)?;
+        let mut chart = ChartBuilder::on(&root)
+            .margin(12)
+            .caption("Throughput, or 1 / latency, as a share of EEVDF's", ("sans-serif", 16))
+            .x_label_area_size(30)
+            .y_label_area_size(190)
+            .build_cartesian_2d((0.3f64..3.0).log_scale(), 0f64..rows as f64)?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .y_labels(rows + 1)
+            .y_label_formatter(&|y| {
+                let row = rows.checked_sub(1 + y.round() as usize);
+                row.and_then(|row| self.benchmarks.get(row)).cloned().unwrap_or_default()
+            })
+            .x_label_formatter(&|x| format!("{x:.1}"))
+            .draw()?;
+        chart.draw_series([PathElement::new([(1.0, 0.0), (1.0, rows as f64)], BLACK.stroke_width(1))])?;
+        for (nr, name) in names.iter().enumerate() {
+            let color = Palette99::pick(nr);
+            let marks = self.benchmarks.iter().enumerate().filter_map(|(row, benchmark)| {
+                let ratio = self.ratio(&[benchmark], name)?;
+                let y = (rows - 1 - row) as f64 + 0.15 + 0.7 * nr as f64 / names.len() as f64;
+                Some((y, ratio))
+            });
+            let marks: Vec<(f64, Ratio)> = marks.collect();
+            chart.draw_series(
+                marks.iter().map(|(y, ratio)| PathElement::new([(ratio.low, *y), (ratio.high, *y)], color.mix(0.5))),
+            )?;
+            let size = if *name == OURS { 5 } else { 3 };
+            chart
+                .draw_series(marks.iter().map(|(y, ratio)| Circle::new((ratio.ratio, *y), size, color.filled())))?
+                .label(name.as_str())
+                .legend(move |(x, y)| Circle::new((x + 8, y), size, color.filled()));
+        }
+        chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
+        root.present()?;
+        Ok(())
+    }
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    let results = Results::read(stdin().lock().lines())?;
+    results.markdown(&mut stdout().lock())?;
+    if let Some(file) = &cli.json {
+        fs::write(file, serde_json::to_string_pretty(&results.json())?)
+            .with_context(|| format!("{}", file.display()))?;
+    }
+    if let Some(file) = &cli.svg {
+        results.svg(file)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results(lines: &[&str]) -> Results {
+        Results::read(lines.iter().map(|line| Ok(line.to_string()))).unwrap()
+    }
+
+    fn rounds(benchmark: &str, scheduler: &str, values: &[f64]) -> Vec<String> {
+        let line = |(round, value): (usize, &f64)| {
+            format!(r#"{{"round":{},"scheduler":"{scheduler}","benchmark":"{benchmark}","value":{value}}}"#, round + 1)
+        };
+        values.iter().enumerate().map(line).collect()
+    }
+
+    #[test]
+    fn above_one_is_better() {
+        let mut lines = rounds("hackbench-pipe", BASE, &[2.0, 4.0, 3.0]);
+        lines.extend(rounds("hackbench-pipe", OURS, &[1.0, 2.0, 1.5]));
+        lines.extend(rounds("tbench", BASE, &[10.0, 10.0, 10.0]));
+        lines.extend(rounds("tbench", OURS, &[5.0, 5.0, 5.0]));
+        lines.extend(rounds("wakeup-p99", BASE, &[10.0]));
+        lines.extend(rounds("wakeup-p99", OURS, &[1.0]));
+        let results = results(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let ratio = |benchmark: &str| results.ratio(&[&benchmark.to_string()], OURS).unwrap();
+        assert_eq!((ratio("hackbench-pipe").ratio, ratio("tbench").ratio), (2.0, 0.5));
+        assert_eq!((ratio("tbench").low, ratio("tbench").high, ratio("tbench").is_noise()), (0.5, 0.5, false));
+        assert!((ratio("wakeup-p99").ratio - 10.0).abs() < 1e-9);
+        // Latencies are not in the mean.
+        assert!((results.ratio(&results.throughput(), OURS).unwrap().ratio - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn noise_is_called_so() {
+        let mut lines = rounds("tbench", BASE, &[10.0, 11.0, 9.0, 10.0, 12.0]);
+        lines.extend(rounds("tbench", OURS, &[11.0, 9.0, 10.0, 12.0, 10.0]));
+        let results = results(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(results.ratio(&[&"tbench".to_string()], OURS).unwrap().is_noise());
+    }
+
+    #[test]
+    fn who_ended_is_said_and_the_rest_goes_on() {
+        let mut lines = rounds("tbench", BASE, &[10.0]);
+        lines.push(r#"{"round":1,"scheduler":"scx_x","ended":"ejected: y"}"#.to_string());
+        lines.push("bench: round 1".to_string());
+        let results = results(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut text = Vec::new();
+        results.markdown(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("| tbench | 10.0000 | - |") && text.contains("scx_x, 1 times: ejected: y"), "{text}");
+    }
+
+    #[test]
+    fn no_base_is_an_error() {
+        assert!(Results::read([Ok(rounds("tbench", OURS, &[1.0]).remove(0))].into_iter()).is_err());
+    }
+}
