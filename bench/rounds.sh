@@ -25,7 +25,7 @@ ended() {
 	echo "{\"round\":$round,\"scheduler\":\"$name\",\"ended\":\"$(echo "$1" | tr -d '"\\' | tr '\n\t' '  ')\"}"
 }
 
-# after COMMAND...: what it printed, a word a line; nothing if it takes more than a minute.
+# words COMMAND...: what it printed, a word a line; nothing if it takes more than a minute.
 words() {
 	timeout -s KILL 60 "$@" 2>/tmp/bench.err | tr -s ' \t/' '\n\n\n'
 }
@@ -43,7 +43,7 @@ hackbench_of() {
 	figure "hackbench-$_name" "$(words hackbench -g "$_groups" -l $((400 / _groups)) "$@" | sed -n '/^Time:$/{n;p;}')"
 }
 
-# wakeup NAME OPTION...: a quarter of the figures of schbench, by its parameters.
+# wakeup NAME OPTION...: the load of schbench, by its parameters.
 wakeup() {
 	_name=$1
 	shift

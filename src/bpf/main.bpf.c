@@ -260,7 +260,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	/* A CPU that has just come online: enqueue() would only have it run again. */
 	if (!cpu_layout(cpu)->present)
 		return;
-	/* Somebody else came in at the same time. None can steal what waits there, but this one, once put in line. */
+	/* Another came at the same time, and none can steal it from the local DSQ. This one can be stolen, once in line. */
 	if ((!cctx->curr_urgent || may_move(p)) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	if (is_limited(tctx) && !is_exempt(p)) {

@@ -9,6 +9,8 @@
  *	running: SCHED_IDLE, cpu.idle? -------------------------------------------> preempt
  *	running one has run for less than wakeup_gran? ---------------------------> wait
  *	running one's vruntime by now - woken one's > wakeup_gran (by weight)? ---> preempt, else wait
+ *
+ * Where an idle CPU can take the woken one, it does, and nobody is preempted (enqueue).
  */
 #pragma once
 

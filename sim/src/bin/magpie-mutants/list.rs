@@ -294,7 +294,7 @@ pub const MUTANTS: &[Mutant] = &[
         "return tctx->queued_at && tctx->queued_on == NO_CPU;", "return false;",
         "what is owed has no bound for who did not sleep; units/throttle.rs catches it"),
     mutant("bw-absent", "a CPU that has just come online sends off who shall wait", "main.bpf.c",
-        "\tif (!cpu_layout(cpu)->present)\n\t\treturn;\n\t/* Somebody", "\t/* Somebody"),
+        "\tif (!cpu_layout(cpu)->present)\n\t\treturn;\n\t/* Another", "\t/* Another"),
     // Preemption.
     mutant("batch-preempts", "SCHED_BATCH and SCHED_IDLE tasks preempt", "preempt.bpf.h",
         " || is_patient(p) || is_idle_policy(p, tctx))", ")"),
