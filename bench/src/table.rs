@@ -20,6 +20,8 @@ use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 
 const DRAWS: usize = 2000;
+/// An interval of fewer says nothing.
+const MIN_ROUNDS: u32 = 5;
 const BASE: &str = "eevdf";
 const OURS: &str = "scx_magpie";
 
@@ -175,7 +177,9 @@ impl Results {
         writeln!(to, "| | EEVDF | {} |", names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" | "))?;
         writeln!(to, "|---|---|{}", "---|".repeat(names.len()))?;
         let cell = |ratio: Option<Ratio>| match ratio {
-            Some(ratio) if ratio.is_noise() => format!("{:.2} ({:.2}..{:.2})", ratio.ratio, ratio.low, ratio.high),
+            Some(ratio) if ratio.is_noise() || self.nr_rounds < MIN_ROUNDS => {
+                format!("{:.2} ({:.2}..{:.2})", ratio.ratio, ratio.low, ratio.high)
+            }
             Some(ratio) => format!("**{:.2}** ({:.2}..{:.2})", ratio.ratio, ratio.low, ratio.high),
             None => "-".to_string(),
         };
@@ -188,7 +192,7 @@ impl Results {
         writeln!(to, "| geometric mean of throughput | 1 | {} |", means.join(" | "))?;
         writeln!(
             to,
-            "\n{} rounds; ratio to EEVDF, above 1 is better; 95 % confidence interval; bold: more than noise.",
+            "\n{} rounds; ratio to EEVDF, above 1 is better; 95 % confidence interval; bold: more than noise ({MIN_ROUNDS} rounds at least).",
             self.nr_rounds
         )?;
         for ((scheduler, why), times) in &self.ended {
@@ -317,6 +321,17 @@ mod tests {
         results.markdown(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         assert!(text.contains("| tbench | 10.0000 | - |") && text.contains("scx_x, 1 times: ejected: y"), "{text}");
+    }
+
+    #[test]
+    fn few_rounds_say_nothing() {
+        for (nr, bold) in [(MIN_ROUNDS - 1, false), (MIN_ROUNDS, true)] {
+            let mut lines = rounds("tbench", BASE, &vec![1.0; nr as usize]);
+            lines.extend(rounds("tbench", OURS, &vec![2.0; nr as usize]));
+            let mut text = Vec::new();
+            results(&lines.iter().map(String::as_str).collect::<Vec<_>>()).markdown(&mut text).unwrap();
+            assert_eq!(String::from_utf8(text).unwrap().contains("**"), bold, "{nr}");
+        }
     }
 
     #[test]
