@@ -122,6 +122,10 @@ pub struct Tunables {
     #[arg(long)]
     pub no_cgroups: bool,
 
+    /// CPUs count as equal, however they differ in capacity: tasks go to, and stay on, any of them.
+    #[arg(long)]
+    pub no_capacity: bool,
+
     /// How much of an LLC may be in use before wakeups stop to search it: 100 / this. Percent, 101..1000.
     ///
     /// SIS_UTIL: with the kernel's 117 an LLC is searched up to 85 % utilization, less of it the more it is used.
@@ -213,7 +217,11 @@ pub enum Command {
     /// Print how many CPUs of an LLC a wakeup searches, by the LLC's utilization.
     ScanTable(ScanTable),
     /// Load the BPF programs without attaching, and print what each cost the verifier.
-    VerifierStats,
+    VerifierStats {
+        /// As if CPUs differed in capacity.
+        #[arg(long)]
+        asymmetric: bool,
+    },
 }
 
 /// For which LLC.

@@ -74,9 +74,9 @@ fn run(opts: &Opts) -> Result<()> {
             }
             Ok(())
         }
-        Some(Command::VerifierStats) => {
+        Some(Command::VerifierStats { asymmetric }) => {
             preflight::check()?;
-            verifier_stats::print(opts)
+            verifier_stats::print(opts, asymmetric)
         }
         None => {
             let shutdown = Arc::new(AtomicBool::new(false));

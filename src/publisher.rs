@@ -4,6 +4,7 @@
 //! ```text
 //! cpu_ctxs[].pelt --read in place--> util_avg now --sum by LLC--> sum_util --+-- ScanLimit --> nr_scan
 //! frequency --> what the CPUs can reach now --sum by LLC--> capacity --------+
+//!                                           --each, least and most--> capacities
 //! ```
 //!
 //! Both live in the program's memory, which is mapped here: no system call. They come as cells, for the program
@@ -11,9 +12,10 @@
 //! to believe it.
 
 use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::bpf_intf::{cpu_ctx, llc_published};
+use crate::bpf_intf::{capacities, cpu_ctx, llc_published};
 use crate::nr_scan::ScanLimit;
 use crate::pelt::{Pelt, decay_factors};
 use crate::topology::Layout;
@@ -22,7 +24,8 @@ use crate::topology::Layout;
 pub struct Publisher {
     layout: Layout,
     limit: ScanLimit,
-    /// What the CPUs of each LLC can reach now, together.
+    /// What each CPU can reach now, by id; and those of each LLC together.
+    reachable: BTreeMap<usize, u32>,
     capacities: Vec<u32>,
     factors: [u32; 32],
 }
@@ -30,7 +33,8 @@ pub struct Publisher {
 impl Publisher {
     /// All CPUs reach their capacity until [`Publisher::set_reachable`] says otherwise.
     pub fn new(layout: Layout, limit: ScanLimit) -> Self {
-        let mut publisher = Self { layout, limit, capacities: Vec::new(), factors: decay_factors() };
+        let (reachable, capacities) = (BTreeMap::new(), Vec::new());
+        let mut publisher = Self { layout, limit, reachable, capacities, factors: decay_factors() };
         publisher.set_reachable(|_, capacity| capacity);
         publisher
     }
@@ -39,7 +43,22 @@ impl Publisher {
     pub fn set_reachable(&mut self, reachable: impl Fn(usize, usize) -> usize) {
         self.capacities = vec![0; self.layout.llcs.len()];
         for (&id, cpu) in &self.layout.cpus {
-            self.capacities[cpu.llc] += reachable(id, cpu.capacity) as u32;
+            let reachable = reachable(id, cpu.capacity) as u32;
+            self.reachable.insert(id, reachable);
+            self.capacities[cpu.llc] += reachable;
+        }
+    }
+
+    /// Writes what each CPU can reach where the BPF program reads it.
+    pub fn publish_capacities(&self, capacities: &UnsafeCell<capacities>) {
+        let (to, cpus) = (capacities.get(), &self.reachable);
+        // SAFETY: plain words in valid memory, indices below MAX_CPUS.
+        unsafe {
+            for (&id, &reachable) in cpus {
+                std::ptr::write_volatile(&raw mut (*to).of[id], reachable);
+            }
+            std::ptr::write_volatile(&raw mut (*to).max, cpus.values().max().copied().unwrap_or(0));
+            std::ptr::write_volatile(&raw mut (*to).min, cpus.values().min().copied().unwrap_or(0));
         }
     }
 
@@ -48,9 +67,12 @@ impl Publisher {
         let mut sums = vec![0; self.layout.llcs.len()];
         for (&id, cpu) in &self.layout.cpus {
             // SAFETY: valid; the CPU may write while we read, and a torn sample decays like any other.
-            let pelt = unsafe { std::ptr::read_volatile(&raw const (*cpu_ctxs[id].get()).pelt) };
+            let (pelt, mono_offset) = unsafe {
+                let cctx = cpu_ctxs[id].get();
+                (std::ptr::read_volatile(&raw const (*cctx).pelt), std::ptr::read_volatile(&raw const (*cctx).mono_offset))
+            };
             let pelt = Pelt {
-                updated_at: pelt.updated_at.wrapping_add(pelt.mono_offset),
+                updated_at: pelt.updated_at.wrapping_add(mono_offset),
                 util_sum: pelt.util_sum,
                 period_contrib: pelt.period_contrib,
                 // The frequency since updated_at is not known here: counts as full.

@@ -3,9 +3,9 @@
 //! means, `bpf/layout.bpf.h` how they are looked up.
 //!
 //! ```text
-//! Layout   --> tun, cpu_layouts, llc_layouts, slot_cpus, absent_slots --+
-//! Tunables --> tun                                                      +--> the C's constants of these names
-//! pelt     --> pelt_decay ----------------------------------------------+
+//! Layout   --> tun, cpu_layouts, llc_layouts, slot_cpus, absent_slots, capacity_order --+
+//! Tunables --> tun                                                                      +--> the C's constants of these names
+//! pelt     --> pelt_decay --------------------------------------------------------------+
 //! ```
 
 use crate::bpf_intf::{
@@ -29,6 +29,7 @@ pub struct Rodata {
     pub slot_cpus: Vec<u16>,
     pub node_llcs: Vec<u16>,
     pub absent_slots: Vec<u16>,
+    pub capacity_order: Vec<u16>,
     pub pelt_decay: [u32; 32],
 }
 
@@ -53,6 +54,7 @@ impl Rodata {
             slot_cpus: vec![0; MAX_SLOTS as usize],
             node_llcs: vec![0; MAX_NODES as usize],
             absent_slots: vec![0; MAX_LINES as usize],
+            capacity_order: vec![0; MAX_CPUS as usize],
             pelt_decay: pelt::decay_factors(),
         };
         for (&id, cpu) in &layout.cpus {
@@ -89,6 +91,9 @@ impl Rodata {
         for (entry, absent) in rodata.absent_slots.iter_mut().zip(layout.absent_slots()) {
             *entry = absent;
         }
+        for (entry, cpu) in rodata.capacity_order.iter_mut().zip(layout.capacity_order()) {
+            *entry = cpu as u16;
+        }
         rodata
     }
 }
@@ -114,6 +119,9 @@ fn tun(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) -> tunable
         wakeup_preempt: u8::from(!tunables.no_wakeup_preempt),
         steal: u8::from(tunables.steal != Steal::Off),
         cgroups: u8::from(!tunables.no_cgroups),
+        asym: u8::from(!tunables.no_capacity && layout.nr_stronger() > 0),
+        nr_cpus: layout.cpus.len() as u32,
+        nr_stronger: layout.nr_stronger() as u32,
         llc_cost_ns: tunables.migration_cost_llc_us * NSEC_PER_USEC,
         node_cost_ns: tunables.migration_cost_node_us * NSEC_PER_USEC,
         steal_tries: tunables.steal_tries,

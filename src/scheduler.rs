@@ -25,7 +25,7 @@ use scx_utils::{
     uei_exited, uei_report, uei_set_size,
 };
 
-use crate::bpf_intf::{cpu_ctx, group, latency_hist, llc_published};
+use crate::bpf_intf::{capacities, cpu_ctx, group, latency_hist, llc_published, wake_cases};
 use crate::bpf_skel::*;
 use crate::cli::{Opts, Tunables};
 use crate::frequency;
@@ -62,13 +62,23 @@ pub struct Scheduler<'a> {
 impl<'a> Scheduler<'a> {
     /// Loads the programs, without attaching.
     pub fn load(opts: &Opts, object: &'a mut MaybeUninit<OpenObject>) -> Result<Self> {
+        Self::load_for(opts, object, |_| ())
+    }
+
+    /// The same for a machine that differs from this one: `change` says how.
+    pub fn load_for(
+        opts: &Opts,
+        object: &'a mut MaybeUninit<OpenObject>,
+        change: impl FnOnce(&mut Layout),
+    ) -> Result<Self> {
         try_set_rlimit_infinity();
         let builder = BpfSkelBuilder::default();
         let mut skel = scx_ops_open!(builder, object, magpie, opts.libbpf.clone().into_bpf_open_opts())?;
         // scx_utils links in an fentry program. Nothing here needs it, and kernels without function tracing lack it.
         skel.progs.scx_lib_init_probe.set_autoload(false);
         // After the open, which notes hotplug_seq: so the kernel refuses a layout that a hotplug made stale.
-        let layout = Layout::new(&Topology::new().context("cannot read the machine's topology")?)?;
+        let mut layout = Layout::new(&Topology::new().context("cannot read the machine's topology")?)?;
+        change(&mut layout);
 
         let mut tunables = opts.tunables.clone();
         if !tunables.no_cgroups && !compat::struct_has_field("sched_ext_ops", "cgroup_init")? {
@@ -108,7 +118,7 @@ impl<'a> Scheduler<'a> {
     /// Hands the machine's tasks over to the loaded programs.
     pub fn attach(&mut self) -> Result<()> {
         call(&mut self.skel.progs.register_loader)?;
-        self.look_at_frequencies();
+        self.look_at_frequencies()?;
         self.publish()?;
         let skel = &mut self.skel;
         self.link = Some(scx_ops_attach!(skel, magpie)?);
@@ -151,7 +161,7 @@ impl<'a> Scheduler<'a> {
         while !shutdown.load(Ordering::Relaxed) && !uei_exited!(&self.skel, uei) {
             let now = Instant::now();
             if now >= frequencies_at {
-                self.look_at_frequencies();
+                self.look_at_frequencies()?;
                 frequencies_at = now + FREQUENCY_INTERVAL;
             }
             if self.polls_cgroups && now >= cgroups_at {
@@ -171,8 +181,11 @@ impl<'a> Scheduler<'a> {
         Ok(())
     }
 
-    fn look_at_frequencies(&mut self) {
+    fn look_at_frequencies(&mut self) -> Result<()> {
         self.publisher.set_reachable(|cpu, capacity| frequency::reachable(frequency::SYS_CPU.as_ref(), cpu, capacity));
+        let shared = shared(self.skel.maps.bss_data.as_mut().context("no .bss")?);
+        self.publisher.publish_capacities(shared.capacities);
+        Ok(())
     }
 
     fn publish(&mut self) -> Result<()> {
@@ -231,6 +244,7 @@ fn tell(skel: &mut types::rodata, rodata: &Rodata) {
     skel.slot_cpus.copy_from_slice(&rodata.slot_cpus);
     skel.node_llcs.copy_from_slice(&rodata.node_llcs);
     skel.absent_slots.copy_from_slice(&rodata.absent_slots);
+    skel.capacity_order.copy_from_slice(&rodata.capacity_order);
     skel.pelt_decay = rodata.pelt_decay;
 }
 
@@ -243,6 +257,8 @@ fn shared(skel: &mut types::bss) -> Shared<'_> {
             llc_publisheds: twins::<_, llc_published>(&mut skel.llc_publisheds),
             latency_hists: twins::<_, latency_hist>(&mut skel.latency_hists),
             groups: twins::<_, group>(&mut skel.groups),
+            capacities: &twins::<_, capacities>(slice::from_mut(&mut skel.capacities))[0],
+            wake_cases: twins::<_, wake_cases>(&mut skel.wake_cases),
         }
     }
 }

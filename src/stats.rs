@@ -38,6 +38,8 @@ pub struct Shared<'a> {
     pub llc_publisheds: &'a [UnsafeCell<llc_published>],
     pub latency_hists: &'a [UnsafeCell<latency_hist>],
     pub groups: &'a [UnsafeCell<group>],
+    pub capacities: &'a UnsafeCell<capacities>,
+    pub wake_cases: &'a [UnsafeCell<wake_cases>],
 }
 
 /// State of one LLC at one time.
@@ -376,8 +378,8 @@ impl LlcSnapshot {
 }
 
 /// For how long a CPU has been busy that is not yet in its counter: since its last tick, or since it went busy. ns.
-fn busy_since(pelt: pelt, now: Duration) -> u64 {
-    let counted = pelt.updated_at.wrapping_add(pelt.mono_offset);
+fn busy_since(pelt: pelt, mono_offset: u64, now: Duration) -> u64 {
+    let counted = pelt.updated_at.wrapping_add(mono_offset);
     if pelt.running == 0 { 0 } else { (now.as_nanos() as u64).saturating_sub(counted) }
 }
 
@@ -411,7 +413,9 @@ impl Snapshot {
             // SAFETY: valid; plain words, the counters among them incremented by their CPU.
             let (nr_queued, counters) = unsafe {
                 let mut stats: Counters = std::array::from_fn(|stat| (&raw const (*cctx).stats[stat]).read_volatile());
-                stats[magpie_stat_STAT_BUSY_NS as usize] += busy_since((&raw const (*cctx).pelt).read_volatile(), now);
+                let mono_offset = (&raw const (*cctx).mono_offset).read_volatile();
+                let pelt = (&raw const (*cctx).pelt).read_volatile();
+                stats[magpie_stat_STAT_BUSY_NS as usize] += busy_since(pelt, mono_offset, now);
                 ((&raw const (*cctx).nr_queued).read_volatile().max(0) as u64, stats)
             };
             llc.nr_queued += nr_queued;
@@ -670,15 +674,25 @@ mod tests {
             cctx.nr_queued = id as i32;
             cctx.stats = std::array::from_fn(|stat| (id * 100 + stat) as u64);
             // CPU 3 has been busy for 40 ns at 1000.
-            cctx.pelt = pelt { updated_at: 460, mono_offset: 500, running: u8::from(id == 3), ..cctx.pelt };
+            cctx.pelt = pelt { updated_at: 460, running: u8::from(id == 3), ..cctx.pelt };
+            cctx.mono_offset = 500;
         }
         cpu_ctxs[0].get_mut().nr_queued = -1; // an error: counts as none
 
         // SAFETY: as above.
         let zeroed = || unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
         let (llc_publisheds, latency_hists): (Vec<_>, Vec<_>) = (0..nr_cpus).map(|_| zeroed()).unzip();
+        // SAFETY: as above.
+        let capacities = unsafe { std::mem::zeroed() };
         let shared =
-            Shared { cpu_ctxs: &cpu_ctxs, llc_publisheds: &llc_publisheds, latency_hists: &latency_hists, groups: &[] };
+            Shared {
+                cpu_ctxs: &cpu_ctxs,
+                llc_publisheds: &llc_publisheds,
+                latency_hists: &latency_hists,
+                groups: &[],
+                capacities: &capacities,
+                wake_cases: &[],
+            };
         let llcs = Snapshot::new(&layout, &shared, &[7, 8], None, Duration::from_nanos(1000)).llcs;
         assert_eq!((llcs[0].nr_cpus, llcs[0].capacity, llcs[0].sum_util, llcs[1].sum_util), (2, 2048, 7, 8));
         assert_eq!((llcs[0].nr_queued, llcs[0].max_queued), (1, 1)); // CPUs 0 and 1

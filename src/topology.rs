@@ -134,6 +134,26 @@ impl Layout {
         Ok(layout)
     }
 
+    /// The ids of the CPUs, strongest first.
+    pub fn capacity_order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = self.cpus.keys().copied().collect();
+        order.sort_by_key(|id| std::cmp::Reverse(self.cpus[id].capacity));
+        order
+    }
+
+    /// CPUs that are stronger than the weakest; 0 where all are of one kind.
+    pub fn nr_stronger(&self) -> usize {
+        let weakest = self.cpus.values().map(|cpu| cpu.capacity).min();
+        self.cpus.values().filter(|cpu| Some(cpu.capacity) > weakest).count()
+    }
+
+    /// As if every second CPU were half as strong.
+    pub fn make_asymmetric(&mut self) {
+        for cpu in self.cpus.values_mut().skip(1).step_by(2) {
+            cpu.capacity = CAPACITY_SCALE as usize / 2;
+        }
+    }
+
     /// One more than the highest CPU id.
     pub fn nr_cpu_ids(&self) -> usize {
         self.cpus.keys().max().map_or(0, |id| id + 1)

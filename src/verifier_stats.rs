@@ -14,10 +14,15 @@ use crate::scheduler::Scheduler;
 /// The kernel's BPF_COMPLEXITY_LIMIT_INSNS.
 const LIMIT: u32 = 1_000_000;
 
-/// Loads all programs and prints, for each, the instructions that the verifier went through.
-pub fn print(opts: &Opts) -> Result<()> {
+/// Loads all programs, if so as for a machine whose CPUs differ in capacity, and prints for each the instructions that the
+/// verifier went through.
+pub fn print(opts: &Opts, asymmetric: bool) -> Result<()> {
     let mut object = MaybeUninit::uninit();
-    let scheduler = Scheduler::load(opts, &mut object)?;
+    let scheduler = Scheduler::load_for(opts, &mut object, |layout| {
+        if asymmetric {
+            layout.make_asymmetric();
+        }
+    })?;
 
     println!("{:<24} {:>8} {:>9} {:>9}", "program", "insns", "verified", "of limit");
     for prog in scheduler.skel.object().progs() {

@@ -18,6 +18,11 @@
 	X(bw_refill) X(take_slice) X(charge_groups) X(throttled_group) X(purse) \
 	X(vtime_before) X(to_vtime) X(deadline) X(charge) X(note_running) X(fall_behind) X(rebase) X(place) \
 	X(preempts) \
+	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) \
+	X(clamp_util) X(update_task_util) X(cpu_util_without) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) X(util_stops) \
+	X(is_big) X(scan_fit) X(find_fit) X(line_for) X(misfit_wait) \
+	X(note_wake_case) \
+	X(runs_small) X(find_stronger) X(look_misfit) X(send_up) \
 	X(decay_load) X(pelt_accumulate) X(pelt_update) \
 	X(nr_scan_of) X(budget) X(util_avg_at) X(sum_util) X(estimate_nr_scan) \
 	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) \

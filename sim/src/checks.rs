@@ -162,7 +162,8 @@ impl Kernel {
         }
     }
 
-    /// select_cpu() has returned: it searched as far as it might. Judged where there is one LLC, and no search for cores.
+    /// select_cpu() has returned: it searched as far as it might. Judged where there is one LLC, and no search for cores nor
+    /// for strong CPUs.
     pub fn check_scanned(&mut self) {
         let stats = self.native.cpu_ctx(self.cpu).stats;
         let scanned = stats[magpie_stat_STAT_SCANNED as usize] - self.checks.scanned;
@@ -173,7 +174,7 @@ impl Kernel {
         let nr_scan = u64::from(self.native.nr_scan(0));
         let bounded = !self.tunables.no_scan_limit && nr_scan < llc.nr_cpus as u64;
         let budget = if bounded { nr_scan } else { llc.nr_slots as u64 };
-        if self.layout.smt_width == 1 && scanned > budget {
+        if self.layout.smt_width == 1 && self.layout.nr_stronger() == 0 && scanned > budget {
             self.violate("budget", format!("a search went over {scanned} CPUs, more than {budget}"));
         }
     }
@@ -228,7 +229,11 @@ impl Kernel {
     /// them back.
     pub fn check_sent(&mut self, task: TaskId, dsq_id: u64) {
         let (Some(to), Some(tctx)) = (local_on(dsq_id), self.tasks[task].tctx()) else { return };
-        let (home, held) = (tctx.home_node, tctx.held != 0);
+        let (home, held, from) = (tctx.home_node, tctx.held != 0, self.tasks[task].cpu);
+        // Up: see check_moved_up().
+        if self.machine.places[to].capacity > self.machine.places[from].capacity {
+            return;
+        }
         if self.machine.places[to].node as i32 != home || held {
             self.violate(
                 "home",
@@ -602,6 +607,7 @@ impl Kernel {
                     magpie_stat_STAT_QUEUED,
                     magpie_stat_STAT_THROTTLED,
                     magpie_stat_STAT_HOME_MOVE,
+                    magpie_stat_STAT_MISFIT_MOVE,
                 ]),
             ),
             (

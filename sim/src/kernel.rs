@@ -536,6 +536,7 @@ impl Kernel {
     pub fn publish(&mut self) {
         let shared = self.native.shared();
         self.publisher.publish(shared.cpu_ctxs, shared.llc_publisheds, Duration::from_nanos(self.now));
+        self.publisher.publish_capacities(shared.capacities);
     }
 
     /// As the loader does when it has found the process's memory on a node, or (-1) on no one of them.

@@ -16,9 +16,9 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use scx_magpie::bpf_intf::{
-    cpu_ctx, cpu_layout, group, latency_hist, llc_layout, llc_published, magpie_limits_MAX_CPUS,
+    capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_layout, llc_published, magpie_limits_MAX_CPUS,
     magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES, magpie_limits_MAX_LLCS, magpie_limits_MAX_NODES,
-    magpie_limits_SLOTS_PER_LINE, map_line, sparse_map, tunables,
+    magpie_limits_SLOTS_PER_LINE, map_line, sparse_map, tunables, wake_cases,
 };
 use scx_magpie::rodata::Rodata;
 use scx_magpie::stats::Shared;
@@ -47,6 +47,11 @@ unsafe extern "C" {
     static slot_cpus: [UnsafeCell<u16>; MAX_LINES * SLOTS_PER_LINE];
     static node_llcs: [UnsafeCell<u16>; magpie_limits_MAX_NODES as usize];
     static absent_slots: [UnsafeCell<u16>; MAX_LINES];
+    static capacity_order: [UnsafeCell<u16>; MAX_CPUS];
+    #[link_name = "capacities"]
+    static reachable: UnsafeCell<capacities>;
+    #[link_name = "wake_cases"]
+    static cases: [UnsafeCell<wake_cases>; MAX_CPUS];
     static pelt_decay: [UnsafeCell<u32>; 32];
     static cpu_ctxs: [UnsafeCell<cpu_ctx>; MAX_CPUS];
     static llc_publisheds: [UnsafeCell<llc_published>; MAX_LLCS];
@@ -107,6 +112,7 @@ impl Native {
             copy(&slot_cpus, &rodata.slot_cpus);
             copy(&node_llcs, &rodata.node_llcs);
             copy(&absent_slots, &rodata.absent_slots);
+            copy(&capacity_order, &rodata.capacity_order);
             copy(&pelt_decay, &rodata.pelt_decay);
             protect_rodata(libc::PROT_READ);
         }
@@ -138,6 +144,8 @@ impl Native {
                 llc_publisheds: &llc_publisheds,
                 latency_hists: &latency_hists,
                 groups: &groups,
+                capacities: &reachable,
+                wake_cases: &cases,
             }
         }
     }

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use crate::cgroup::CgroupId;
 use crate::dsq::TaskId;
 use crate::mask::Mask;
-use crate::native::{PF_KTHREAD, cpumask, scx_public_consts_SCX_TASK_QUEUED, task_ctx, task_struct};
+use crate::native::{PF_KTHREAD, cpumask, scx_public_consts_SCX_TASK_QUEUED, task_ctx, task_struct, uclamp_id_UCLAMP_MAX};
 use crate::program::ProgramId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +137,7 @@ impl Task {
             ..Default::default()
         });
         raw.scx.weight = traits.weight();
+        raw.uclamp_req[uclamp_id_UCLAMP_MAX as usize].value = 1024;
         let mut task = Self {
             raw: Box::into_raw(raw),
             mask,

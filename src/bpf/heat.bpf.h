@@ -9,6 +9,9 @@
  *	nothing taken, and some were hot -------> await_cold()  looks again in cold_in (again.bpf.h)
  *
  * So nothing waits for longer than the cost while a CPU in reach is idle.
+ *
+ * In the same way a task that is too big for a weaker CPU is left to the stronger ones for a moment: whoever took that
+ * CPU from it may be as brief as small tasks are (misfit_wait() in fit.bpf.h).
  */
 #pragma once
 
@@ -39,6 +42,8 @@ __noinline bool take_cold(s32 cpu, s32 victim, u64 cost)
 		if (tctx && may_come(p, cpu)) {
 			s64 left = tctx->stopped_at + cost - now;
 
+			if (is_asym())
+				left = max_s64(left, misfit_wait(tctx, cpu, now));
 			if (left <= 0) {
 				if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0))
 					return true;

@@ -54,7 +54,7 @@ static void note_prolog(void)
 {
 	const struct task_struct *curr;
 
-	if (!is_numa() || prolog_disables != NO_PROLOG)
+	if ((!is_numa() && !is_asym()) || prolog_disables != NO_PROLOG)
 		return;
 	curr = bpf_get_current_task_btf();
 	if (is_idle_task(curr))

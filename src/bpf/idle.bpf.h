@@ -12,6 +12,11 @@
  */
 #pragma once
 
+enum {
+	MAX_BEYOND = 8,	 /* other LLCs that a search for an idle CPU goes to */
+	NO_BUDGET = -1U, /* in place of a count of CPUs scanned: a thief is looked for */
+};
+
 struct sparse_map idle_map;
 
 /*
@@ -55,4 +60,10 @@ static bool claim_idle(s32 cpu)
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
 
 	return l->present && map_test(&idle_map, l->slot) && map_test_and_clear(&idle_map, l->slot);
+}
+
+/* The same of a fast candidate, which shares the LLC of the @target. */
+static bool claim_fast(struct task_struct *p, s32 cpu, s32 target)
+{
+	return share_llc(cpu, target) && may_use(p, cpu) && claim_idle(cpu);
 }

@@ -78,6 +78,9 @@ struct tunables {
 	u8 wakeup_preempt;
 	u8 steal;	  /* do CPUs take each other's waiting tasks? */
 	u8 cgroups;	  /* do cgroups' settings count? */
+	u8 asym;	  /* do CPUs differ in capacity, and does that count? */
+	u32 nr_cpus;	  /* present */
+	u32 nr_stronger;  /* of them, stronger than the weakest: the first of capacity_order */
 	u64 llc_cost_ns;  /* for which a task that ran is left to its LLC by idle CPUs of the node's others, */
 	u64 node_cost_ns; /* ... and by those of other nodes */
 	u32 steal_tries;  /* overloaded CPUs that a CPU about to go idle tries before it gives up */
@@ -110,6 +113,13 @@ struct llc_layout {
 	u32 nr_near;  /* the first nr_near of others[] are on the same node */
 	u32 nr_reach; /* its CPUs steal from the first nr_reach of others[] */
 	u16 others[MAX_LLCS];
+};
+
+/* What CPUs can reach now, for their frequency may be clamped: 1..CAPACITY_SCALE. Written by the loader. */
+struct capacities {
+	u32 max;
+	u32 min;
+	u32 of[MAX_CPUS];
 };
 
 struct map_line {
@@ -163,20 +173,22 @@ enum magpie_stat {
 	STAT_HOME_HELD,	 /* looks at running tasks away from home that wake-affine's back-off kept there */
 	STAT_HOME,	 /* looks at running tasks that were on their home node */
 	STAT_AWAY,	 /* ... that were not */
+	STAT_MISFIT,	 /* running tasks that outgrew their CPU */
+	STAT_MISFIT_NS,	 /* for which such tasks ran there */
+	STAT_MISFIT_MOVE, /* ... that were moved to a stronger one */
+	STAT_MISFIT_SWAP, /* ... which a task had to leave that fits elsewhere */
 	STAT_BUSY_NS,	 /* not idle */
 	STAT_FIND_NS,	 /* spent in searches for idle CPUs and for tasks to steal, by samples */
 	MAGPIE_NR_STATS,
 };
 
-/* Utilization of a CPU by PELT; see pelt.bpf.h. */
+/* Utilization of a CPU, or of a task, by PELT; see pelt.bpf.h, task_util.bpf.h. */
 struct pelt {
-	u64 updated_at;	 /* scx_bpf_now() */
-	u64 mono_offset; /* CLOCK_MONOTONIC - scx_bpf_now() on this CPU */
-	u64 mono_at;	 /* scx_bpf_now() when mono_offset was taken */
+	u64 updated_at; /* scx_bpf_now() */
 	u64 util_sum;
 	u32 period_contrib; /* units into the running period */
 	u32 util_avg;	    /* 0..CAPACITY_SCALE */
-	u8 running;	    /* not idle since updated_at */
+	u8 running;	    /* of a CPU: not idle since updated_at */
 };
 
 /* Whom a task wakes; see affine.bpf.h. */
@@ -201,6 +213,10 @@ struct cpu_ctx {
 	u8 waiting_pinned;   /* ... in that of tasks that may not move */
 	u8 overloaded;	     /* ... in that of tasks that may: the bit in overload_map is set */
 	u8 making_way;	     /* for an urgent task: the one that ran is not offered until that is done */
+	u8 misfit;	     /* who runs has outgrown this CPU */
+	u32 curr_util;	     /* task_util() of who runs, when it started or at the last tick */
+	u32 line_turn;	     /* whose turn it is to be looked at by line_for(), */
+	u32 misfit_turn;     /* ... and by find_stronger() */
 	u64 line_load;	     /* sum of the task_weight() of those that wait in its queues; see load.bpf.h */
 	struct wakes wakes;  /* of the running task */
 	u64 starved_at;	     /* scx_bpf_now() of the last run_starved() that found none */
@@ -216,6 +232,8 @@ struct cpu_ctx {
 	u64 homed_at;	     /* scx_bpf_now() of the last look at how local the running task is */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));
+	u64 mono_offset; /* CLOCK_MONOTONIC - scx_bpf_now() on this CPU */
+	u64 mono_at;	 /* scx_bpf_now() when mono_offset was taken */
 
 	u64 stats[MAGPIE_NR_STATS] __attribute__((aligned(CACHE_LINE)));
 } __attribute__((aligned(512)));
@@ -272,6 +290,26 @@ struct process {
 /* Searches by the time that they took: bucket i counts those of [2^i, 2^(i+1)) ns, the first also those of 0. */
 struct latency_hist {
 	u64 buckets[LATENCY_BUCKETS];
+} __attribute__((aligned(CACHE_LINE)));
+
+/* Where wakeups went on machines with CPUs of different capacity; see wake_cases.bpf.h. */
+enum magpie_wake_case {
+	WAKE_BIG_TASK = 4,
+	WAKE_BIG_PREV = 2,
+	WAKE_BIG_WAKING = 1,
+	NR_WAKE_CASES = 8,
+};
+
+enum magpie_wake_end {
+	WAKE_FAST,     /* the target, previous or recently used CPU */
+	WAKE_SCAN,     /* another idle one */
+	WAKE_FALLBACK, /* none: in line */
+	NR_WAKE_ENDS,
+};
+
+struct wake_cases {
+	u64 little[NR_WAKE_CASES][NR_WAKE_ENDS]; /* the new CPU is little, */
+	u64 big[NR_WAKE_CASES][NR_WAKE_ENDS];	 /* ... or big */
 } __attribute__((aligned(CACHE_LINE)));
 
 #endif /* __MAGPIE_INTF_H */

@@ -15,7 +15,8 @@ const volatile struct tunables tun;
 const volatile struct cpu_layout cpu_layouts[MAX_CPUS];
 const volatile struct llc_layout llc_layouts[MAX_LLCS];
 const volatile u16 slot_cpus[MAX_SLOTS];
-const volatile u16 node_llcs[MAX_NODES]; /* the first of the node's LLCs */
+const volatile u16 node_llcs[MAX_NODES];     /* the first of the node's LLCs */
+const volatile u16 capacity_order[MAX_CPUS]; /* ids of the CPUs that are present, strongest first */
 
 struct cpu_ctx cpu_ctxs[MAX_CPUS];
 struct llc_published llc_publisheds[MAX_LLCS];

@@ -7,12 +7,16 @@
  *	wakes    select_cpu  near whom?              affine.bpf.h    target: previous or waking CPU
  *	                     how far to look?        nr_scan.bpf.h   the busier the LLC, the less of it
  *	                     who is idle?            scan.bpf.h      found: claimed (idle.bpf.h), run there
+ *	                     ... and big enough?     fit.bpf.h       where CPUs differ (capacity.bpf.h, task_util.bpf.h)
+ *	                     what came of that?      wake_cases.bpf.h
  *	                     how long did that take? latency.bpf.h   of stealing, too
  *	waits    enqueue     owed time?              preempt.bpf.h   takes the CPU
  *	                     else in line            vtime.bpf.h     by virtual deadline
  *	                     who could take it?      overload.bpf.h  bit set, an idle CPU kicked
  *	is away  tick        where is its memory?    home.bpf.h      or where has it run most?
  *	         enqueue     sent home               return.bpf.h
+ *	outgrows tick        is its CPU too small?   misfit.bpf.h    a stronger one is idle, or has a task that is not?
+ *	         enqueue     sent there
  *	runs     dispatch    own queue, keep running vtime.bpf.h
  *	                     another CPU's queue     steal.bpf.h     nothing of its own
  *	                                             heat.bpf.h      not yet: its caches are worth it
@@ -43,14 +47,19 @@
 #include "vtime.bpf.h"
 #include "preempt.bpf.h"
 #include "pelt.bpf.h"
+#include "capacity.bpf.h"
+#include "task_util.bpf.h"
 #include "nr_scan.bpf.h"
 #include "idle.bpf.h"
 #include "home.bpf.h"
+#include "fit.bpf.h"
 #include "scan.bpf.h"
+#include "wake_cases.bpf.h"
 #include "affine.bpf.h"
 #include "again.bpf.h"
 #include "overload.bpf.h"
 #include "return.bpf.h"
+#include "misfit.bpf.h"
 #include "heat.bpf.h"
 #include "steal.bpf.h"
 #include "latency.bpf.h"
@@ -81,10 +90,17 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 		return prev;
 	}
 	target = affine_target(p, tctx, prev, wake_flags);
+	if (is_asym())
+		note_asleep(p, tctx, prev);
 	cpu = timed_find_idle(p, tctx, prev, target);
 	/* The loader: whomever it preempts would have to wait for it. */
 	if (cpu < 0 && is_urgent(p))
 		cpu = scan_thief(p, target);
+	if (is_asym()) {
+		if (cpu < 0)
+			target = line_for(p, prev, target);
+		note_wake_case(tctx, prev, target, cpu);
+	}
 	if (cpu < 0)
 		return target;
 
@@ -111,7 +127,8 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		stat_inc(STAT_REENQUEUE);
 	leave_line(tctx);
 	place(p, tctx, cpu, enq_flags & SCX_ENQ_WAKEUP || has_waited_throttled(tctx));
-	if (wait_throttled(p, tctx, enq_flags) || (tctx->homebound && send_home(p, tctx, cpu, enq_flags)))
+	if (wait_throttled(p, tctx, enq_flags) || (tctx->homebound && send_home(p, tctx, cpu, enq_flags)) ||
+	    (is_asym() && send_up(p, tctx, cpu, enq_flags)))
 		return;
 
 	/* Already claimed for another task: then this one waits in line, where it can be stolen. */
@@ -171,7 +188,7 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		if (!slice)
 			tctx = NULL;
 	}
-	if (tctx && tctx->homebound)
+	if (tctx && (tctx->homebound || tctx->outgrown))
 		tctx = NULL;
 	if (READ_ONCE(waiting_words) && pull_waiting(cpu))
 		return;
@@ -257,6 +274,8 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	tctx->charged = p->se.sum_exec_runtime;
 	cctx->wakes = tctx->wakes;
 	note_running(p, tctx, cctx);
+	if (is_asym())
+		util_starts(p, tctx, cpu, cctx);
 	/* A CPU that has just come online: enqueue() would only have it run again. */
 	if (!cpu_layout(cpu)->present)
 		return;
@@ -284,6 +303,8 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	if (!tctx)
 		return;
 	charge(p, tctx);
+	if (is_asym())
+		util_stops(p, tctx, scx_bpf_task_cpu(p), cctx, !runnable);
 	if (tun.nr_llcs > 1)
 		tctx->stopped_at = scx_bpf_now();
 	tctx->wakes = cctx->wakes;
@@ -313,6 +334,8 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	estimate_nr_scan(cpu, cctx);
 	settle_lazy(cpu, cctx);
 	look_home(p, cpu, cctx);
+	if (is_asym())
+		look_misfit(p, cpu, cctx);
 	/* Who waits for a tick, be it behind an urgent task that is not as brief as it should be, gets help. */
 	offer_waiting(cpu);
 }

@@ -38,19 +38,6 @@ static u32 budget(u32 llc)
 	return !tun.scan_limit || nr >= llc_layout(llc)->nr_cpus ? ALL_SLOTS : nr;
 }
 
-/* util_avg of a CPU by @now: a whole number of periods later than it was brought up to date. */
-static u64 util_avg_at(s32 cpu, u64 now)
-{
-	const struct pelt *pelt = &cpu_ctx(cpu)->pelt;
-	u64 updated_at = READ_ONCE(pelt->updated_at), util_avg = READ_ONCE(pelt->util_avg);
-	u64 periods = now > updated_at ? (now - updated_at) / PELT_PERIOD_NS : 0;
-	u64 capacity = cpu_layout(cpu)->capacity;
-
-	if (!pelt->running)
-		return decay_load(util_avg, periods);
-	return util_avg < capacity ? capacity - decay_load(capacity - util_avg, periods) : util_avg;
-}
-
 /* Bounded by the LLC's slots: about a microsecond for 16 of them. */
 __noinline u64 sum_util(u32 llc, u64 now)
 {
@@ -77,7 +64,7 @@ static void estimate_nr_scan(s32 cpu, const struct cpu_ctx *cctx)
 	u32 llc = cpu_layout(cpu)->llc;
 	struct llc_published *published = llc_published(llc);
 	struct llc_ctx *lctx = llc_ctx(llc);
-	u64 now = scx_bpf_now(), mono = now + cctx->pelt.mono_offset;
+	u64 now = scx_bpf_now(), mono = now + cctx->mono_offset;
 	u64 at = READ_ONCE(published->at), last = READ_ONCE(lctx->estimated_at);
 
 	if (!tun.scan_limit || !cpu_layout(cpu)->present || !published->capacity ||

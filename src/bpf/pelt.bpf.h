@@ -72,12 +72,25 @@ static void pelt_update(s32 cpu, struct cpu_ctx *cctx, bool running)
 	struct pelt *pelt = &cctx->pelt;
 	u64 now = scx_bpf_now(), since = pelt->updated_at;
 
-	if (now - pelt->mono_at > NSEC_PER_SEC) {
-		pelt->mono_offset = bpf_ktime_get_ns() - now;
-		pelt->mono_at = now;
+	if (now - cctx->mono_at > NSEC_PER_SEC) {
+		cctx->mono_offset = bpf_ktime_get_ns() - now;
+		cctx->mono_at = now;
 	}
 	pelt_accumulate(pelt, now, pelt->running ? cpu_scale(cpu) : 0);
 	if (pelt->running)
 		stat_add(STAT_BUSY_NS, pelt->updated_at - since);
 	pelt->running = running;
+}
+
+/* util_avg of a CPU by @now: a whole number of periods later than it was brought up to date. */
+static u64 util_avg_at(s32 cpu, u64 now)
+{
+	const struct pelt *pelt = &cpu_ctx(cpu)->pelt;
+	u64 updated_at = READ_ONCE(pelt->updated_at), util_avg = READ_ONCE(pelt->util_avg);
+	u64 periods = now > updated_at ? (now - updated_at) / PELT_PERIOD_NS : 0;
+	u64 capacity = cpu_layout(cpu)->capacity;
+
+	if (!pelt->running)
+		return decay_load(util_avg, periods);
+	return util_avg < capacity ? capacity - decay_load(capacity - util_avg, periods) : util_avg;
 }

@@ -11,14 +11,11 @@
  *	beyond: the nearest other LLCs, in the same way, each by its own nr_scan -----> claimed
  *	else -1
  *
+ * Tasks that are too big for the weakest CPUs have a search of their own (fit.bpf.h).
+ *
  * Busy CPUs are skipped by the line: a search that finds nothing reads one word.
  */
 #pragma once
-
-enum {
-	MAX_BEYOND = 8,	 /* other LLCs looked at */
-	NO_BUDGET = -1U, /* in place of a count of CPUs scanned: a thief is looked for */
-};
 
 /* Claims an idle CPU that @p may use; @walk is there then. Bounded by the walk's window. */
 __noinline s32 scan_window(struct task_struct *p __arg_trusted, struct map_walk *walk __arg_nonnull)
@@ -115,14 +112,12 @@ static s32 scan_thief(struct task_struct *p, s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
 	u32 scanned = NO_BUDGET;
-	s32 idle = scan_llc(p, l->llc, l->slot, &scanned);
+	s32 idle;
 
+	if (is_asym() && is_big(p))
+		return scan_fit(p, cpu, llc_layout(l->llc)->nr_reach);
+	idle = scan_llc(p, l->llc, l->slot, &scanned);
 	return idle >= 0 ? idle : scan_beyond(p, l->llc, l->slot, llc_layout(l->llc)->nr_reach, &scanned);
-}
-
-static bool claim_fast(struct task_struct *p, s32 cpu, s32 target)
-{
-	return share_llc(cpu, target) && may_use(p, cpu) && claim_idle(cpu);
 }
 
 /* Claims an idle CPU for @p to wake on, counting where it was found; -1 if there is none. */
@@ -132,6 +127,8 @@ static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 pre
 	u32 scanned = 0;
 	s32 cpu;
 
+	if (is_asym() && is_big(p))
+		return find_fit(p, prev, target);
 	if (claim_fast(p, target, target)) {
 		stat_inc(STAT_TARGET);
 		return target;

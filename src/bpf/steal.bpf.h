@@ -4,7 +4,8 @@
  *
  *	own LLC, from the slot after this CPU on, so that thieves spread, or on from where tries ran out last
  *	  -> the other LLCs of the node, nearest first -> other nodes' LLCs, nearest first, as far as --steal allows;
- *	     of these first the tasks whose home is this node (return.bpf.h). Of other LLCs only what is not hot there (heat.bpf.h)
+ *	     of these first the tasks whose home is this node (return.bpf.h). Of other LLCs only what is not hot there, and by a
+ *     weak CPU only what fits it or has waited long enough (heat.bpf.h)
  *
  * Bounded by steal_tries victims, as many again for tasks at home here, and nr_reach + 1 maps.
  */
@@ -18,6 +19,7 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 	u32 slot = own && cctx->steal_slot != NO_SLOT ? cctx->steal_slot : cpu_layout(cpu)->slot;
 	struct map_walk walk = map_walk_from(&overload_map, llc, slot, ALL_SLOTS);
 	u64 cost = migration_cost(cpu, llc);
+	bool picky = cost || is_weak(cpu);
 	s32 victim;
 
 	if (own)
@@ -28,7 +30,7 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 		victim = slot_cpu(walk.slot);
 		if (victim == cpu)
 			continue;
-		if (cost ? take_cold(cpu, victim, cost) : scx_bpf_dsq_move_to_local(victim, 0))
+		if (picky ? take_cold(cpu, victim, cost) : scx_bpf_dsq_move_to_local(victim, 0))
 			return true;
 		stat_inc(STAT_STEAL_MISS);
 		*tries += bpf_arena_loop_one;

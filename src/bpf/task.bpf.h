@@ -37,6 +37,12 @@ struct task_ctx {
 	u32 scan_period;   /* ms; 0: not yet known */
 	u8 held;	   /* home_retry_at is wake-affine's back-off */
 	u8 homebound;	   /* to be moved home when it next is put in line */
+
+	/* task_util.bpf.h, misfit.bpf.h: on asymmetric machines only */
+	u8 outgrown;	  /* its CPU, and there is room on a stronger one */
+	u32 task_util;	  /* what it is expected to use of a CPU: 0..CAPACITY_SCALE */
+	u32 util_est;	  /* its util_avg when it fell asleep, rising at once and falling slowly */
+	struct pelt util; /* of the time that it runs */
 };
 
 struct {

@@ -28,6 +28,11 @@ typedef signed long long s64;
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
 
+enum uclamp_id {
+	UCLAMP_MIN,
+	UCLAMP_MAX,
+};
+
 enum scx_public_consts {
 	SCX_TASK_QUEUED = 1,
 	SCX_DSQ_ITER_REV = 1 << 16,
@@ -68,6 +73,9 @@ struct task_struct {
 	s32 tgid;
 	s32 nr_cpus_allowed;
 	u16 migration_disabled;
+	struct {
+		u32 value;
+	} uclamp_req[2]; /* by uclamp_id */
 	const struct cpumask *cpus_ptr;
 	struct {
 		u64 sum_exec_runtime;
@@ -204,6 +212,9 @@ void bpf_cgroup_release(struct cgroup *cgrp);
 #define bpf_core_field_exists(field)	 true
 #define bpf_core_cast(ptr, type)	 ((type *)(ptr))
 #define bpf_core_enum_value(type, value) (value)
+/* Types of kernels that vmlinux.h is not of. */
+#define task_struct___uclamp			  task_struct
+#define BPF_CORE_READ_BITFIELD_PROBED(ptr, field) ((ptr)->field)
 #define bpf_rcu_read_lock()
 #define bpf_rcu_read_unlock()
 

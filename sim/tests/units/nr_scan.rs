@@ -36,8 +36,6 @@ proptest! {
             rig.cpu(cpu, |cctx| {
                 cctx.pelt = pelt {
                     updated_at: now - ago,
-                    mono_offset: 0,
-                    mono_at: 0,
                     util_sum: u64::from(util) * u64::from(pelt_consts_PELT_LOAD_AVG_MAX - 512),
                     period_contrib: 512,
                     util_avg: util,
@@ -55,7 +53,7 @@ proptest! {
 /// Ticks on CPU 1 while the loader is silent since `silent` ms.
 fn tick(rig: &mut Rig, at: u64) -> (u32, u64) {
     rig.kernel.now = at;
-    rig.cpu(1, |cctx| cctx.pelt.mono_offset = 0);
+    rig.cpu(1, |cctx| cctx.mono_offset = 0);
     rig.call(rig.u.estimate_nr_scan, (1, rig.cctx(1).cast_const()));
     let published = rig.call(rig.u.llc_published, (0,));
     // SAFETY: the program does not run.

@@ -71,7 +71,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("scan-disallowed", "the scan does not look at the mask", "scan.bpf.h",
         "if (may_use(p, cpu) && map_test_and_clear(&idle_map, walk->slot))",
         "if (map_test_and_clear(&idle_map, walk->slot))"),
-    mutant("fast-disallowed", "the fast candidates need not be allowed", "scan.bpf.h",
+    mutant("fast-disallowed", "the fast candidates need not be allowed", "idle.bpf.h",
         "share_llc(cpu, target) && may_use(p, cpu) && claim_idle(cpu)", "share_llc(cpu, target) && claim_idle(cpu)"),
     mutant("scan-unclaimed", "the scan takes a CPU that it did not claim", "scan.bpf.h",
         "map_test_and_clear(&idle_map, walk->slot)", "map_test(&idle_map, walk->slot)"),

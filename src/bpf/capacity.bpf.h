@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * CPUs of different capacity (seed 001_856e2bd4a0298008): which of them is strong enough for a task.
+ *
+ *	                      CPU of capacity 430    CPU of capacity 1024
+ *	task of util 200      fits                   fits
+ *	task of util 350      too small              fits                      350 * 1280 > 430 * 1024
+ *	task of util 900      too small              as good as it gets
+ *
+ * A task is *big* if it does not fit the weakest CPUs, a CPU is *weak* if there are stronger ones. Capacities are what the
+ * CPUs reach now, lowered by frequency clamps; the loader keeps them up to date. Where all CPUs are of one kind tun.asym is
+ * false, which the verifier knows: of all that follows from here no instruction is left there.
+ */
+#pragma once
+
+enum {
+	FITS_MARGIN = 1280, /* of 1024: a task is to leave a fifth of its CPU unused */
+};
+
+struct capacities capacities;
+
+static bool is_asym(void)
+{
+	return tun.asym;
+}
+
+static u32 capacity_of(s32 cpu)
+{
+	return READ_ONCE(capacities.of[cpu & (MAX_CPUS - 1)]);
+}
+
+static bool fits_capacity(u64 util, u64 capacity)
+{
+	return util * FITS_MARGIN < capacity * CAPACITY_SCALE;
+}
+
+static bool is_weak(s32 cpu)
+{
+	return is_asym() && capacity_of(cpu) < READ_ONCE(capacities.max);
+}
+
+/* Nothing is too big for the strongest. */
+static bool fits_cpu(u32 util, s32 cpu)
+{
+	return fits_capacity(util, capacity_of(cpu)) || !is_weak(cpu);
+}
+
+static bool fits_all(u32 util)
+{
+	return fits_capacity(util, READ_ONCE(capacities.min));
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Misfits: running tasks that have outgrown their CPU, which the seed (001_856e2bd4a0298008) leaves open. They move within a
+ * tick, if there is room:
+ *
+ *	tick     too big for its CPU? look_misfit() ------> find_stronger(): its slice ends
+ *	enqueue  send_up() -----> find_stronger()  idle: ---------------------------------> claimed, sent there
+ *	                                           runs a task that fits the misfit's CPU -> sent there, preempts that
+ *
+ * The one that was preempted is in line then, and the misfit's old CPU has nothing else to do: it steals it.
+ *
+ * Bounded by MAX_MISFIT_LOOKS CPUs, the next ones each time.
+ */
+#pragma once
+
+enum {
+	MAX_MISFIT_LOOKS = 16,
+};
+
+/* A task of ours that would do as well on @weaker runs on @cpu. */
+static bool runs_small(s32 cpu, s32 weaker)
+{
+	const struct cpu_ctx *cctx = cpu_ctx(cpu);
+
+	return READ_ONCE(cctx->curr_weight) && !READ_ONCE(cctx->curr_urgent) &&
+	       fits_capacity(READ_ONCE(cctx->curr_util), capacity_of(weaker));
+}
+
+/*
+ * A CPU stronger than @cpu that is idle, or else that runs what would do here; -1 if there is none. Patient tasks do not
+ * preempt.
+ */
+__noinline s32 find_stronger(struct task_struct *p __arg_trusted, s32 cpu)
+{
+	u32 turn = cpu_ctx(cpu)->misfit_turn, i;
+	s32 other, small = -1;
+
+	if (!tun.nr_stronger)
+		return -1;
+	bpf_for(i, 0, MAX_MISFIT_LOOKS) {
+		if (i >= tun.nr_stronger)
+			break;
+		other = capacity_order[((turn + i) % tun.nr_stronger) & (MAX_CPUS - 1)];
+		if (capacity_of(other) <= capacity_of(cpu) || !may_use(p, other))
+			continue;
+		if (map_test(&idle_map, cpu_layout(other)->slot))
+			return other;
+		if (small < 0 && !is_patient(p) && runs_small(other, cpu))
+			small = other;
+	}
+	return small;
+}
+
+/* In tick of @cpu, on which @p runs. */
+static void look_misfit(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (!tctx)
+		return;
+	util_runs(p, tctx, cpu, cctx);
+	note_curr_util(tctx, cpu, cctx);
+	if (!cctx->misfit || !may_send(p))
+		return;
+	cctx->misfit_turn++;
+	if (find_stronger(p, cpu) >= 0) {
+		tctx->outgrown = true;
+		scx_bpf_task_set_slice(p, 0);
+	}
+}
+
+/* In enqueue of @p, which is on @cpu. True: it was sent to a stronger one. Wakeups have searched already. */
+static bool send_up(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
+{
+	s32 to;
+
+	tctx->outgrown = false;
+	if (enq_flags & SCX_ENQ_WAKEUP || !is_weak(cpu) || fits_cpu(tctx->task_util, cpu) || !may_send(p))
+		return false;
+	to = find_stronger(p, cpu);
+	if (to < 0)
+		return false;
+	if (claim_idle(to)) {
+		enq_flags |= arrival_flags(p);
+	} else if (!is_patient(p) && runs_small(to, cpu)) {
+		enq_flags |= SCX_ENQ_PREEMPT;
+		stat_inc(STAT_MISFIT_SWAP);
+	} else {
+		return false;
+	}
+	stat_inc(STAT_MISFIT_MOVE);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | to, tun.slice_ns, enq_flags);
+	return true;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How much of a CPU a task uses: util_avg by PELT, on the scale of capacities, and what it will use when it goes on.
+ *
+ *	util_avg     ___/\___/\______        decays while the task sleeps or waits ("more correctly at wakeup", the seed)
+ *	util_est     ___|~~~~|~~~~\__        its peaks: rises at once, falls by a quarter of the distance a sleep
+ *	task_util    the greater of both, within uclamp.min .. uclamp.max
+ *
+ *	select_cpu  note_asleep()    running  util_starts()    tick  util_runs()    stopping  util_stops()
+ *
+ * A new task starts at half of what its CPU has to spare. sched_ext does not keep p->se.avg, so this is ours. On asymmetric
+ * machines only.
+ */
+#pragma once
+
+enum {
+	UTIL_EST_WEIGHT_SHIFT = 2,
+	PELT_MIN_DIVIDER = PELT_LOAD_AVG_MAX - PELT_PERIOD,
+};
+
+#ifdef __VMLINUX_H__
+/* Kernels with CONFIG_UCLAMP_TASK have these; vmlinux.h is of one that has not. */
+struct uclamp_se___magpie {
+	unsigned int value : 11;
+} __attribute__((preserve_access_index));
+
+struct task_struct___uclamp {
+	struct uclamp_se___magpie uclamp_req[2];
+} __attribute__((preserve_access_index));
+#endif
+
+/* What was asked for the task itself: uclamp.min and max of its cgroup are not known here. */
+static u32 clamp_util(const struct task_struct *p, u32 util)
+{
+	const struct task_struct___uclamp *clamped = (const void *)p;
+	u32 min, max;
+
+	if (!bpf_core_field_exists(clamped->uclamp_req))
+		return util;
+	min = BPF_CORE_READ_BITFIELD_PROBED(&clamped->uclamp_req[UCLAMP_MIN], value);
+	max = BPF_CORE_READ_BITFIELD_PROBED(&clamped->uclamp_req[UCLAMP_MAX], value);
+	if (util < min)
+		util = min;
+	return min_u32(util, max);
+}
+
+/* util_avg or util_est has changed. */
+static void update_task_util(const struct task_struct *p, struct task_ctx *tctx)
+{
+	u32 util = tctx->util.util_avg;
+
+	if (util < tctx->util_est)
+		util = tctx->util_est;
+	tctx->task_util = clamp_util(p, util);
+}
+
+/* Utilization of @cpu without what the task itself, which does not run, has left there. */
+static u32 cpu_util_without(s32 cpu, const struct task_ctx *tctx)
+{
+	u32 util = util_avg_at(cpu, scx_bpf_now());
+
+	if (tctx->home != cpu)
+		return util;
+	return util > tctx->util.util_avg ? util - tctx->util.util_avg : 0;
+}
+
+static u32 spare_capacity(s32 cpu, const struct task_ctx *tctx)
+{
+	u32 capacity = capacity_of(cpu), util = cpu_util_without(cpu, tctx);
+
+	return capacity > util ? capacity - util : 0;
+}
+
+/* The task did not run until now; @cpu is where it was last, or is to start. */
+static void note_asleep(const struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+{
+	u64 now = scx_bpf_now();
+
+	if (tctx->util.updated_at) {
+		pelt_accumulate(&tctx->util, now, 0);
+	} else {
+		tctx->util.util_avg = spare_capacity(cpu, tctx) / 2;
+		tctx->util.util_sum = (u64)tctx->util.util_avg * PELT_MIN_DIVIDER;
+		tctx->util.updated_at = now;
+	}
+	update_task_util(p, tctx);
+}
+
+/* It ran until now, on @cpu. */
+static void util_runs(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, const struct cpu_ctx *cctx)
+{
+	u64 since = tctx->util.updated_at;
+
+	pelt_accumulate(&tctx->util, scx_bpf_now(), cpu_scale(cpu));
+	update_task_util(p, tctx);
+	if (cctx->misfit)
+		stat_add(STAT_MISFIT_NS, tctx->util.updated_at - since);
+}
+
+/* Takes note of what runs on @cpu, be it from now on. */
+static void note_curr_util(const struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+{
+	bool misfit;
+
+	cctx->curr_util = tctx->task_util;
+	misfit = !fits_cpu(cctx->curr_util, cpu);
+	if (misfit && !cctx->misfit)
+		stat_inc(STAT_MISFIT);
+	cctx->misfit = misfit;
+}
+
+static void util_starts(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+{
+	note_asleep(p, tctx, cpu);
+	note_curr_util(tctx, cpu, cctx);
+}
+
+/* As the kernel's util_est_update(). */
+static void update_util_est(struct task_ctx *tctx)
+{
+	s32 diff = tctx->util.util_avg - tctx->util_est;
+
+	if (diff > 0)
+		tctx->util_est = tctx->util.util_avg;
+	else
+		tctx->util_est += diff / (1 << UTIL_EST_WEIGHT_SHIFT);
+}
+
+static void util_stops(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, bool sleeps)
+{
+	util_runs(p, tctx, cpu, cctx);
+	cctx->misfit = false;
+	cctx->curr_util = 0;
+	if (sleeps)
+		update_util_est(tctx);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The wake cases of the seed (001_856e2bd4a0298008), counted on the waking CPU of machines with CPUs of different capacity:
+ *
+ *	case  task    previous  waking CPU     ->  new CPU little or big, found fast, by a search, or not at all (in line)
+ *	1     little  little    little
+ *	2     little  little    big
+ *	...
+ *	8     big     big       big
+ *
+ * A task is little if it fits the weakest CPUs, a CPU is big if it is one of the strongest.
+ */
+#pragma once
+
+struct wake_cases wake_cases[MAX_CPUS];
+
+/* In select_cpu: the task goes to @cpu, or if that is -1 in line at @target. */
+static void note_wake_case(const struct task_ctx *tctx, s32 prev, s32 target, s32 cpu)
+{
+	s32 waking = bpf_get_smp_processor_id(), to = cpu >= 0 ? cpu : target;
+	struct wake_cases *cases = &wake_cases[waking & (MAX_CPUS - 1)];
+	bool fast = cpu == target || cpu == prev || cpu == tctx->recent;
+	u32 end = cpu < 0 ? WAKE_FALLBACK : fast ? WAKE_FAST : WAKE_SCAN;
+	u32 at = 0;
+
+	if (!fits_all(tctx->task_util))
+		at |= WAKE_BIG_TASK;
+	if (!is_weak(prev))
+		at |= WAKE_BIG_PREV;
+	if (!is_weak(waking))
+		at |= WAKE_BIG_WAKING;
+	if (is_weak(to))
+		cases->little[at][end]++;
+	else
+		cases->big[at][end]++;
+}
