@@ -25,6 +25,7 @@ pub mod scheduler;
 pub mod stats;
 pub mod topology;
 pub mod verifier_stats;
+pub mod wake_cases;
 
 /// The command's name, and where its log targets start: that of this crate.
 pub const SCHEDULER_NAME: &str = "scx_magpie";

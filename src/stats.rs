@@ -24,6 +24,7 @@ use crate::cgroups;
 use crate::numa;
 use crate::preflight::Refusal;
 use crate::topology::Layout;
+use crate::wake_cases::{self, WakeCase, WakeCases};
 
 pub type Counters = [u64; magpie_stat_MAGPIE_NR_STATS as usize];
 
@@ -71,6 +72,7 @@ pub struct Snapshot {
     /// When it was taken, CLOCK_MONOTONIC: intervals are measured by that, for it may be on its way for long.
     pub at: Duration,
     pub sampler: SamplerSnapshot,
+    pub wake_cases: wake_cases::Snapshot,
 }
 
 /// What the sampler of memory has done since the start; nothing where it does not run.
@@ -202,6 +204,14 @@ pub struct Group {
     pub home_held: u64,
     #[stat(desc = "run time of tasks on their home nodes %, by ticks; 0 on machines with one node")]
     pub at_home: f64,
+    #[stat(desc = "running tasks that outgrew their CPU; 0, as the next three, where CPUs are of one kind")]
+    pub misfit: u64,
+    #[stat(desc = "milliseconds for which such tasks ran there")]
+    pub misfit_ms: u64,
+    #[stat(desc = "such tasks that were moved to a stronger CPU")]
+    pub misfit_move: u64,
+    #[stat(desc = "... which a task had to leave that fits elsewhere")]
+    pub misfit_swap: u64,
 }
 
 /// What an interval added, of a NUMA node.
@@ -244,6 +254,8 @@ pub struct Metrics {
     pub cgroups: cgroups::Cgroups,
     #[stat(desc = "where processes have their memory")]
     pub memory: Memory,
+    #[stat(desc = "where wakeups went, by the size of the task and of its CPUs")]
+    pub wake_cases: WakeCases,
     #[stat(desc = "by NUMA node")]
     pub nodes: BTreeMap<usize, Node>,
     #[stat(desc = "by LLC")]
@@ -372,6 +384,10 @@ impl LlcSnapshot {
             home_steal: of(magpie_stat_STAT_HOME_STEAL),
             home_move: of(magpie_stat_STAT_HOME_MOVE),
             home_held: of(magpie_stat_STAT_HOME_HELD),
+            misfit: of(magpie_stat_STAT_MISFIT),
+            misfit_ms: of(magpie_stat_STAT_MISFIT_NS) / 1_000_000,
+            misfit_move: of(magpie_stat_STAT_MISFIT_MOVE),
+            misfit_swap: of(magpie_stat_STAT_MISFIT_SWAP),
             at_home: percent(of(magpie_stat_STAT_HOME), of(magpie_stat_STAT_HOME) + of(magpie_stat_STAT_AWAY)),
         }
     }
@@ -430,7 +446,9 @@ impl Snapshot {
         }
         let cgroups = cgroups::Snapshot::new(shared.groups, cgroups::SYS_CGROUP.as_ref());
         let sampler = sampler.map(SamplerSnapshot::from).unwrap_or_default();
-        Self { llcs, cgroups, sampler, at: now }
+        let ids = layout.cpus.keys().copied();
+        let wake_cases = wake_cases::Snapshot::new(layout.nr_stronger() > 0, shared.wake_cases, ids);
+        Self { llcs, cgroups, sampler, wake_cases, at: now }
     }
 
     /// The LLCs taken together.
@@ -497,6 +515,7 @@ impl Snapshot {
             interval_ms: interval.as_millis() as u64,
             cgroups: self.cgroups.since(&prev.cgroups, interval),
             memory: self.memory_since(prev, interval),
+            wake_cases: self.wake_cases.since(&prev.wake_cases),
             nodes: self.nodes_since(prev, interval),
             total: self.whole().map(|whole| whole.since(prev.whole().as_ref(), interval)).unwrap_or_default(),
             llcs: self.llcs.iter().enumerate().map(|(id, llc)| (id, llc.since(prev.llcs.get(id), interval))).collect(),
@@ -576,7 +595,19 @@ impl Metrics {
         line(w, "total", self.total.columns().iter().map(|(_, value)| value))?;
         self.cgroups.format(w)?;
         self.format_nodes(w)?;
+        self.format_capacity(w)?;
         self.total.format_latencies(w)
+    }
+
+    /// Who went where, on machines whose CPUs differ in capacity.
+    fn format_capacity<W: Write>(&self, w: &mut W) -> Result<()> {
+        if self.wake_cases.is_empty() {
+            return Ok(());
+        }
+        wake_cases::format(&self.wake_cases, w)?;
+        let Group { misfit, misfit_ms, misfit_move, misfit_swap, .. } = self.total;
+        writeln!(w, "misfits: {misfit}, for {misfit_ms} ms; moved up {misfit_move}, in place of small tasks {misfit_swap}")?;
+        Ok(())
     }
 
     /// How local it is, on machines with several nodes.
@@ -617,6 +648,7 @@ pub fn server_data() -> StatsServerData<(), Snapshot> {
         .add_meta(cgroups::Cgroup::meta())
         .add_meta(Memory::meta())
         .add_meta(Node::meta())
+        .add_meta(WakeCase::meta())
         .add_ops("top", StatsOps { open, close: None })
 }
 

@@ -17,6 +17,9 @@
  * When they are further apart than MAX_DRIFT_NS by its tasks' weights, the one that looks forgets the rest: tasks that
  * no other CPU may take (pinned, too heavy for a fair share) have kept them apart, and no others shall have to pay for it.
  *
+ * A strong CPU that runs a big task (capacity.bpf.h) takes from weak ones only what waited too long: they are owed more, as
+ * all that sleep much are, but big tasks have nowhere else to go.
+ *
  * Bounded by two victims, MAX_BALANCE_LOOKS tasks and nr_reach + 1 maps a look.
  */
 #pragma once
@@ -141,6 +144,11 @@ static bool outweighs(u32 weight, const struct cpu_ctx *victim)
 	return victim->curr_weight && weight / 2 > victim->curr_weight;
 }
 
+static bool holds_big(s32 cpu, const struct cpu_ctx *cctx, s32 victim)
+{
+	return is_asym() && is_weak(victim) && !is_weak(cpu) && !fits_all(cctx->curr_util);
+}
+
 /* How far apart the clocks may be: for the lighter of who runs on the victim and who is first in line there. */
 static u64 most_drift(const struct cpu_ctx *victim, u32 weight)
 {
@@ -202,6 +210,7 @@ static bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct *next, u64
 	bpf_for_each(scx_dsq, p, victim, 0)
 	{
 		struct task_ctx *tctx = task_ctx(p);
+		bool owed;
 		u32 weight;
 		u64 at;
 
@@ -211,7 +220,8 @@ static bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct *next, u64
 		if (!looks)
 			trim_drift(cctx, from, most_drift(from, weight));
 		at = p->scx.dsq_vtime + from->voffset + to_vtime(gran, weight);
-		if ((!vtime_before(at, next_deadline + cctx->voffset) || outweighs(weight, from)) &&
+		owed = vtime_before(at, next_deadline + cctx->voffset) && !outweighs(weight, from);
+		if ((!owed || holds_big(cpu, cctx, victim)) &&
 		    (waited(p) < BALANCE_WAIT_NS || weighted_wait(p) < own_wait + patience(from)))
 			return false;
 		if (may_come(p, cpu) && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {

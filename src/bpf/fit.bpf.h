@@ -170,7 +170,7 @@ __noinline s32 line_for(struct task_struct *p __arg_trusted, s32 prev, s32 targe
 		return prev;
 	bpf_for(i, 0, 2) {
 		cpu = next_of_kind(big);
-		if (cpu >= 0 && may_use(p, cpu) && cpu_load(cpu_ctx(cpu)) <= cpu_load(cpu_ctx(best)))
+		if (cpu >= 0 && may_use(p, cpu) && (i == 0 || cpu_load(cpu_ctx(cpu)) <= cpu_load(cpu_ctx(best))))
 			best = cpu;
 	}
 	return best;

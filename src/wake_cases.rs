@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Statistics of machines whose CPUs differ in capacity: the wake-case table of the author of capacity-aware wakeups (seed
+//! 001_856e2bd4a0298008), live.
+//!
+//! ```text
+//! wake_cases[] --Snapshot::new()--> Snapshot --since()--> WakeCase of each case 1..=8 --format()--> the table
+//! ```
+
+use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use anyhow::Result;
+use scx_stats_derive::{Stats, stat_doc};
+use serde::{Deserialize, Serialize};
+
+use crate::bpf_intf::*;
+
+const NR_CASES: usize = magpie_wake_case_NR_WAKE_CASES as usize;
+const NR_ENDS: usize = magpie_wake_end_NR_WAKE_ENDS as usize;
+
+/// Counted since the start, of all CPUs; `None` where CPUs are of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot(Option<[Counts; NR_CASES]>);
+
+/// Wakeups of a case by where they ended (`enum magpie_wake_end`): on a little CPU, on a big one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    little: [u64; NR_ENDS],
+    big: [u64; NR_ENDS],
+}
+
+/// What an interval added, of a case: task, previous and waking CPU each little or big.
+#[stat_doc]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
+#[stat(_om_prefix = "w_", _om_label = "wake_case")]
+pub struct WakeCase {
+    #[stat(desc = "task, previous CPU and waking CPU: l(ittle) or b(ig)")]
+    pub case: String,
+    #[stat(desc = "wakeups placed on an idle little CPU: the target, the previous or the recently used one")]
+    pub little_fast: u64,
+    #[stat(desc = "... on another idle little CPU")]
+    pub little_scan: u64,
+    #[stat(desc = "... in line at a little CPU")]
+    pub little_fallback: u64,
+    #[stat(desc = "wakeups placed on an idle big CPU: the target, the previous or the recently used one")]
+    pub big_fast: u64,
+    #[stat(desc = "... on another idle big CPU")]
+    pub big_scan: u64,
+    #[stat(desc = "... in line at a big CPU")]
+    pub big_fallback: u64,
+}
+
+/// By the seed's number, 1..=8.
+pub type WakeCases = BTreeMap<usize, WakeCase>;
+
+impl Snapshot {
+    /// What the BPF program has counted on the CPUs whose ids these are. It may write meanwhile.
+    pub fn new(asym: bool, wake_cases: &[UnsafeCell<wake_cases>], ids: impl Iterator<Item = usize>) -> Self {
+        if !asym {
+            return Self(None);
+        }
+        let mut sums = [Counts::default(); NR_CASES];
+        for id in ids {
+            // SAFETY: valid; plain words, incremented by their CPU.
+            let of = unsafe { wake_cases[id].get().read_volatile() };
+            for (case, sum) in sums.iter_mut().enumerate() {
+                for end in 0..NR_ENDS {
+                    sum.little[end] += of.little[case][end];
+                    sum.big[end] += of.big[case][end];
+                }
+            }
+        }
+        Self(Some(sums))
+    }
+
+    /// Counts that went back (the scheduler restarted) count from 0.
+    pub fn since(&self, prev: &Self) -> WakeCases {
+        let Some(now) = &self.0 else { return WakeCases::new() };
+        let before = prev.0.unwrap_or_default();
+        let case = |(index, (now, before)): (usize, (&Counts, &Counts))| {
+            let since = |of: fn(&Counts) -> &[u64; NR_ENDS], end: magpie_wake_end| {
+                let (now, before) = (of(now)[end as usize], of(before)[end as usize]);
+                now.checked_sub(before).unwrap_or(now)
+            };
+            let kind = |bit: magpie_wake_case| if index as u32 & bit != 0 { "b" } else { "l" };
+            let wake_case = WakeCase {
+                case: [magpie_wake_case_WAKE_BIG_TASK, magpie_wake_case_WAKE_BIG_PREV, magpie_wake_case_WAKE_BIG_WAKING]
+                    .map(kind)
+                    .concat(),
+                little_fast: since(|of| &of.little, magpie_wake_end_WAKE_FAST),
+                little_scan: since(|of| &of.little, magpie_wake_end_WAKE_SCAN),
+                little_fallback: since(|of| &of.little, magpie_wake_end_WAKE_FALLBACK),
+                big_fast: since(|of| &of.big, magpie_wake_end_WAKE_FAST),
+                big_scan: since(|of| &of.big, magpie_wake_end_WAKE_SCAN),
+                big_fallback: since(|of| &of.big, magpie_wake_end_WAKE_FALLBACK),
+            };
+            (index + 1, wake_case)
+        };
+        now.iter().zip(&before).enumerate().map(case).collect()
+    }
+}
+
+/// The seed's table: what became of the wakeups of each case; nothing where CPUs are of one kind.
+pub fn format<W: Write>(cases: &WakeCases, w: &mut W) -> Result<()> {
+    if cases.is_empty() {
+        return Ok(());
+    }
+    writeln!(w, "case task prev waking | little:  fast    scan in line | big:  fast    scan in line")?;
+    for (number, of) in cases {
+        let kinds: Vec<char> = of.case.chars().collect();
+        let [task, prev, waking] = kinds[..] else { continue };
+        writeln!(
+            w,
+            "{number:>4} {task:>4} {prev:>4} {waking:>6} | {:>13} {:>7} {:>7} | {:>10} {:>7} {:>7}",
+            of.little_fast, of.little_scan, of.little_fallback, of.big_fast, of.big_scan, of.big_fallback
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(case: usize, end: magpie_wake_end, count: u64) -> UnsafeCell<wake_cases> {
+        // SAFETY: plain integers.
+        let mut cases: wake_cases = unsafe { std::mem::zeroed() };
+        cases.little[case][end as usize] = count;
+        cases.big[case][end as usize] = 10 * count;
+        UnsafeCell::new(cases)
+    }
+
+    #[test]
+    fn cpus_add_up_by_case() {
+        let cpus = [counted(0, magpie_wake_end_WAKE_FAST, 1), counted(6, magpie_wake_end_WAKE_SCAN, 2)];
+        let before = Snapshot::new(true, &cpus[..1], 0..1);
+        let cases = Snapshot::new(true, &cpus, 0..2).since(&before);
+        assert_eq!(cases.len(), 8);
+        assert_eq!((cases[&1].case.as_str(), cases[&1].little_fast, cases[&1].big_fast), ("lll", 0, 0));
+        assert_eq!((cases[&7].case.as_str(), cases[&7].little_scan, cases[&7].big_scan), ("bbl", 2, 20));
+        assert_eq!(cases[&2].case, "llb");
+        // Of a scheduler that began anew.
+        assert_eq!(before.since(&Snapshot::new(true, &cpus, 0..2))[&7].big_scan, 0);
+
+        let mut out = Vec::new();
+        format(&cases, &mut out).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        assert_eq!(out.lines().count(), 9, "{out}");
+        assert!(out.lines().nth(7).unwrap().starts_with("   7    b    b      l |"), "{out}");
+    }
+
+    #[test]
+    fn machines_of_one_kind_have_no_table() {
+        let cases = Snapshot::new(false, &[], 0..0).since(&Snapshot::default());
+        let mut out = Vec::new();
+        format(&cases, &mut out).unwrap();
+        assert!(cases.is_empty() && out.is_empty());
+    }
+}
