@@ -10,8 +10,9 @@ use scx_utils::{Llc, Topology};
 
 use crate::bpf_intf::{
     magpie_limits_LINES_PER_LLC as LINES_PER_LLC, magpie_limits_MAX_CPUS as MAX_CPUS,
-    magpie_limits_MAX_LINES as MAX_LINES, magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_NODES as MAX_NODES,
-    magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE, pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE,
+    magpie_limits_MAX_LINES as MAX_LINES, magpie_limits_MAX_LLCS as MAX_LLCS,
+    magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS, magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE,
+    pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE,
 };
 
 /// Where a CPU stands.
@@ -88,7 +89,7 @@ impl Layout {
         let mut layout = Self { smt_width, ..Self::default() };
         let mut nr_cores = 0;
         for (index, llc) in llcs.iter().enumerate() {
-            ensure!(llc.node_id < MAX_NODES as usize, "node {}: at most {MAX_NODES} are supported", llc.node_id);
+            ensure!(llc.node_id < MAX_NODE_IDS as usize, "node {}: at most {MAX_NODE_IDS} are supported", llc.node_id);
             let first_line = layout.slot_cpus.len() / SLOTS_PER_LINE as usize;
             let mut capacity = 0;
             for core in llc.cores.values() {

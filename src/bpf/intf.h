@@ -43,7 +43,7 @@ enum magpie_limits {
 	/* What is published counts for so many intervals. */
 	STALE_INTERVALS = 3,
 	LATENCY_BUCKETS = 32,
-	MAX_NODES = 1024, /* the kernel's ids */
+	MAX_NODE_IDS = 1024, /* the kernel's ids */
 	/* Processes whose use of CPU time and memory is known; with more the kernel forgets those that run least. */
 	MAX_PROCESSES = 1024,
 };
