@@ -96,7 +96,7 @@ def elf_machine(path):
 
 def base(userland):
     """The cached archive of what every guest has; rebuilt when one of its parts changes."""
-    parts = {"usr/bin/busybox": userland.program("busybox"), **{f"usr/bin/{name}": userland.program(name) for name in TOOLS}}
+    parts = {f"usr/bin/{name}": userland.program(name) for name in ["busybox", *TOOLS, *userland.MORE_TOOLS]}
     if userland.libraries(parts["usr/bin/busybox"]):
         raise Error(f"busybox is not a static build: run {userland.SETUP} (package busybox-static)")
     parts |= userland.CONFIGURATION

@@ -11,11 +11,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from apt import Apt
-from cache import CACHE, Error, locked, say
+sys.dont_write_bytecode = True  # nothing of ours is left in the checkout
+
+from apt import Apt  # noqa: E402
+from cache import CACHE, Error, locked, say  # noqa: E402
 
 ELF_MACHINE = 183
 SETUP = "tools/setup arm64"
+MORE_TOOLS = ["rt-app"]
 CONFIGURATION = {}
 SUITE = "trixie"
 ROOT = CACHE / "sysroot-arm64"
@@ -91,7 +94,6 @@ def libraries(path):
 
 
 if __name__ == "__main__":
-    sys.dont_write_bytecode = True
     try:
         print(root())
     except Error as error:

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# vm: --arch arm64 --clusters 2
+# On arm64, little CPUs beside big ones: the capacities are seen, CPUs of two clusters are not taken for one core, and
+# the scheduler attaches, stays while it has work, and detaches.
+. /root/lib.sh
+
+scx_magpie topology >/tmp/topology || fail "scx_magpie topology: exit status $?"
+grep -q "^capacity 430: CPUs 0-3; capacity 1024: CPUs 4-7$" /tmp/topology || fail "capacities: $(cat /tmp/topology)"
+[ "$(cat /sys/devices/system/cpu/cpu[04]/topology/core_id | uniq)" = 0 ] || fail "core ids do not start again in a cluster"
+grep -q ", 1 CPUs a core$" /tmp/topology || fail "cores are merged: $(cat /tmp/topology)"
+say "$(sed -n 2p /tmp/topology)"
+
+start_magpie
+for mode in -p -T; do
+	hackbench -g 2 -l 100 $mode >/tmp/out 2>&1 || fail "hackbench $mode: $(tail -n 3 /tmp/out)"
+	say "hackbench -g 2 $mode: $(sed -n 's/Time: //p' /tmp/out) s"
+	still_enabled
+done
+no_error_events
+stop_magpie
