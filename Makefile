@@ -33,7 +33,7 @@ run: build ## attach on this machine, which must run a sched_ext kernel; Ctrl-C 
 build: setup-build ## the scheduler, in $CARGO_TARGET_DIR/release
 	@$(ENV) cargo build --release --locked
 
-build-arm64: ## the same, and the programs that tests take into the guest, for arm64: in aarch64-unknown-linux-gnu/release there
+build-arm64: ## the same and what tests take into the guest, for arm64, in aarch64-unknown-linux-gnu/release there
 	@tools/setup arm64
 	@$(ENV_ARM64) cargo build --release --locked --target aarch64-unknown-linux-gnu -p scx_magpie -p magpie-bench \
 		--bin scx_magpie --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation
@@ -75,10 +75,10 @@ bench-host: ## the same on this machine, which must run a sched_ext kernel
 	@$(MAKE) --no-print-directory build build-carried
 	@$(ENV) bench/run --host $(BENCH_FLAGS)
 
-vm-test: setup build build-carried build-arm64 ## the tests on real kernels: most on the default one, some on each of the matrix
+vm-test: setup build build-carried build-arm64 ## the tests on real kernels: most on the default one, some on each
 	@tests/vm/run
 
-test-matrix: setup build build-carried build-arm64 ## the VM tests on each kernel of the matrix, five long load tests; half an hour
+test-matrix: setup build build-carried build-arm64 ## the VM tests on each kernel of the matrix, long load tests; half an hour
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
 
 verifier-stats: setup build ## what each BPF program costs the verifier, on each kernel of the matrix

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Debian's archive, through apt with sources, lists and archives of its own in our cache, and the machine's way to the network.
+"""Debian's archive, through apt with sources, lists and archives of its own in our cache.
 
-Signatures, proxies and mirrors are apt's business; nothing is installed, no root is needed, and dpkg's architectures stay as
-they are.
+The way to the network is the machine's: signatures, proxies and mirrors are apt's business. Nothing is installed, no root
+is needed, and dpkg's architectures stay as they are.
 """
 import contextlib
 import os
@@ -29,7 +29,7 @@ def last_error(text):
 
 
 class Apt:
-    """Some suites of one architecture. `what` is looked for, and `instead` is what one may do where there is no Debian."""
+    """Some suites of one architecture. `what` is looked for; `instead` is what one may do where there is no Debian."""
 
     def __init__(self, arch, suites, what, instead):
         self.arch, self.suites, self.what, self.instead = arch, suites, what, instead
@@ -67,7 +67,7 @@ class Apt:
         for uri, suite in re.findall(r"^'([^']+/)dists/([^/']+)/InRelease'", uris, re.M):
             if suite in DEBIAN:
                 return uri
-        raise Error(f"{self.what} come from Debian's archive, and this machine's apt sources have no Debian release: {self.instead}")
+        raise Error(f"{self.what} come from Debian's archive, which this machine's apt sources do not have: {self.instead}")
 
     def refresh(self):
         """Brings the index up to date, at most daily. Returns when it was."""
@@ -89,8 +89,8 @@ class Apt:
 
     def search(self, pattern):
         """The packages whose name matches."""
-        lines = run(["apt-cache", "search", "--names-only", pattern], env=self.env, capture_output=True).stdout.splitlines()
-        return [line.split(" ")[0] for line in lines]
+        found = run(["apt-cache", "search", "--names-only", pattern], env=self.env, capture_output=True).stdout
+        return [line.split(" ")[0] for line in found.splitlines()]
 
     def show(self, package):
         text = run(["apt-cache", "show", "--no-all-versions", package], env=self.env, capture_output=True).stdout

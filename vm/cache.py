@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The cache, where all that is downloaded or built is kept, and how what is in it comes to be complete; how errors are told."""
+"""The cache, where what is downloaded or built is kept, and is complete when it is seen. How errors are told."""
 import contextlib
 import fcntl
 import os

@@ -53,4 +53,5 @@ def build(qemu, capacities, llc_of, cluster_of):
         dump = Path(folder) / "dtb"
         checked([*qemu, "-machine", f"dumpdtb={dump}"])
         source = checked(["dtc", "-q", "-I", "dtb", "-O", "dts", str(dump)])
-    return checked(["dtc", "-q", "-q", "-I", "dts", "-O", "dtb"], input=source + additions(capacities, llc_of, cluster_of).encode())
+    source += additions(capacities, llc_of, cluster_of).encode()
+    return checked(["dtc", "-q", "-q", "-I", "dts", "-O", "dtb"], input=source)

@@ -28,4 +28,5 @@ def libraries(path):
     missing = re.search(r"(\S+) => not found", result.stdout)
     if missing:
         raise Error(f"{path} needs {missing.group(1)}, which is not installed")
-    return {library.lstrip("/"): Path(library) for library in re.findall(r"(?:=> |^\s+)(/\S+) \(0x", result.stdout, re.M)}
+    found = re.findall(r"(?:=> |^\s+)(/\S+) \(0x", result.stdout, re.M)
+    return {library.lstrip("/"): Path(library) for library in found}

@@ -18,7 +18,8 @@ from cache import CACHE, Error, locked, replacing, say
 TOOLS = ["hackbench", "stress-ng", "bpftool", "taskset", "chrt", "nice"]
 FOLDERS = ["dev", "proc", "sys", "tmp", "run", "root", "mnt", "boot", "etc", "vm", "usr/bin", "usr/sbin", "usr/lib", "usr/lib64",
            "usr/local/bin", "usr/local/sbin", "usr/local/lib", "var/lib", "var/tmp", "var/log"]
-LINKS = {"usr/bin/sh": "busybox", "bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64", "var/run": "/run", "etc/mtab": "/proc/mounts"}
+LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64", "usr/bin/sh": "busybox",
+         "var/run": "/run", "etc/mtab": "/proc/mounts"}
 TEXTS = {"etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
          "etc/group": "root:x:0:\nnogroup:x:65534:\n", "etc/hosts": "127.0.0.1 localhost magpie\n"}
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Finds, fetches and caches Debian's sched_ext kernels.
 
-A kernel is named by its series, "6.18"; "7.2-bpo" and "7.2-sid" ask for the build of trixie-backports or sid where both have
-one.
+A kernel is named by its series, "6.18"; "7.2-bpo" and "7.2-sid" ask for the build of trixie-backports or sid where
+both have one.
 """
 import hashlib
 import json
@@ -146,7 +146,7 @@ def config(name, arch):
             apt = archive(arch)
             source = package if package.startswith("linux-image-") else f"linux-base-{release(name, arch)}"
             if not apt.show(source):
-                raise Error(f"Debian's archive no longer has the configuration of {release(name, arch)}: omit --kernel-config")
+                raise Error(f"Debian's archive no longer has {source}: omit --kernel-config")
             extract(apt, source, CONFIG, path)
     return path
 

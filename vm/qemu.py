@@ -133,8 +133,8 @@ class Guest:
 
     def arguments(self, image, ends):
         console, out, err = (end.fileno() for end in ends)
-        return [self.machine.QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-kernel", str(self.kernel),
-                "-initrd", f"/proc/self/fd/{image.fileno()}",
+        return [self.machine.QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+                "-kernel", str(self.kernel), "-initrd", f"/proc/self/fd/{image.fileno()}",
                 "-append", self.machine.kernel_arguments(self.accel),
                 "-chardev", f"socket,id=console,fd={console}", "-serial", "chardev:console",
                 "-device", "virtio-serial-pci,id=ports",
@@ -221,7 +221,8 @@ def choose_accel(wish, kernel, machine):
         raise Error(f"{machine.QEMU} is not installed: run {machine.userland.SETUP}")
     if machine.icount is not None and wish == "kvm":
         raise Error("--icount counts instructions under emulation: it cannot go with --accel kvm")
-    if not machine.may_use_kvm or machine.icount is not None or wish == "tcg" or (wish == "auto" and not os.access("/dev/kvm", os.R_OK | os.W_OK)):
+    may = machine.may_use_kvm and machine.icount is None
+    if not may or wish == "tcg" or (wish == "auto" and not os.access("/dev/kvm", os.R_OK | os.W_OK)):
         return "tcg"
     version = subprocess.run([machine.QEMU, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
     key = f"{version}, {os.uname().release}, boot {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""arm64's userland: what scx_magpie is linked against, and what the guest has. As a program: unpacks it, prints its folder.
+"""arm64's userland: what scx_magpie is linked against, and what guests have. Run as a program it prints the folder.
 
 Debian's packages are unpacked into the cache, not installed. There they stay as they are until the list below changes.
 """
@@ -27,7 +27,8 @@ LOADER = "usr/lib/ld-linux-aarch64.so.1"
 PACKAGES = {
     "to link": "libc6-dev linux-libc-dev libelf-dev zlib1g-dev",
     "to run": "libc6 libgcc-s1 libelf1t64 zlib1g libzstd1",
-    "the guest's tools": "busybox-static bpftool libcap2 coreutils rt-app libjson-c5 rt-tests libnuma1 util-linux stress-ng",
+    "the guest's tools": "busybox-static bpftool coreutils rt-app rt-tests stress-ng util-linux",
+    "bpftool, rt-app": "libcap2 libjson-c5",
     # Not all that it depends on: that would include a compiler for graphics cards.
     "stress-ng": "libacl1 libapparmor1 libbsd0 libcrypt1 libdrm2 libegl1 libexpat1 libgbm1 libgles2 libglvnd0 libgmp10 "
                  "libjpeg62-turbo libjudydebian1 libkmod2 libmd0 libmpfr6 libsctp1 libssl3t64 libstdc++6 libxxhash0",
@@ -52,7 +53,7 @@ def root():
             with apt.download(packages.split()) as debs:
                 for deb in debs:
                     subprocess.run(["dpkg-deb", "-x", deb, new], check=True)
-            # A package that no other needs makes this link in a real system; libc.so, which is a linker's script, goes by it.
+            # A package that no other depends on has this link; libc.so, which is a linker's script, goes by it.
             (new / "lib").symlink_to("usr/lib")
             (new / "packages").write_text(packages)
             shutil.rmtree(ROOT, ignore_errors=True)
