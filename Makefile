@@ -11,15 +11,16 @@ endif
 C_SOURCES := $(wildcard src/bpf/*.[ch] sim/native/*.[ch] sim/native/scx/*.h sim/conformance/*.c)
 # The environment for a build: which clang.
 ENV = set -e; env="$$(tools/setup --env)"; eval "$$env";
+ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";
 
 # The simulator; SIM_SANITIZED is the one whose C code is watched for what C leaves undefined.
 SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
 SIM_SANITIZED = $(SIM) --features sanitize
 
-.PHONY: help demo test run build check unit sim-test soak experiments growth mutants bench bench-host vm-test test-matrix verifier-stats fmt setup clean
+.PHONY: help demo test run build build-arm64 check unit sim-test soak experiments growth mutants bench bench-host vm-test test-matrix verifier-stats fmt setup clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
 
 demo: setup build ## build, boot a sched_ext kernel in a VM, attach, put load on it, show live statistics
 	@vm/run --carry tools/demo.sh -- sh /root/demo.sh
@@ -31,6 +32,11 @@ run: build ## attach on this machine, which must run a sched_ext kernel; Ctrl-C 
 
 build: setup-build ## the scheduler, in $CARGO_TARGET_DIR/release
 	@$(ENV) cargo build --release --locked
+
+build-arm64: ## the same and what tests take into the guest, for arm64, in aarch64-unknown-linux-gnu/release there
+	@tools/setup arm64
+	@$(ENV_ARM64) cargo build --release --locked --target aarch64-unknown-linux-gnu -p scx_magpie -p magpie-bench \
+		--bin scx_magpie --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation
 
 check: setup-build ## formatting and lints
 	@$(ENV) cargo fmt --all --check
@@ -69,10 +75,10 @@ bench-host: ## the same on this machine, which must run a sched_ext kernel
 	@$(MAKE) --no-print-directory build build-carried
 	@$(ENV) bench/run --host $(BENCH_FLAGS)
 
-vm-test: setup build build-carried ## the tests on real kernels: most on the default one, some on each of the matrix
+vm-test: setup build build-carried build-arm64 ## the tests on real kernels: most on the default one, some on each
 	@tests/vm/run
 
-test-matrix: setup build build-carried ## the VM tests on each kernel of the matrix, five long load tests; half an hour
+test-matrix: setup build build-carried build-arm64 ## the VM tests on each kernel of the matrix, long load tests; half an hour
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
 
 verifier-stats: setup build ## what each BPF program costs the verifier, on each kernel of the matrix

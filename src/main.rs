@@ -61,7 +61,7 @@ fn run(opts: &Opts) -> Result<()> {
 
     match opts.command {
         Some(Command::Topology) => {
-            let layout = topology::Layout::new(&scx_utils::Topology::new()?)?;
+            let layout = topology::Layout::of_this_machine()?;
             print!("{layout}");
             Ok(())
         }

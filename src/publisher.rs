@@ -69,7 +69,10 @@ impl Publisher {
             // SAFETY: valid; the CPU may write while we read, and a torn sample decays like any other.
             let (pelt, mono_offset) = unsafe {
                 let cctx = cpu_ctxs[id].get();
-                (std::ptr::read_volatile(&raw const (*cctx).pelt), std::ptr::read_volatile(&raw const (*cctx).mono_offset))
+                (
+                    std::ptr::read_volatile(&raw const (*cctx).pelt),
+                    std::ptr::read_volatile(&raw const (*cctx).mono_offset),
+                )
             };
             let pelt = Pelt {
                 updated_at: pelt.updated_at.wrapping_add(mono_offset),

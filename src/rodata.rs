@@ -10,8 +10,8 @@
 
 use crate::bpf_intf::{
     cpu_layout, llc_layout, magpie_limits_MAX_CPUS as MAX_CPUS, magpie_limits_MAX_LINES as MAX_LINES,
-    magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_NODES as MAX_NODES, magpie_limits_MAX_SLOTS as MAX_SLOTS,
-    tunables,
+    magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS,
+    magpie_limits_MAX_SLOTS as MAX_SLOTS, tunables,
 };
 use crate::cli::{Steal, Switch, Tunables};
 use crate::pelt;
@@ -52,7 +52,7 @@ impl Rodata {
                 MAX_LLCS as usize
             ],
             slot_cpus: vec![0; MAX_SLOTS as usize],
-            node_llcs: vec![0; MAX_NODES as usize],
+            node_llcs: vec![0; MAX_NODE_IDS as usize],
             absent_slots: vec![0; MAX_LINES as usize],
             capacity_order: vec![0; MAX_CPUS as usize],
             pelt_decay: pelt::decay_factors(),

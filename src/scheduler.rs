@@ -21,8 +21,8 @@ use libbpf_rs::{Link, MapHandle, OpenObject, ProgramInput, ProgramMut};
 use log::{info, warn};
 use scx_stats::prelude::*;
 use scx_utils::{
-    NR_CPUS_POSSIBLE, Topology, UserExitInfo, compat, scx_ops_attach, scx_ops_open, try_set_rlimit_infinity,
-    uei_exited, uei_report, uei_set_size,
+    NR_CPUS_POSSIBLE, UserExitInfo, compat, scx_ops_attach, scx_ops_open, try_set_rlimit_infinity, uei_exited,
+    uei_report, uei_set_size,
 };
 
 use crate::bpf_intf::{capacities, cpu_ctx, group, latency_hist, llc_published, wake_cases};
@@ -77,7 +77,7 @@ impl<'a> Scheduler<'a> {
         // scx_utils links in an fentry program. Nothing here needs it, and kernels without function tracing lack it.
         skel.progs.scx_lib_init_probe.set_autoload(false);
         // After the open, which notes hotplug_seq: so the kernel refuses a layout that a hotplug made stale.
-        let mut layout = Layout::new(&Topology::new().context("cannot read the machine's topology")?)?;
+        let mut layout = Layout::of_this_machine()?;
         change(&mut layout);
 
         let mut tunables = opts.tunables.clone();

@@ -606,7 +606,10 @@ impl Metrics {
         }
         wake_cases::format(&self.wake_cases, w)?;
         let Group { misfit, misfit_ms, misfit_move, misfit_swap, .. } = self.total;
-        writeln!(w, "misfits: {misfit}, for {misfit_ms} ms; moved up {misfit_move}, in place of small tasks {misfit_swap}")?;
+        writeln!(
+            w,
+            "misfits: {misfit}, for {misfit_ms} ms; moved up {misfit_move}, in place of small tasks {misfit_swap}"
+        )?;
         Ok(())
     }
 
@@ -716,15 +719,14 @@ mod tests {
         let (llc_publisheds, latency_hists): (Vec<_>, Vec<_>) = (0..nr_cpus).map(|_| zeroed()).unzip();
         // SAFETY: as above.
         let capacities = unsafe { std::mem::zeroed() };
-        let shared =
-            Shared {
-                cpu_ctxs: &cpu_ctxs,
-                llc_publisheds: &llc_publisheds,
-                latency_hists: &latency_hists,
-                groups: &[],
-                capacities: &capacities,
-                wake_cases: &[],
-            };
+        let shared = Shared {
+            cpu_ctxs: &cpu_ctxs,
+            llc_publisheds: &llc_publisheds,
+            latency_hists: &latency_hists,
+            groups: &[],
+            capacities: &capacities,
+            wake_cases: &[],
+        };
         let llcs = Snapshot::new(&layout, &shared, &[7, 8], None, Duration::from_nanos(1000)).llcs;
         assert_eq!((llcs[0].nr_cpus, llcs[0].capacity, llcs[0].sum_util, llcs[1].sum_util), (2, 2048, 7, 8));
         assert_eq!((llcs[0].nr_queued, llcs[0].max_queued), (1, 1)); // CPUs 0 and 1

@@ -3,15 +3,16 @@
 //! the sparse bitmaps and the order of its neighbours. `bpf/intf.h` draws what slots and lines are.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::{fmt, fs};
 
-use anyhow::{Result, ensure};
-use scx_utils::{Llc, Topology};
+use anyhow::{Context, Result, ensure};
+use scx_utils::{Core, Cpu, Llc, Topology, compat};
 
 use crate::bpf_intf::{
     magpie_limits_LINES_PER_LLC as LINES_PER_LLC, magpie_limits_MAX_CPUS as MAX_CPUS,
-    magpie_limits_MAX_LINES as MAX_LINES, magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_NODES as MAX_NODES,
-    magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE, pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE,
+    magpie_limits_MAX_LINES as MAX_LINES, magpie_limits_MAX_LLCS as MAX_LLCS,
+    magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS, magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE,
+    pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE,
 };
 
 /// Where a CPU stands.
@@ -73,11 +74,33 @@ impl Layout {
         nodes
     }
 
-    /// Lays the machine out. Fails when it exceeds a limit of `bpf/intf.h`.
+    /// CPUs online of each capacity, smallest first.
+    pub fn capacity_classes(&self) -> BTreeMap<usize, Vec<usize>> {
+        let mut classes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (&id, cpu) in &self.cpus {
+            classes.entry(cpu.capacity).or_default().push(id);
+        }
+        classes
+    }
+
+    /// Lays this machine out.
+    pub fn of_this_machine() -> Result<Self> {
+        let topo = Topology::new().context("cannot read the machine's topology")?;
+        Self::with_cores(&topo, |core, id| first_sibling(id).unwrap_or_else(|| first_cpu(core)))
+    }
+
+    /// Lays out a machine whose topology is right about cores. Fails when it exceeds a limit of `bpf/intf.h`.
     pub fn new(topo: &Topology) -> Result<Self> {
+        Self::with_cores(topo, |core, _| first_cpu(core))
+    }
+
+    /// The same, where `first_of` tells the first CPU of a CPU's core.
+    fn with_cores(topo: &Topology, first_of: impl Fn(&Core, usize) -> usize) -> Result<Self> {
         let max_id = topo.all_cpus.keys().max().copied().unwrap_or(0);
         ensure!(max_id < MAX_CPUS as usize, "CPU id {max_id}: at most {MAX_CPUS} CPUs are supported");
-        let smt_width = topo.all_cores.values().map(|core| core.cpus.len()).max().unwrap_or(1).next_power_of_two();
+        let llc_cores: Vec<Cores> = topo.all_llcs.values().map(|llc| split_cores(llc, &first_of)).collect();
+        let smt_width =
+            llc_cores.iter().flat_map(BTreeMap::values).map(Vec::len).max().unwrap_or(1).next_power_of_two();
         ensure!(
             smt_width <= SLOTS_PER_LINE as usize,
             "{smt_width} CPUs in a core: at most {SLOTS_PER_LINE} are supported"
@@ -88,11 +111,11 @@ impl Layout {
         let mut layout = Self { smt_width, ..Self::default() };
         let mut nr_cores = 0;
         for (index, llc) in llcs.iter().enumerate() {
-            ensure!(llc.node_id < MAX_NODES as usize, "node {}: at most {MAX_NODES} are supported", llc.node_id);
+            ensure!(llc.node_id < MAX_NODE_IDS as usize, "node {}: at most {MAX_NODE_IDS} are supported", llc.node_id);
             let first_line = layout.slot_cpus.len() / SLOTS_PER_LINE as usize;
             let mut capacity = 0;
-            for core in llc.cores.values() {
-                for cpu in core.cpus.values() {
+            for core in llc_cores[index].values() {
+                for cpu in core {
                     let place = CpuPlace {
                         llc: index,
                         node: llc.node_id,
@@ -120,7 +143,7 @@ impl Layout {
             let others = neighbours(topo, &llcs, index);
             layout.llcs.push(LlcPlace {
                 node: llc.node_id,
-                nr_cpus: llc.cores.values().map(|core| core.cpus.len()).sum(),
+                nr_cpus: llc_cores[index].values().map(Vec::len).sum(),
                 capacity,
                 first_line,
                 nr_lines,
@@ -185,6 +208,42 @@ impl Layout {
     }
 }
 
+/// The CPUs of each core of an LLC, by the core's first.
+type Cores<'a> = BTreeMap<usize, Vec<&'a Cpu>>;
+
+fn first_cpu(core: &Core) -> usize {
+    core.cpus.keys().next().copied().unwrap_or(0)
+}
+
+/// The first CPU of a CPU's core, as the kernel itself has it.
+fn first_sibling(id: usize) -> Option<usize> {
+    let list = format!("{}/sys/devices/system/cpu/cpu{id}/topology/core_cpus_list", *compat::ROOT_PREFIX);
+    fs::read_to_string(list).ok()?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// The cores of an LLC. `Topology` knows them by package and core_id only, but many Arm machines count core_id from
+/// zero in each cluster of the package: what it takes for one core is then a CPU of each cluster.
+fn split_cores<'a>(llc: &'a Llc, first_of: impl Fn(&Core, usize) -> usize) -> Cores<'a> {
+    let mut cores = Cores::new();
+    for core in llc.cores.values() {
+        for (&id, cpu) in &core.cpus {
+            cores.entry(first_of(core, id)).or_default().push(cpu);
+        }
+    }
+    cores
+}
+
+/// CPUs as the kernel lists them: "0-3,8".
+fn list(cpus: &[usize]) -> String {
+    let runs = cpus.chunk_by(|a, b| a + 1 == *b);
+    let text = |run: &[usize]| match run {
+        [only] => only.to_string(),
+        _ => format!("{}-{}", run[0], run[run.len() - 1]),
+    };
+    let texts: Vec<_> = runs.map(text).collect();
+    texts.join(",")
+}
+
 /// The other LLCs, nearest first; among equals those that follow `index`, so that neighbours differ in order.
 fn neighbours(topo: &Topology, llcs: &[&Llc], index: usize) -> Vec<usize> {
     let node = llcs[index].node_id;
@@ -208,6 +267,12 @@ impl fmt::Display for Layout {
             nodes.len(),
             self.smt_width
         )?;
+        let classes = self.capacity_classes();
+        if classes.len() > 1 {
+            let texts: Vec<_> =
+                classes.iter().map(|(capacity, cpus)| format!("capacity {capacity}: CPUs {}", list(cpus))).collect();
+            writeln!(f, "{}", texts.join("; "))?;
+        }
         for node in nodes {
             writeln!(f, "node {node}")?;
             for (index, llc) in self.llcs.iter().enumerate().filter(|(_, llc)| llc.node == node) {
@@ -247,6 +312,34 @@ mod tests {
         assert_eq!(layout.cpus[&18].slot, 32);
         assert_eq!(layout.llcs[0].others, [1]);
         assert_eq!(layout.llcs[0].nr_near, 0);
+    }
+
+    /// As on an Arm machine where core_id starts again in each of two clusters.
+    #[test]
+    fn cores_of_two_clusters_stay_apart() {
+        let (topo, _) = make_test_topo(1, 1, 4, 2);
+        assert_eq!(Layout::new(&topo).unwrap().smt_width, 2);
+        let layout = Layout::with_cores(&topo, |_, id| id).unwrap();
+        assert_eq!(layout.smt_width, 1);
+        assert_eq!(layout.llcs[0].nr_cpus, 8);
+        assert_eq!(layout.cpus.values().map(|cpu| cpu.core).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
+        assert_eq!(layout.slot_cpus[..8], (0..8).map(Some).collect::<Vec<_>>());
+    }
+
+    /// CPUs 0-3 are little, 4-7 big: two threads a core, siblings two apart.
+    #[test]
+    fn capacity_classes_are_told() {
+        let (topo, _) = make_test_topo(1, 1, 8, 1);
+        let mut layout = Layout::with_cores(&topo, |_, id| id & !2).unwrap();
+        assert_eq!(layout.smt_width, 2);
+        assert_eq!(layout.slot_cpus[..4], [Some(0), Some(2), Some(1), Some(3)]);
+        assert!(!layout.to_string().contains("capacity 1024: "));
+        for id in 0..4 {
+            layout.cpus.get_mut(&id).unwrap().capacity = 430;
+        }
+        assert_eq!(layout.capacity_classes()[&430], [0, 1, 2, 3]);
+        assert!(layout.to_string().contains("\ncapacity 430: CPUs 0-3; capacity 1024: CPUs 4-7\n"));
+        assert_eq!(list(&[0, 2, 3, 4, 7]), "0,2-4,7");
     }
 
     #[test]

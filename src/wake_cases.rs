@@ -85,9 +85,13 @@ impl Snapshot {
             };
             let kind = |bit: magpie_wake_case| if index as u32 & bit != 0 { "b" } else { "l" };
             let wake_case = WakeCase {
-                case: [magpie_wake_case_WAKE_BIG_TASK, magpie_wake_case_WAKE_BIG_PREV, magpie_wake_case_WAKE_BIG_WAKING]
-                    .map(kind)
-                    .concat(),
+                case: [
+                    magpie_wake_case_WAKE_BIG_TASK,
+                    magpie_wake_case_WAKE_BIG_PREV,
+                    magpie_wake_case_WAKE_BIG_WAKING,
+                ]
+                .map(kind)
+                .concat(),
                 little_fast: since(|of| &of.little, magpie_wake_end_WAKE_FAST),
                 little_scan: since(|of| &of.little, magpie_wake_end_WAKE_SCAN),
                 little_fallback: since(|of| &of.little, magpie_wake_end_WAKE_FALLBACK),

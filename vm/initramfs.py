@@ -11,24 +11,24 @@ import re
 import shlex
 import shutil
 import stat
-import subprocess
 from pathlib import Path
 
-from kernels import CACHE, Error, locked, replacing, say
+from cache import CACHE, Error, locked, replacing, say
 
 TOOLS = ["hackbench", "stress-ng", "bpftool", "taskset", "chrt", "nice"]
 FOLDERS = ["dev", "proc", "sys", "tmp", "run", "root", "mnt", "boot", "etc", "vm", "usr/bin", "usr/sbin", "usr/lib", "usr/lib64",
            "usr/local/bin", "usr/local/sbin", "usr/local/lib", "var/lib", "var/tmp", "var/log"]
-LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64", "var/run": "/run", "etc/mtab": "/proc/mounts"}
+LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64", "usr/bin/sh": "busybox",
+         "var/run": "/run", "etc/mtab": "/proc/mounts"}
 TEXTS = {"etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
          "etc/group": "root:x:0:\nnogroup:x:65534:\n", "etc/hosts": "127.0.0.1 localhost magpie\n"}
 
 
 class Archive:
-    """Writes a newc archive; makes the folders of what is added."""
+    """Writes a newc archive; makes the folders of what is added. `userland` has the libraries (host.py, sysroot.py)."""
 
-    def __init__(self, file):
-        self.file = file
+    def __init__(self, file, userland):
+        self.file, self.userland = file, userland
         self.seen = set()
 
     def _entry(self, path, mode, size=0):
@@ -72,8 +72,12 @@ class Archive:
                     self.copy(f"{path}/{child.name}", child)
             return
         self.content(path, source.read_bytes(), 0o755 if os.access(source, os.X_OK) else 0o644)
-        for library in libraries(source):
-            self.copy(library, Path(library))
+        machine = elf_machine(source)
+        if machine == self.userland.ELF_MACHINE:
+            for library, file in self.userland.libraries(source).items():
+                self.copy(library, file)
+        elif machine and os.access(source, os.X_OK):
+            raise Error(f"{source} is a program for another architecture than the guest's")
 
     def end(self):
         self._entry("TRAILER!!!", 0)
@@ -84,49 +88,38 @@ def merged_usr(path):
     return re.sub(r"^(bin|sbin|lib|lib64)/", r"usr/\1/", os.path.normpath(path).lstrip("/"))
 
 
-def libraries(program):
-    """What ldd lists for a dynamic program; nothing for other files."""
-    with open(program, "rb") as file:
-        if file.read(4) != b"\x7fELF":
-            return []
-    result = subprocess.run(["ldd", str(program)], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
-    missing = re.search(r"(\S+) => not found", result.stdout)
-    if missing:
-        raise Error(f"{program} needs {missing.group(1)}, which is not installed")
-    return re.findall(r"(?:=> |^\s+)(/\S+) \(0x", result.stdout, re.M)
+def elf_machine(path):
+    """The architecture's number in an ELF file's head; None for other files."""
+    with open(path, "rb") as file:
+        head = file.read(20)
+    return int.from_bytes(head[18:20], "little") if head.startswith(b"\x7fELF") and len(head) == 20 else None
 
 
-def program(name):
-    path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-    if not path:
-        raise Error(f"{name} is not installed: run tools/setup vm")
-    return Path(path)
-
-
-def base():
+def base(userland):
     """The cached archive of what every guest has; rebuilt when one of its parts changes."""
-    busybox = program("busybox")
-    if libraries(busybox):
-        raise Error("busybox is not a static build: run tools/setup vm (package busybox-static)")
-    parts = {"usr/bin/busybox": busybox, **{f"usr/bin/{name}": program(name) for name in TOOLS}}
-    for path in [Path("/etc/ld.so.cache")] + [Path(library) for tool in list(parts.values()) for library in libraries(tool)]:
-        parts[merged_usr(str(path))] = path
+    parts = {f"usr/bin/{name}": userland.program(name) for name in ["busybox", *TOOLS, *userland.MORE_TOOLS]}
+    if userland.libraries(parts["usr/bin/busybox"]):
+        raise Error(f"busybox is not a static build: run {userland.SETUP} (package busybox-static)")
+    parts |= userland.CONFIGURATION
+    for tool in list(parts.values()):
+        if elf_machine(tool) == userland.ELF_MACHINE:
+            parts |= {merged_usr(path): source for path, source in userland.libraries(tool).items()}
     key = hashlib.sha256(Path(__file__).read_bytes())
     for path, source in sorted(parts.items()):
         state = source.stat()
         key.update(f"{path} {source} {state.st_size} {state.st_mtime_ns}\n".encode())
-    target = CACHE / "initramfs" / f"base-{key.hexdigest()[:16]}.cpio"
+    name = userland.__name__
+    target = CACHE / "initramfs" / f"{name}-{key.hexdigest()[:16]}.cpio"
     if target.exists():
         return target
     with locked("initramfs"):
         if target.exists():
             return target
-        for old in target.parent.glob("base-*.cpio"):
+        for old in target.parent.glob(f"{name}-*.cpio"):
             old.unlink()
         say("packing the guest's tools ...")
-        applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
         with replacing(target) as file:
-            archive = Archive(file)
+            archive = Archive(file, userland)
             for path in FOLDERS:
                 archive.folder(path)
             for path, link in LINKS.items():
@@ -135,18 +128,15 @@ def base():
                 archive.content(path, text.encode())
             for path, source in parts.items():
                 archive.copy(path, source)
-            for applet in applets:
-                if f"usr/bin/{applet}" not in archive.seen:
-                    archive.link(f"usr/bin/{applet}", "busybox")
             archive.end()
     return target
 
 
-def write(file, command, nonce, carried):
+def write(file, userland, command, nonce, carried):
     """The whole initramfs for one run. `carried` maps guest paths to host files."""
-    with open(base(), "rb") as common:
+    with open(base(userland), "rb") as common:
         shutil.copyfileobj(common, file)
-    archive = Archive(file)
+    archive = Archive(file, userland)
     archive.content("init", Path(__file__).with_name("init").read_bytes(), 0o755)
     archive.content("vm/job", f"{shlex.join(command)}\n".encode())
     archive.content("vm/nonce", f"{nonce}\n".encode())

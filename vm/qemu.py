@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 import initramfs
-from kernels import CACHE, Error, replacing, say
+from cache import CACHE, Error, replacing, say
+from machines import Amd64
 
-QEMU = "qemu-system-x86_64"
 EMULATOR, PANIC, WARNING, DIED, CANNOT, TIMEOUT, INTERRUPTED = 119, 120, 121, 122, 123, 124, 130
 
 FATAL = re.compile(r"Kernel panic|\bOops\b|BUG: unable to handle|general protection fault")
@@ -36,60 +36,6 @@ BOOTS = 3
 PROBE_SECONDS = 10
 POWER_OFF_SECONDS = 30
 PANIC_SECONDS = 10
-
-
-class Machine:
-    """What the guest looks like."""
-
-    def __init__(self, cpus, llcs, nodes, smt, mem, icount=None, turn=None, append=""):
-        for name, value in (("cpus", cpus), ("llcs", llcs), ("nodes", nodes), ("smt", smt)):
-            if value < 1:
-                raise Error(f"--{name} {value}: at least 1")
-        if llcs % nodes:
-            raise Error(f"--llcs {llcs} is not a multiple of --nodes {nodes}: each node has the same number of LLCs")
-        if cpus % (llcs * smt):
-            raise Error(f"--cpus {cpus} is not a multiple of --llcs {llcs} x --smt {smt}: all LLCs are alike, of whole cores")
-        size = re.fullmatch(r"(\d+)([MG])", mem, re.I)
-        if not size:
-            raise Error(f"--mem {mem}: a number followed by M or G")
-        if turn is not None and (turn < 1 or icount is None):
-            raise Error(f"--turn {turn}: at least 1, and only with --icount")
-        self.cpus, self.llcs, self.nodes, self.smt, self.append = cpus, llcs, nodes, smt, append
-        self.icount, self.turn = icount, turn
-        self.dies = llcs // nodes
-        self.node_mem = int(size[1]) * (1024 if size[2] in "gG" else 1) // nodes
-
-    def kernel_arguments(self, accel):
-        ours = "console=ttyS0 loglevel=5 panic=-1 oops=panic cryptomgr.notests"
-        if accel == "tcg":
-            # Emulated CPUs share the host's counter, but Linux does not trust those of several sockets to agree, and
-            # takes the HPET, which costs microseconds to read and makes CPUs wait for each other.
-            # On a busy host the timer check fails by chance ("MP-BIOS bug").
-            ours += " tsc=reliable no_timer_check"
-            if self.dies > 1:
-                # Linux reads dies only from Intel's CPUs, and then mitigates Intel's flaws: five times slower here.
-                ours += " mitigations=off"
-        return f"{ours} {self.append}".strip()
-
-    def arguments(self, accel):
-        """A socket is a node, a die has an L3: so dies are LLCs."""
-        smp = f"{self.cpus},sockets={self.nodes},dies={self.dies},cores={self.cpus // self.llcs // self.smt}"
-        arguments = ["-machine", "q35", "-m", f"{self.node_mem * self.nodes}M", "-smp", f"{smp},threads={self.smt}"]
-        share = self.cpus // self.nodes
-        for node in range(self.nodes):
-            arguments += ["-object", f"memory-backend-ram,id=m{node},size={self.node_mem}M",
-                          "-numa", f"node,nodeid={node},memdev=m{node},cpus={node * share}-{(node + 1) * share - 1}"]
-        if accel == "kvm":
-            return arguments + ["-accel", "kvm", "-cpu", "host,l3-cache=on"]
-        # With a thread for each vCPU guest kernels die at random, in text patching.
-        arguments += ["-accel", "tcg,thread=single", "-cpu", f"max,l3-cache=on{',vendor=GenuineIntel' if self.dies > 1 else ''}"]
-        if self.icount is not None:
-            arguments += ["-icount", f"shift={self.icount},sleep=off"]
-        if self.turn is not None:
-            # A timer of the guest's clock that is QEMU's own: a network filter that has nothing to filter.
-            arguments += ["-netdev", "hubport,id=turns,hubid=0",
-                          "-object", f"filter-buffer,id=turn,netdev=turns,interval={self.turn}"]
-        return arguments
 
 
 class Stream:
@@ -169,7 +115,7 @@ class Guest:
         self.streams = [Stream(b"\0" + nonce.encode(), sink) for sink in (out, err)]
         ours, theirs = zip(*(socket.socketpair() for _ in range(3)))
         with os.fdopen(os.memfd_create("initramfs"), "wb") as image, tempfile.TemporaryFile() as stderr:
-            initramfs.write(image, self.command, nonce, self.carried)
+            initramfs.write(image, self.machine.userland, self.command, nonce, self.carried)
             # In a session of its own a Ctrl-C reaches only us; die_with_us covers the rest.
             process = subprocess.Popen(self.arguments(image, theirs), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                        stderr=stderr, pass_fds=[end.fileno() for end in (image, *theirs)],
@@ -187,8 +133,8 @@ class Guest:
 
     def arguments(self, image, ends):
         console, out, err = (end.fileno() for end in ends)
-        return [QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-kernel", str(self.kernel),
-                "-initrd", f"/proc/self/fd/{image.fileno()}",
+        return [self.machine.QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+                "-kernel", str(self.kernel), "-initrd", f"/proc/self/fd/{image.fileno()}",
                 "-append", self.machine.kernel_arguments(self.accel),
                 "-chardev", f"socket,id=console,fd={console}", "-serial", "chardev:console",
                 "-device", "virtio-serial-pci,id=ports",
@@ -269,15 +215,16 @@ class Guest:
         return status
 
 
-def choose_accel(wish, kernel, icount):
+def choose_accel(wish, kernel, machine):
     """KVM if a stock kernel boots with it, else TCG. That /dev/kvm opens proves nothing, so one boot is tried and remembered."""
-    if not shutil.which(QEMU):
-        raise Error(f"{QEMU} is not installed: run tools/setup vm")
-    if icount is not None and wish == "kvm":
+    if not shutil.which(machine.QEMU):
+        raise Error(f"{machine.QEMU} is not installed: run {machine.userland.SETUP}")
+    if machine.icount is not None and wish == "kvm":
         raise Error("--icount counts instructions under emulation: it cannot go with --accel kvm")
-    if icount is not None or wish == "tcg" or (wish == "auto" and not os.access("/dev/kvm", os.R_OK | os.W_OK)):
+    may = machine.may_use_kvm and machine.icount is None
+    if not may or wish == "tcg" or (wish == "auto" and not os.access("/dev/kvm", os.R_OK | os.W_OK)):
         return "tcg"
-    version = subprocess.run([QEMU, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
+    version = subprocess.run([machine.QEMU, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
     key = f"{version}, {os.uname().release}, boot {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
     memory = CACHE / "accel.json"
     try:
@@ -286,7 +233,7 @@ def choose_accel(wish, kernel, icount):
         known = None
     if known is None:
         say(f"trying KVM, up to {PROBE_SECONDS} s ...")
-        probe = Guest(kernel, Machine(1, 1, 1, 1, "1G"), "kvm", ["true"], {}, PROBE_SECONDS)
+        probe = Guest(kernel, Amd64(1, 1, 1, 1, "1G"), "kvm", ["true"], {}, PROBE_SECONDS)
         with open(os.devnull, "wb") as nowhere:
             probe.boot(nowhere, nowhere)
         known = probe.status() == 0

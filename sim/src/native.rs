@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use scx_magpie::bpf_intf::{
     capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_layout, llc_published, magpie_limits_MAX_CPUS,
-    magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES, magpie_limits_MAX_LLCS, magpie_limits_MAX_NODES,
+    magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES, magpie_limits_MAX_LLCS, magpie_limits_MAX_NODE_IDS,
     magpie_limits_SLOTS_PER_LINE, map_line, sparse_map, tunables, wake_cases,
 };
 use scx_magpie::rodata::Rodata;
@@ -45,7 +45,7 @@ unsafe extern "C" {
     static cpu_layouts: [UnsafeCell<cpu_layout>; MAX_CPUS];
     static llc_layouts: [UnsafeCell<llc_layout>; MAX_LLCS];
     static slot_cpus: [UnsafeCell<u16>; MAX_LINES * SLOTS_PER_LINE];
-    static node_llcs: [UnsafeCell<u16>; magpie_limits_MAX_NODES as usize];
+    static node_llcs: [UnsafeCell<u16>; magpie_limits_MAX_NODE_IDS as usize];
     static absent_slots: [UnsafeCell<u16>; MAX_LINES];
     static capacity_order: [UnsafeCell<u16>; MAX_CPUS];
     #[link_name = "capacities"]

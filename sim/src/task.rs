@@ -6,7 +6,9 @@ use std::ffi::c_void;
 use crate::cgroup::CgroupId;
 use crate::dsq::TaskId;
 use crate::mask::Mask;
-use crate::native::{PF_KTHREAD, cpumask, scx_public_consts_SCX_TASK_QUEUED, task_ctx, task_struct, uclamp_id_UCLAMP_MAX};
+use crate::native::{
+    PF_KTHREAD, cpumask, scx_public_consts_SCX_TASK_QUEUED, task_ctx, task_struct, uclamp_id_UCLAMP_MAX,
+};
 use crate::program::ProgramId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

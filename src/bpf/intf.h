@@ -43,7 +43,7 @@ enum magpie_limits {
 	/* What is published counts for so many intervals. */
 	STALE_INTERVALS = 3,
 	LATENCY_BUCKETS = 32,
-	MAX_NODES = 1024, /* the kernel's ids */
+	MAX_NODE_IDS = 1024, /* the kernel's ids */
 	/* Processes whose use of CPU time and memory is known; with more the kernel forgets those that run least. */
 	MAX_PROCESSES = 1024,
 };
@@ -135,50 +135,50 @@ struct sparse_map {
 
 /* What became of a wakeup, where tasks waited, and who took them: counted on the CPU that did it. */
 enum magpie_stat {
-	STAT_SEARCH,	 /* calls of select_cpu */
-	STAT_TARGET,	 /* ... placed on an idle target */
-	STAT_PREV,	 /* ... on an idle previous CPU */
-	STAT_RECENT,	 /* ... on the CPU used before that */
-	STAT_SCAN,	 /* ... on an idle CPU of the target's LLC */
-	STAT_BEYOND,	 /* ... on an idle CPU of another LLC */
-	STAT_FAILED,	 /* ... none idle: left to enqueue */
-	STAT_SCANNED,	 /* CPUs that searches went over, beyond the fast candidates */
-	STAT_STALE,	 /* times that nr_scan began to be estimated here, for the loader was late */
-	STAT_LOCAL,	 /* enqueued on a CPU that was idle */
-	STAT_KTHREAD,	 /* per-CPU kernel threads and the loader, run at once */
-	STAT_PREEMPT,	 /* woken tasks that were owed time and took the CPU */
-	STAT_QUEUED,	 /* put in line on a CPU's queue */
-	STAT_THROTTLED,	 /* made to wait, for their cgroup has used up its cpu.max */
-	STAT_RELEASED,	 /* tasks that waited so and were taken by a CPU */
-	STAT_KICK,	 /* idle CPUs woken to take a task that waits in line */
-	STAT_OWN,	 /* tasks a CPU took from its own queue */
-	STAT_KEEP,	 /* slices prolonged: the running task was still ahead, or alone */
-	STAT_STEAL,	 /* times that a CPU without work looked for some at others */
-	STAT_STEAL_LLC,	 /* tasks taken from a CPU of the same LLC */
-	STAT_STEAL_NODE, /* ... of another LLC of the node */
-	STAT_STEAL_FAR,	 /* ... of another node */
-	STAT_STOLEN_NS,	 /* for which tasks had been in line that then ran on another CPU */
-	STAT_BALANCE,	 /* tasks that a busy CPU took from one where they are owed more, or waited longer */
-	STAT_STARVED,	 /* tasks run out of turn because they waited far too long */
-	STAT_STEAL_MISS, /* victims whose waiting tasks were gone or could not come */
-	STAT_STEAL_HOT,	 /* times that a CPU went idle, for now, because what it might steal was hot (heat.bpf.h) */
-	STAT_EMPTY,	 /* dispatches that found nothing to run */
-	STAT_REENQUEUE,	 /* tasks that fled a CPU taken by a higher scheduling class */
-	STAT_AFFINE,	 /* wakeups pulled to the waking CPU, away from the previous one */
-	STAT_AFFINE_FAR, /* ... of another node */
-	STAT_WIDE,	 /* wakeups not pulled, for the waker wakes many (wake_wide) */
-	STAT_HOME_WAKE,	 /* woken tasks that returned to their home node */
-	STAT_HOME_STEAL, /* waiting tasks that a CPU of their home node took */
-	STAT_HOME_MOVE,	 /* running tasks that were moved home */
-	STAT_HOME_HELD,	 /* looks at running tasks away from home that wake-affine's back-off kept there */
-	STAT_HOME,	 /* looks at running tasks that were on their home node */
-	STAT_AWAY,	 /* ... that were not */
-	STAT_MISFIT,	 /* running tasks that outgrew their CPU */
-	STAT_MISFIT_NS,	 /* for which such tasks ran there */
+	STAT_SEARCH,	  /* calls of select_cpu */
+	STAT_TARGET,	  /* ... placed on an idle target */
+	STAT_PREV,	  /* ... on an idle previous CPU */
+	STAT_RECENT,	  /* ... on the CPU used before that */
+	STAT_SCAN,	  /* ... on an idle CPU of the target's LLC */
+	STAT_BEYOND,	  /* ... on an idle CPU of another LLC */
+	STAT_FAILED,	  /* ... none idle: left to enqueue */
+	STAT_SCANNED,	  /* CPUs that searches went over, beyond the fast candidates */
+	STAT_STALE,	  /* times that nr_scan began to be estimated here, for the loader was late */
+	STAT_LOCAL,	  /* enqueued on a CPU that was idle */
+	STAT_KTHREAD,	  /* per-CPU kernel threads and the loader, run at once */
+	STAT_PREEMPT,	  /* woken tasks that were owed time and took the CPU */
+	STAT_QUEUED,	  /* put in line on a CPU's queue */
+	STAT_THROTTLED,	  /* made to wait, for their cgroup has used up its cpu.max */
+	STAT_RELEASED,	  /* tasks that waited so and were taken by a CPU */
+	STAT_KICK,	  /* idle CPUs woken to take a task that waits in line */
+	STAT_OWN,	  /* tasks a CPU took from its own queue */
+	STAT_KEEP,	  /* slices prolonged: the running task was still ahead, or alone */
+	STAT_STEAL,	  /* times that a CPU without work looked for some at others */
+	STAT_STEAL_LLC,	  /* tasks taken from a CPU of the same LLC */
+	STAT_STEAL_NODE,  /* ... of another LLC of the node */
+	STAT_STEAL_FAR,	  /* ... of another node */
+	STAT_STOLEN_NS,	  /* for which tasks had been in line that then ran on another CPU */
+	STAT_BALANCE,	  /* tasks that a busy CPU took from one where they are owed more, or waited longer */
+	STAT_STARVED,	  /* tasks run out of turn because they waited far too long */
+	STAT_STEAL_MISS,  /* victims whose waiting tasks were gone or could not come */
+	STAT_STEAL_HOT,	  /* times that a CPU went idle, for now, because what it might steal was hot (heat.bpf.h) */
+	STAT_EMPTY,	  /* dispatches that found nothing to run */
+	STAT_REENQUEUE,	  /* tasks that fled a CPU taken by a higher scheduling class */
+	STAT_AFFINE,	  /* wakeups pulled to the waking CPU, away from the previous one */
+	STAT_AFFINE_FAR,  /* ... of another node */
+	STAT_WIDE,	  /* wakeups not pulled, for the waker wakes many (wake_wide) */
+	STAT_HOME_WAKE,	  /* woken tasks that returned to their home node */
+	STAT_HOME_STEAL,  /* waiting tasks that a CPU of their home node took */
+	STAT_HOME_MOVE,	  /* running tasks that were moved home */
+	STAT_HOME_HELD,	  /* looks at running tasks away from home that wake-affine's back-off kept there */
+	STAT_HOME,	  /* looks at running tasks that were on their home node */
+	STAT_AWAY,	  /* ... that were not */
+	STAT_MISFIT,	  /* running tasks that outgrew their CPU */
+	STAT_MISFIT_NS,	  /* for which such tasks ran there */
 	STAT_MISFIT_MOVE, /* ... that were moved to a stronger one */
 	STAT_MISFIT_SWAP, /* ... which a task had to leave that fits elsewhere */
-	STAT_BUSY_NS,	 /* not idle */
-	STAT_FIND_NS,	 /* spent in searches for idle CPUs and for tasks to steal, by samples */
+	STAT_BUSY_NS,	  /* not idle */
+	STAT_FIND_NS,	  /* spent in searches for idle CPUs and for tasks to steal, by samples */
 	MAGPIE_NR_STATS,
 };
 

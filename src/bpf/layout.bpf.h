@@ -15,7 +15,7 @@ const volatile struct tunables tun;
 const volatile struct cpu_layout cpu_layouts[MAX_CPUS];
 const volatile struct llc_layout llc_layouts[MAX_LLCS];
 const volatile u16 slot_cpus[MAX_SLOTS];
-const volatile u16 node_llcs[MAX_NODES];     /* the first of the node's LLCs */
+const volatile u16 node_llcs[MAX_NODE_IDS];  /* the first of the node's LLCs */
 const volatile u16 capacity_order[MAX_CPUS]; /* ids of the CPUs that are present, strongest first */
 
 struct cpu_ctx cpu_ctxs[MAX_CPUS];
@@ -72,7 +72,7 @@ static u32 cpu_node(s32 cpu)
 /* The first of its LLCs; the others are the first nr_near of others[] of that. @node has CPUs. */
 static u32 node_llc(u32 node)
 {
-	return node_llcs[node & (MAX_NODES - 1)];
+	return node_llcs[node & (MAX_NODE_IDS - 1)];
 }
 
 static bool share_llc(s32 a, s32 b)
