@@ -24,7 +24,7 @@ use crate::cgroups;
 use crate::numa;
 use crate::preflight::Refusal;
 use crate::topology::Layout;
-use crate::wake_cases::{self, WakeCase, WakeCases};
+use crate::wake_cases::{self, WakeCase};
 
 pub type Counters = [u64; magpie_stat_MAGPIE_NR_STATS as usize];
 
@@ -40,7 +40,7 @@ pub struct Shared<'a> {
     pub latency_hists: &'a [UnsafeCell<latency_hist>],
     pub groups: &'a [UnsafeCell<group>],
     pub capacities: &'a UnsafeCell<capacities>,
-    pub wake_cases: &'a [UnsafeCell<wake_cases>],
+    pub wake_cases: &'a [UnsafeCell<crate::bpf_intf::wake_cases>],
 }
 
 /// State of one LLC at one time.
@@ -255,7 +255,7 @@ pub struct Metrics {
     #[stat(desc = "where processes have their memory")]
     pub memory: Memory,
     #[stat(desc = "where wakeups went, by the size of the task and of its CPUs")]
-    pub wake_cases: WakeCases,
+    pub wake_cases: BTreeMap<usize, WakeCase>,
     #[stat(desc = "by NUMA node")]
     pub nodes: BTreeMap<usize, Node>,
     #[stat(desc = "by LLC")]
