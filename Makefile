@@ -36,7 +36,7 @@ build: setup-build ## the scheduler, in $CARGO_TARGET_DIR/release
 build-arm64: ## the same and what tests take into the guest, for arm64, in aarch64-unknown-linux-gnu/release there
 	@tools/setup arm64
 	@$(ENV_ARM64) cargo build --release --locked --target aarch64-unknown-linux-gnu -p scx_magpie -p magpie-bench \
-		--bin scx_magpie --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation
+		--bin scx_magpie --bin magpie-capacity --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation
 
 check: setup-build ## formatting and lints
 	@$(ENV) cargo fmt --all --check

@@ -547,6 +547,12 @@ impl Kernel {
         self.hashes.insert((self.native.processes(), tgid as u32), words.into());
     }
 
+    /// What CPUs can reach, for their frequency is clamped, as the loader takes note of it.
+    pub fn set_reachable(&mut self, reachable: impl Fn(usize, usize) -> usize) {
+        self.publisher.set_reachable(reachable);
+        self.publish();
+    }
+
     /// sum_util of each LLC of the layout.
     pub fn sum_util(&self) -> Vec<u32> {
         self.publisher.sum_util(self.native.shared().cpu_ctxs, Duration::from_nanos(self.now))

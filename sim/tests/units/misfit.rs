@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `misfit.bpf.h`: a running task that has outgrown its CPU moves up, if there is room.
+
+use magpie_sim::dsq::TaskId;
+use magpie_sim::native::*;
+use magpie_sim::task::{Place, SCHED_BATCH};
+use magpie_sim::trace::Op;
+use scx_magpie::bpf_intf::*;
+
+use crate::rig::Rig;
+
+const MSEC: u64 = 1_000_000;
+/// CPUs 0 and 1 are big, 2 is between, 3 is little.
+const MACHINE: &str = "1x1x4x1:1024*2,620,250";
+const LITTLE: usize = 3;
+
+fn rig() -> Rig {
+    let mut rig = Rig::new(MACHINE, &[]);
+    rig.kernel.now = 1000 * MSEC;
+    rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.note_prolog.unwrap()() });
+    rig.only_idle(&[]);
+    rig
+}
+
+/// A task of that size runs on the CPU.
+fn runner(rig: &mut Rig, cpu: usize, util: u32) -> TaskId {
+    let task = rig.task();
+    sized(rig, task, util);
+    rig.run(task, cpu);
+    rig.kernel.cpu = cpu;
+    rig.call(rig.u.util_starts, (rig.raw(task).cast_const(), rig.tctx(task), cpu as i32, rig.cctx(cpu)));
+    task
+}
+
+fn sized(rig: &mut Rig, task: TaskId, util: u32) {
+    let now = rig.kernel.now;
+    rig.remembered(task, |tctx| (tctx.util.updated_at, tctx.util_est, tctx.task_util) = (now, util, util));
+}
+
+/// Others run on all other CPUs, of these sizes.
+fn others(rig: &mut Rig, utils: [u32; 3]) {
+    for (cpu, util) in utils.into_iter().enumerate() {
+        rig.cpu(cpu, |cctx| (cctx.curr_weight, cctx.curr_util) = (100, util));
+    }
+}
+
+fn tick(rig: &mut Rig, task: TaskId) -> bool {
+    let cpu = rig.kernel.tasks[task].cpu;
+    rig.kernel.cpu = cpu;
+    rig.kernel.tasks[task].raw_mut().scx.slice = 5;
+    rig.call(rig.u.look_misfit, (rig.raw(task), cpu as i32, rig.cctx(cpu)));
+    let outgrown = rig.remembered(task, |tctx| tctx.outgrown != 0);
+    assert_eq!(rig.kernel.tasks[task].raw().scx.slice == 0, outgrown);
+    outgrown
+}
+
+fn put_in_line(rig: &mut Rig, task: TaskId) -> Place {
+    let cpu = rig.kernel.tasks[task].cpu;
+    rig.kernel.cpu = cpu;
+    rig.kernel.cpus[cpu].nr_running += 1;
+    rig.kernel.do_enqueue(task, cpu, 0);
+    assert_eq!(rig.kernel.violation, None);
+    rig.kernel.tasks[task].place
+}
+
+/// Idle CPUs, sizes of who runs on the others -> where it goes.
+#[test]
+fn it_moves_to_a_stronger_cpu_that_is_idle_or_has_a_small_task() {
+    for (util, idle, running, goes) in [
+        (800, &[1][..], [900, 0, 500], Some(1)),
+        // One that is stronger, if not strong enough.
+        (800, &[2], [900, 900, 0], Some(2)),
+        // Fits where it is.
+        (100, &[1], [900, 0, 500], None),
+        (800, &[], [900, 900, 500], None),
+        // Who runs there would do here.
+        (800, &[], [900, 150, 500], Some(1)),
+        (800, &[], [900, 900, 100], Some(2)),
+        // Idle ones first.
+        (800, &[2], [100, 100, 0], Some(2)),
+    ] {
+        let mut rig = rig();
+        let task = runner(&mut rig, LITTLE, util);
+        others(&mut rig, running);
+        rig.only_idle(idle);
+        let what = format!("{util} {idle:?} {running:?}");
+        assert_eq!(tick(&mut rig, task), goes.is_some(), "{what}");
+        let place = put_in_line(&mut rig, task);
+        assert_eq!(place, goes.map_or(Place::Dsq(LITTLE), Place::Local), "{what}");
+        let swaps = u64::from(goes.is_some() && idle.is_empty());
+        let moved = [magpie_stat_STAT_MISFIT_MOVE, magpie_stat_STAT_MISFIT_SWAP].map(|stat| rig.stat(stat));
+        assert_eq!(moved, [u64::from(goes.is_some()), swaps], "{what}");
+        assert!(!rig.remembered(task, |tctx| tctx.outgrown != 0));
+    }
+}
+
+#[test]
+fn not_one_that_may_not_move() {
+    for (disabled, allowed, moves) in [(0, 0..4, true), (1, 0..4, false), (0, 2..4, false), (0, 3..4, false)] {
+        let mut rig = rig();
+        let task = rig.task_on(allowed.clone().rev());
+        rig.kernel.tasks[task].raw_mut().migration_disabled = disabled;
+        sized(&mut rig, task, 800);
+        rig.run(task, LITTLE);
+        others(&mut rig, [900, 0, 900]);
+        rig.only_idle(&[1]);
+        assert_eq!(tick(&mut rig, task), moves, "{disabled} {allowed:?}");
+        rig.remembered(task, |tctx| tctx.outgrown = 1);
+        assert_eq!(put_in_line(&mut rig, task) == Place::Local(1), moves);
+    }
+}
+
+/// Urgent tasks are not pushed aside, nor whoever is not ours; and patient ones push nobody.
+#[test]
+fn who_is_not_preempted() {
+    for (policy, weight, urgent, moves) in
+        [(0, 100, 0, true), (0, 100, 1, false), (0, 0, 0, false), (SCHED_BATCH, 100, 0, false)]
+    {
+        let mut rig = rig();
+        let task = runner(&mut rig, LITTLE, 800);
+        rig.kernel.tasks[task].raw_mut().policy = policy;
+        rig.kernel.tasks[task].traits.policy = policy;
+        others(&mut rig, [900, 900, 900]);
+        rig.cpu(0, |cctx| (cctx.curr_util, cctx.curr_weight, cctx.curr_urgent) = (100, weight, urgent));
+        assert_eq!(tick(&mut rig, task), moves, "{policy} {weight} {urgent}");
+    }
+}
+
+#[test]
+fn a_woken_one_has_searched_already() {
+    let mut rig = rig();
+    let task = runner(&mut rig, LITTLE, 800);
+    rig.only_idle(&[1]);
+    let args = (rig.raw(task), rig.tctx(task), LITTLE as i32, SCX_ENQ_WAKEUP);
+    assert!(!rig.call(rig.u.send_up, args));
+}
+
+/// The running task only wanted to go on; one that is to move up does not.
+#[test]
+fn who_is_to_move_up_is_not_kept() {
+    for outgrown in [false, true] {
+        let mut rig = rig();
+        let task = runner(&mut rig, LITTLE, 800);
+        rig.kernel.tasks[task].set_queued(true);
+        rig.remembered(task, |tctx| tctx.outgrown = outgrown.into());
+        let (ops, raw) = (rig.kernel.ops, rig.raw(task));
+        rig.call(ops.dispatch, (LITTLE as i32, raw));
+        assert_eq!(rig.stat(magpie_stat_STAT_KEEP), u64::from(!outgrown));
+    }
+}

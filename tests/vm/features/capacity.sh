@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# vm: --arch arm64 --icount 2 --turn 200 --timeout 1500
+# carry: magpie-capacity
+# Big tasks and CPUs of two capacities, the kernel's EEVDF beside us (seed 001_856e2bd4a0298008). Test 0: a hog that was
+# confined to the little CPUs and is released comes to a big one. Then 1, 2, 4 hogs beside 30 small periodic tasks: what
+# the hogs get of the big CPUs. Then the author's mixed load: where wakeups go. Emulated CPUs take turns of 200 us, or one
+# that is kicked stands still for a tick. Test 0 is done MAGPIE_LOOPS times (20).
+. /root/lib.sh
+
+LOOPS=${MAGPIE_LOOPS:-20}
+
+of() { # of NAME: a number of the last report
+	sed -n "s/.*\"$1\":\[*\([0-9.]*\).*/\1/p" /tmp/report
+}
+
+small_tasks() { # small_tasks SECONDS
+	cat >/tmp/small.json <<-END
+		{ "tasks": { "small": { "instance": 30, "loop": -1, "run": 300, "timer": { "ref": "unique", "period": 20000 } } },
+		  "global": { "duration": $1, "calibration": 100, "default_policy": "SCHED_OTHER", "logdir": "/tmp" } }
+	END
+	rt-app /tmp/small.json >/tmp/rt-app.log 2>&1 &
+	SMALL=$!
+	wait_for 20 "30 small tasks" has_threads $SMALL 30
+}
+
+has_threads() {
+	[ "$(ls /proc/$1/task | wc -l)" -ge $2 ]
+}
+
+# test_0: prints median and last of the times until it got there, and the least share of its time that it spent there.
+test_0() {
+	: >/tmp/reached
+	: >/tmp/shares
+	for _i in $(seq $LOOPS); do
+		magpie-capacity --start 0-3 --warm-up 0.3 --run 1 >/tmp/report || fail "magpie-capacity"
+		of reached_us >>/tmp/reached
+		of least_on_strongest >>/tmp/shares
+	done
+	sort -n /tmp/reached | awk '{ v[NR] = $1 / 1000 } END { printf "%.1f %.1f", v[int((NR + 1) / 2)], v[NR] }'
+	echo " $(sort -n /tmp/shares | head -n 1)"
+}
+
+# hogs NR: % of the ideal
+hogs() {
+	magpie-capacity --nr $1 --warm-up 0.5 --run 3 >/tmp/report || fail "magpie-capacity"
+	of of_ideal
+}
+
+measure() { # measure NAME
+	test_0 >/tmp/test_0.$1
+	small_tasks 3600
+	for nr in 1 2 4; do
+		hogs $nr >/tmp/hogs.$1.$nr
+	done
+	kill $SMALL
+	wait $SMALL 2>/dev/null
+}
+
+measure EEVDF
+start_magpie
+measure magpie
+say "          test 0: there after, ms        of its time there     hogs beside small tasks: % of the ideal"
+say "          median     last                least, %                    1        2        4"
+for name in EEVDF magpie; do
+	# shellcheck disable=SC2046 # three figures each
+	say "$(printf '%-9s %6s %8s %20.2f %20.2f %8.2f %8.2f' $name $(cat /tmp/test_0.$name) \
+		$(cat /tmp/hogs.$name.1) $(cat /tmp/hogs.$name.2) $(cat /tmp/hogs.$name.4))"
+done
+
+# 8 hogs use all 8 CPUs.
+stats_of 3 magpie-capacity --nr 8 --run 100
+say "8 hogs: busy $(json_total busy) %"
+within "$(json_total busy)" 98 101 || fail "CPUs idle beside 8 hogs"
+
+cat >/tmp/mixed.json <<-END
+	{ "tasks": {
+		"small": { "instance": 12, "loop": -1, "run": 300, "timer": { "ref": "unique", "period": 16000 } },
+		"big": { "instance": 3, "loop": -1, "run": 12000, "timer": { "ref": "unique", "period": 20000 } } },
+	  "global": { "duration": 3600, "calibration": 100, "default_policy": "SCHED_OTHER", "logdir": "/tmp" } }
+END
+rt-app /tmp/mixed.json >/tmp/rt-app.log 2>&1 &
+MIXED=$!
+wait_for 20 "the mixed load" has_threads $MIXED 15
+stats_json 1 # until they are known
+scx_magpie --monitor 5 2>/dev/null | awk '/^ *$/ { n++ } n == 2' | sed '/^misfits/q' >/tmp/cases &
+wait $!
+kill $MIXED
+sed -n '/^case/,$s/^/  /p' /tmp/cases
+# Big tasks, cases 5 to 8, on little CPUs: none while a big one is idle, and three of them have four.
+little=$(awk '$1 ~ /^[5-8]$/ && $2 == "b" { n += $6 + $7 + $8 } END { print n + 0 }' /tmp/cases)
+big=$(awk '$1 ~ /^[5-8]$/ && $2 == "b" { n += $10 + $11 + $12 } END { print n + 0 }' /tmp/cases)
+say "big tasks woke on big CPUs $big times, on little ones $little times"
+[ "$big" -gt 100 ] || fail "no load"
+[ "$little" = 0 ] || fail "big tasks woke on little CPUs"
+no_error_events
+stop_magpie
+
+read -r median last share </tmp/test_0.magpie
+within "$last" 0 8 || fail "test 0: not on a big CPU within 2 ticks"
+within "$share" 99 100 || fail "test 0: on a big CPU for $share % of its time"
+for nr in 1 2 4; do
+	within "$(cat /tmp/hogs.magpie.$nr)" 98 101 || fail "$nr hogs: $(cat /tmp/hogs.magpie.$nr) % of the ideal"
+done
