@@ -187,9 +187,9 @@ static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 c
 
 /*
  * In dispatch of @cpu, which has work of its own: @next_deadline is that of the task it would go on with, and @next that
- * task if it waits. True if another CPU's task was taken.
+ * task if it waits. True if another CPU's task was taken. Not inlined, for steal() needs its stack.
  */
-static bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct *next, u64 next_deadline)
+static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct *next, u64 next_deadline)
 {
 	u64 now = scx_bpf_now(), gran, own_wait;
 	u32 looks = bpf_arena_loop_zero;
