@@ -160,6 +160,9 @@ impl Kernel {
         if claims && self.native.slot(cpu).is_some_and(|slot| self.native.is_idle_bit(slot)) {
             self.violate("idle bit", format!("select_cpu() sends task {task} to CPU {cpu}, and leaves it for others"));
         }
+        if claims {
+            self.check_fits(task, cpu);
+        }
     }
 
     /// select_cpu() has returned: it searched as far as it might. Judged where there is one LLC, and no search for cores nor
@@ -225,14 +228,13 @@ impl Kernel {
         }
     }
 
-    /// select_cpu() or enqueue() names the queue. Only running tasks go to other CPUs' local ones: home, if nothing holds
-    /// them back.
+    /// select_cpu() or enqueue() names the queue. Only running tasks go to other CPUs' local ones: up, if they have outgrown
+    /// theirs, or home, if nothing holds them back.
     pub fn check_sent(&mut self, task: TaskId, dsq_id: u64) {
         let (Some(to), Some(tctx)) = (local_on(dsq_id), self.tasks[task].tctx()) else { return };
-        let (home, held, from) = (tctx.home_node, tctx.held != 0, self.tasks[task].cpu);
-        // Up: see check_moved_up().
-        if self.machine.places[to].capacity > self.machine.places[from].capacity {
-            return;
+        let (home, held) = (tctx.home_node, tctx.held != 0);
+        if self.moves_up(task, to) {
+            return self.check_moved_up(task, to);
         }
         if self.machine.places[to].node as i32 != home || held {
             self.violate(

@@ -27,7 +27,7 @@ struct Experiment {
     source: &'static str,
     name: String,
     machine: &'static str,
-    workload: String,
+    workloads: Vec<String>,
     off: &'static str,
     warm_up_ms: u64,
     ms: u64,
@@ -67,6 +67,10 @@ fn busy(report: &Report) -> f64 {
     report.busy
 }
 
+fn capacity_s(report: &Report) -> f64 {
+    report.groups[0].capacity_s
+}
+
 const NO_WORSE: (&str, Claim) = ("no lower", |off, on| on >= 0.99 * off);
 const FEWER: (&str, Claim) = ("at least 88 % fewer", |off, on| on <= 0.12 * off);
 const FASTER: (&str, Claim) = ("8 % faster or more", |off, on| on <= 0.92 * off);
@@ -78,7 +82,7 @@ fn experiments() -> Vec<Experiment> {
         source: "000",
         name: format!("request/response, {} % of 112 CPUs", 25 * quarters),
         machine: "112",
-        workload: format!("rr:pairs={}", 28 * quarters),
+        workloads: vec![format!("rr:pairs={}", 28 * quarters)],
         off: "--no-scan-limit",
         // Utilization has risen by then.
         warm_up_ms: 200,
@@ -92,7 +96,7 @@ fn experiments() -> Vec<Experiment> {
         source: "003",
         name: format!("hackbench, {groups} groups, 8 CPUs"),
         machine: "vm",
-        workload: format!("hackbench:groups={groups}"),
+        workloads: vec![format!("hackbench:groups={groups}")],
         off: "--steal off",
         warm_up_ms: 0,
         ms: 400 * groups,
@@ -101,7 +105,22 @@ fn experiments() -> Vec<Experiment> {
             Measure { name: "% busy", of: busy, claim: Some(BUSIER) },
         ],
     });
-    search.chain(steal).collect()
+    // "This gives us consistent, and potentially higher, throughput in partially utilized scenarios": what big tasks get done
+    // beside small ones, of what four big CPUs could.
+    let capacity = [1, 2, 4].map(|hogs| Experiment {
+        source: "001",
+        name: format!("{hogs} hogs, 30 small; 4 big, 4 little"),
+        machine: "biglittle",
+        workloads: vec![
+            format!("hogs:nr={hogs}"),
+            concat!("rtapp:file=", env!("CARGO_MANIFEST_DIR"), "/examples/small.json").into(),
+        ],
+        off: "--no-capacity",
+        warm_up_ms: 300,
+        ms: 3000,
+        measures: vec![Measure { name: "hogs' capacity s", of: capacity_s, claim: Some(NO_WORSE) }],
+    });
+    search.chain(capacity).chain(steal).collect()
 }
 
 /// Runs them all, each with the seeds 1..=runs, and hands out the rows as they come.
@@ -130,7 +149,7 @@ fn reports(experiment: &Experiment, flags: &str, runs: u64) -> Result<Vec<Report
         let scenario = Scenario {
             machine: experiment.machine.parse()?,
             flags: flags.split_whitespace().map(str::to_string).collect(),
-            workloads: vec![experiment.workload.parse::<Workload>()?],
+            workloads: experiment.workloads.iter().map(|text| text.parse::<Workload>()).collect::<Result<_>>()?,
             cgroups: vec![],
             places: vec![],
             faults: vec![],

@@ -14,6 +14,7 @@
 pub mod cache;
 pub mod cgroup;
 pub mod checks;
+pub mod checks_capacity;
 pub mod costs;
 pub mod dsq;
 pub mod exec;

@@ -110,7 +110,9 @@ fn uclamp_bounds_it() {
 /// What the waking task has left on its CPU does not count against it.
 #[test]
 fn a_task_is_not_in_its_own_way() {
-    for (home, util, spare) in [(BIG as i32, 300, 1024 - 400), (BIG as i32, 900, 1024), (1, 300, 1024 - 700), (-1, 0, 324)] {
+    for (home, util, spare) in
+        [(BIG as i32, 300, 1024 - 400), (BIG as i32, 900, 1024), (1, 300, 1024 - 700), (-1, 0, 324)]
+    {
         let mut rig = rig();
         let (task, now) = (rig.task(), rig.kernel.now);
         rig.cpu(BIG, |cctx| (cctx.pelt.updated_at, cctx.pelt.util_avg, cctx.pelt.running) = (now, 700, 0));
