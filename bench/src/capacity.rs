@@ -46,6 +46,8 @@ fn seconds(text: &str) -> Result<f64, String> {
 struct Report {
     /// Of what the hogs would have done on the strongest CPUs, %.
     of_ideal: f64,
+    /// CPU time of each, s.
+    ran_s: Vec<f64>,
     /// Of their run time, on CPUs of the highest capacity, %: of all, and of the one with least.
     on_strongest: f64,
     least_on_strongest: f64,
@@ -75,6 +77,7 @@ impl Report {
         let ideal: f64 = order.iter().take(hogs.len()).sum::<f64>() * run;
         Self {
             of_ideal: 100.0 * done / ideal,
+            ran_s: hogs.iter().map(|seen| seen.cpus.iter().sum()).collect(),
             on_strongest: hogs.iter().map(share).sum::<f64>() / hogs.len() as f64,
             least_on_strongest: hogs.iter().map(share).fold(100.0, f64::min),
             reached_us: hogs.iter().map(|seen| seen.reached.map(|t| t.as_secs_f64() * 1e6)).collect(),

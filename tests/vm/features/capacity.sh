@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --arch arm64 --icount 2 --turn 200 --timeout 1500
+# vm: --arch arm64 --icount 3 --turn 200 --timeout 1500
 # carry: magpie-capacity
 # Big tasks and CPUs of two capacities, the kernel's EEVDF beside us (seed 001_856e2bd4a0298008). Test 0: a hog that was
 # confined to the little CPUs and is released comes to a big one. Then 1, 2, 4 hogs beside 30 small periodic tasks: what
@@ -13,10 +13,11 @@ of() { # of NAME: a number of the last report
 	sed -n "s/.*\"$1\":\[*\([0-9.]*\).*/\1/p" /tmp/report
 }
 
+# By the clock, not by loops: emulated CPUs do the less of these the more CPUs are busy.
 small_tasks() { # small_tasks SECONDS
 	cat >/tmp/small.json <<-END
-		{ "tasks": { "small": { "instance": 30, "loop": -1, "run": 300, "timer": { "ref": "unique", "period": 20000 } } },
-		  "global": { "duration": $1, "calibration": 100, "default_policy": "SCHED_OTHER", "logdir": "/tmp" } }
+		{ "tasks": { "small": { "instance": 30, "loop": -1, "runtime": 500, "timer": { "ref": "unique", "period": 40000 } } },
+		  "global": { "duration": $1, "calibration": 2350, "default_policy": "SCHED_OTHER", "logdir": "/tmp" } }
 	END
 	rt-app /tmp/small.json >/tmp/rt-app.log 2>&1 &
 	SMALL=$!
@@ -32,7 +33,7 @@ test_0() {
 	: >/tmp/reached
 	: >/tmp/shares
 	for _i in $(seq $LOOPS); do
-		magpie-capacity --start 0-3 --warm-up 0.3 --run 1 >/tmp/report || fail "magpie-capacity"
+		magpie-capacity --start 0-3 --warm-up 0.2 --run 0.5 >/tmp/report || fail "magpie-capacity"
 		of reached_us >>/tmp/reached
 		of least_on_strongest >>/tmp/shares
 	done
@@ -42,7 +43,7 @@ test_0() {
 
 # hogs NR: % of the ideal
 hogs() {
-	magpie-capacity --nr $1 --warm-up 0.5 --run 3 >/tmp/report || fail "magpie-capacity"
+	magpie-capacity --nr $1 --warm-up 0.3 --run 2 >/tmp/report || fail "magpie-capacity"
 	of of_ideal
 }
 
@@ -68,29 +69,45 @@ for name in EEVDF magpie; do
 done
 
 # 8 hogs use all 8 CPUs.
-stats_of 3 magpie-capacity --nr 8 --run 100
+stats_of 1 magpie-capacity --nr 8 --run 100
 say "8 hogs: busy $(json_total busy) %"
 within "$(json_total busy)" 98 101 || fail "CPUs idle beside 8 hogs"
 
-cat >/tmp/mixed.json <<-END
-	{ "tasks": {
-		"small": { "instance": 12, "loop": -1, "run": 300, "timer": { "ref": "unique", "period": 16000 } },
-		"big": { "instance": 3, "loop": -1, "run": 12000, "timer": { "ref": "unique", "period": 20000 } } },
-	  "global": { "duration": 3600, "calibration": 100, "default_policy": "SCHED_OTHER", "logdir": "/tmp" } }
-END
-rt-app /tmp/mixed.json >/tmp/rt-app.log 2>&1 &
-MIXED=$!
-wait_for 20 "the mixed load" has_threads $MIXED 15
-stats_json 1 # until they are known
-scx_magpie --monitor 5 2>/dev/null | awk '/^ *$/ { n++ } n == 2' | sed '/^misfits/q' >/tmp/cases &
-wait $!
-kill $MIXED
-sed -n '/^case/,$s/^/  /p' /tmp/cases
-# Big tasks, cases 5 to 8, on little CPUs: none while a big one is idle, and three of them have four.
-little=$(awk '$1 ~ /^[5-8]$/ && $2 == "b" { n += $6 + $7 + $8 } END { print n + 0 }' /tmp/cases)
-big=$(awk '$1 ~ /^[5-8]$/ && $2 == "b" { n += $10 + $11 + $12 } END { print n + 0 }' /tmp/cases)
-say "big tasks woke on big CPUs $big times, on little ones $little times"
-[ "$big" -gt 100 ] || fail "no load"
+# wake_cases BIGS MORE: the table, of a load of so many big tasks and twelve small ones (MORE: of these, for rt-app). Sets
+# `big` and `little`: where big tasks woke.
+wake_cases() {
+	cat >/tmp/mixed.json <<-END
+		{ "tasks": {
+			"small": { $2 "instance": 12, "loop": -1, "runtime": 500, "timer": { "ref": "unique", "period": 32000 } },
+			"big": { "instance": $1, "loop": -1, "runtime": 12000, "timer": { "ref": "unique", "period": 20000 } } },
+		  "global": { "duration": 3600, "calibration": 2350, "default_policy": "SCHED_OTHER", "logdir": "/tmp" } }
+	END
+	rt-app /tmp/mixed.json >/tmp/rt-app.log 2>&1 &
+	_mixed=$!
+	wait_for 20 "the mixed load" has_threads $_mixed $((12 + $1))
+	stats_json 1 # until they are known
+	scx_magpie --monitor 4 >/tmp/monitor 2>/dev/null &
+	_monitor=$!
+	wait_for 30 "wake cases" has_two # the first is of the moment since it started
+	kill $_monitor $_mixed
+	wait $_monitor $_mixed 2>/dev/null
+	awk '/^case/ { n++ } n == 2' /tmp/monitor >/tmp/cases
+	sed 's/^/  /' /tmp/cases
+	little=$(awk '$1 ~ /^[5-8]$/ && $2 == "b" { n += $6 + $7 + $8 } END { print n + 0 }' /tmp/cases)
+	big=$(awk '$1 ~ /^[5-8]$/ && $2 == "b" { n += $10 + $11 + $12 } END { print n + 0 }' /tmp/cases)
+	say "big tasks woke on big CPUs $big times, on little ones $little times"
+	[ "$big" -gt 100 ] || fail "no load"
+}
+
+has_two() {
+	[ "$(grep -c '^misfits' /tmp/monitor)" -ge 2 ]
+}
+
+say "three big tasks, small ones anywhere: at times no big CPU is idle"
+wake_cases 3 ""
+within "$little" 0 $((big / 20)) || fail "big tasks woke on little CPUs"
+say "two big tasks, small ones on little CPUs: always one is"
+wake_cases 2 '"cpus": [0, 1, 2, 3],'
 [ "$little" = 0 ] || fail "big tasks woke on little CPUs"
 no_error_events
 stop_magpie
