@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! scx_magpie: a sched_ext scheduler. `docs/design.md` says how it works, `--help` how it is used.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::mem::MaybeUninit;
 use std::process::ExitCode;
@@ -103,15 +104,24 @@ fn schedule(opts: &Opts, shutdown: Arc<AtomicBool>) -> Result<()> {
             }
         });
     }
+    let mut capacities = BTreeMap::new();
     loop {
         let mut object = MaybeUninit::uninit();
-        let mut scheduler = Scheduler::load(opts, &mut object)?;
+        let mut scheduler = Scheduler::load_for(opts, &mut object, |layout| layout.set_capacities(&capacities))?;
         // Somebody may have been faster.
         scheduler.attach().or_else(|err| preflight::check().map_err(Into::into).and(Err(err)))?;
+        if capacities.is_empty()
+            && let Some(others) = scheduler.other_capacities()?
+        {
+            info!("the kernel knows of other capacities than sysfs shows: starting anew");
+            capacities = others;
+            continue;
+        }
         if !scheduler.run(&shutdown)?.should_restart() {
             return Ok(());
         }
         info!("a CPU came or went: starting anew");
+        capacities.clear();
     }
 }
 

@@ -8,6 +8,7 @@
 //! ```
 
 use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::slice;
@@ -124,6 +125,15 @@ impl<'a> Scheduler<'a> {
         self.link = Some(scx_ops_attach!(skel, magpie)?);
         info!("attached: {} CPUs, {} LLCs", self.layout.cpus.len(), self.layout.llcs.len());
         self.start_sampler()
+    }
+
+    /// What the kernel takes for the capacities of the CPUs, 0..1024 by id, if that is not what sysfs says: x86 has no file
+    /// for it. Only known once attached; the programs are to be loaded anew for a machine that has these.
+    pub fn other_capacities(&mut self) -> Result<Option<BTreeMap<usize, usize>>> {
+        call(&mut self.skel.progs.note_capacities)?;
+        let known = &self.skel.maps.bss_data.as_ref().context("no .bss")?.kernel_capacities;
+        let capacities: BTreeMap<_, _> = self.layout.cpus.keys().map(|&id| (id, known[id] as usize)).collect();
+        Ok(self.layout.cpus.iter().any(|(id, cpu)| capacities[id] != cpu.capacity).then_some(capacities))
     }
 
     /// Looks at where processes have their memory, where there are several nodes.

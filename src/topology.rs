@@ -170,10 +170,14 @@ impl Layout {
         self.cpus.values().filter(|cpu| Some(cpu.capacity) > weakest).count()
     }
 
-    /// As if every second CPU were half as strong.
-    pub fn make_asymmetric(&mut self) {
-        for cpu in self.cpus.values_mut().skip(1).step_by(2) {
-            cpu.capacity = CAPACITY_SCALE as usize / 2;
+    /// CPUs have other capacities than sysfs says; those that are not named keep theirs.
+    pub fn set_capacities(&mut self, capacities: &BTreeMap<usize, usize>) {
+        for (id, &capacity) in capacities {
+            if let Some(cpu) = self.cpus.get_mut(id) {
+                let llc = &mut self.llcs[cpu.llc];
+                llc.capacity = llc.capacity - cpu.capacity + capacity;
+                cpu.capacity = capacity;
+            }
         }
     }
 
@@ -350,6 +354,16 @@ mod tests {
         assert_eq!(layout.llcs[1].others[..2], [2, 0]);
         assert_eq!(layout.llcs[4].others[..2], [5, 3]);
         assert_eq!(layout.llcs[0].nr_near, 2);
+    }
+
+    #[test]
+    fn capacities_that_sysfs_does_not_show() {
+        let (topo, _) = make_test_topo(1, 2, 2, 1);
+        let mut layout = Layout::new(&topo).unwrap();
+        assert_eq!((layout.nr_stronger(), layout.llcs[0].capacity), (0, 2048));
+        layout.set_capacities(&BTreeMap::from([(1, 400), (2, 800), (9, 5)]));
+        assert_eq!((layout.nr_stronger(), layout.capacity_order()), (3, vec![0, 3, 2, 1]));
+        assert_eq!((layout.llcs[0].capacity, layout.llcs[1].capacity), (1424, 1824));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{AsRawLibbpf, libbpf_sys};
 
+use crate::bpf_intf::pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE;
 use crate::cli::Opts;
 use crate::scheduler::Scheduler;
 
@@ -20,7 +21,8 @@ pub fn print(opts: &Opts, asymmetric: bool) -> Result<()> {
     let mut object = MaybeUninit::uninit();
     let scheduler = Scheduler::load_for(opts, &mut object, |layout| {
         if asymmetric {
-            layout.make_asymmetric();
+            let weak = layout.cpus.keys().skip(1).step_by(2).map(|&id| (id, CAPACITY_SCALE as usize / 2)).collect();
+            layout.set_capacities(&weak);
         }
     })?;
 

@@ -96,6 +96,11 @@ extern "C" fn scx_bpf_get_online_cpumask() -> *const cpumask {
 extern "C" fn scx_bpf_put_cpumask(_mask: *const cpumask) {}
 
 #[unsafe(no_mangle)]
+extern "C" fn scx_bpf_cpuperf_cap(cpu: i32) -> u32 {
+    kernel().machine.places[cpu as usize].capacity as u32
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn scx_bpf_cpuperf_cur(_cpu: i32) -> u32 {
     1024
 }

@@ -18,6 +18,7 @@ enum {
 };
 
 struct capacities capacities;
+u32 kernel_capacities[MAX_CPUS]; /* by note_capacities() */
 
 static bool is_asym(void)
 {

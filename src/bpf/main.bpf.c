@@ -494,6 +494,18 @@ int register_loader(void *ctx)
 	return 0;
 }
 
+/* Run by the loader once we are attached, which is when the kernel tells: it knows more than it shows in sysfs (x86). */
+SEC("syscall")
+int note_capacities(void *ctx)
+{
+	s32 cpu;
+
+	bpf_for(cpu, 0, tun.nr_cpu_ids)
+		if (cpu_layout(cpu)->present)
+			kernel_capacities[cpu & (MAX_CPUS - 1)] = scx_bpf_cpuperf_cap(cpu);
+	return 0;
+}
+
 /* Run by the loader ten times a second on kernels that do not report all of what is set of a cgroup. */
 SEC("syscall")
 int poll_cgroups(void *ctx)

@@ -181,6 +181,7 @@ u32 bpf_cpumask_any_and_distribute(const struct cpumask *a, const struct cpumask
 const struct cpumask *scx_bpf_get_online_cpumask(void);
 void scx_bpf_put_cpumask(const struct cpumask *mask);
 u32 scx_bpf_cpuperf_cur(s32 cpu);
+u32 scx_bpf_cpuperf_cap(s32 cpu);
 struct task_struct *scx_bpf_cpu_curr(s32 cpu);
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node);
 void scx_bpf_destroy_dsq(u64 dsq_id);
