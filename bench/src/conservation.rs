@@ -12,7 +12,8 @@
 //! A CPU idles from when it halts until it is told to look, wakes by itself, or does in an interrupt what has it reschedule;
 //! a task whose CPU was told of it is under way.
 //! How long it takes to do as told is a figure of its own, for that is the machine's: interrupts that are off, an emulated CPU
-//! that waits for its turn. The load ends before the trace is read. Tasks that are gone when the trace ends count as allowed
+//! that waits for its turn. Nor can the scheduler help it when a busy CPU stands still, and does not even take the timer
+//! interrupt of its tick: what waits there then counts as waiting before and after that only. The load ends before the trace is read. Tasks that are gone when the trace ends count as allowed
 //! everywhere, and those that were preempted where they may not migrate not at all. What was lost by the ring buffer is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +33,7 @@ use scx_utils::{Cpumask, Topology};
 use serde::Serialize;
 
 const TRACING: &str = "/sys/kernel/tracing";
-const EVENTS: [&str; 7] = [
+const EVENTS: [&str; 8] = [
     "sched/sched_switch",
     "sched/sched_wakeup",
     "sched/sched_wakeup_new",
@@ -40,6 +41,7 @@ const EVENTS: [&str; 7] = [
     "sched/sched_wake_idle_without_ipi",
     "ipi/ipi_send_cpu",
     "power/cpu_idle",
+    "irq_vectors/local_timer_entry",
 ];
 
 /// What cpu_idle says when a CPU has woken.
@@ -57,6 +59,9 @@ struct Cli {
     /// The same for other CPUs. Microseconds.
     #[arg(long, default_value_t = 1000.0, value_name = "US")]
     beyond_limit_us: f64,
+    /// Of the kernel's tick: a busy CPU that shows nothing for one and a half stood still. Microseconds.
+    #[arg(long, default_value_t = 4000.0, value_name = "US")]
+    tick_us: f64,
     /// Print what was traced of so many that are longer than the limit.
     #[arg(long, default_value_t = 0, value_name = "N")]
     show: usize,
@@ -82,6 +87,8 @@ enum Event {
     Halt,
     /// This CPU has woken.
     Wake,
+    /// This CPU takes a timer interrupt, as busy ones do each tick.
+    Timer,
 }
 
 struct Line {
@@ -115,6 +122,7 @@ fn parse(line: &str) -> Option<Line> {
         "sched_wake_idle_without_ipi" | "ipi_send_cpu" => Event::Told { cpu: to("cpu")? },
         "cpu_idle" if field("state")?.parse() == Ok(PWR_EVENT_EXIT) => Event::Wake,
         "cpu_idle" => Event::Halt,
+        "local_timer_entry" => Event::Timer,
         _ => Event::Wakeup { pid: pid("pid")?, cpu: to("target_cpu")? },
     };
     let resched = matches!(flags.trim().chars().nth(1)?, 'N' | 'n' | 'B' | 'b');
@@ -167,9 +175,43 @@ struct Waiting {
 /// A CPU that is told so soon before or after a task was put in line there, is told of it. us
 const AT_ONCE: f64 = 100.0;
 
+/// When busy CPUs stood still: from, to; in us, by CPU.
+#[derive(Default)]
+struct Still(Vec<Vec<(f64, f64)>>);
+
+impl Still {
+    fn new(nr_cpus: usize, tick: f64, lines: impl Iterator<Item = Line>) -> Self {
+        let mut still = vec![Vec::new(); nr_cpus];
+        // When it showed something last, if it was busy then.
+        let mut seen = vec![None; nr_cpus];
+        for Line { cpu, now, event, .. } in lines {
+            if let Some(since) = seen[cpu].filter(|since| now - since > 1.5 * tick) {
+                still[cpu].push((since, now));
+            }
+            let busy = match event {
+                Event::Switch { next, .. } => next != 0,
+                Event::Halt | Event::Wake => false,
+                _ => seen[cpu].is_some(),
+            };
+            seen[cpu] = busy.then_some(now);
+        }
+        Self(still)
+    }
+
+    /// How much of that time.
+    fn within(&self, cpu: usize, from: f64, to: f64) -> f64 {
+        self.0[cpu].iter().map(|still| (still.1.min(to) - still.0.max(from)).max(0.0)).sum()
+    }
+
+    fn longest(&self) -> f64 {
+        self.0.iter().flatten().map(|still| still.1 - still.0).fold(0.0, f64::max)
+    }
+}
+
 /// What the events so far say.
 struct Sched<'a> {
     llc_of: &'a [usize],
+    still: Still,
     allowed: &'a Allowed,
     /// In us, for other CPUs of the LLC and beyond it.
     limits: [f64; 2],
@@ -186,9 +228,10 @@ struct Sched<'a> {
 }
 
 impl<'a> Sched<'a> {
-    fn new(llc_of: &'a [usize], allowed: &'a Allowed, limits: [f64; 2]) -> Self {
+    fn new(llc_of: &'a [usize], allowed: &'a Allowed, limits: [f64; 2], still: Still) -> Self {
         Sched {
             llc_of,
+            still,
             allowed,
             limits,
             waiting: BTreeMap::new(),
@@ -230,6 +273,7 @@ impl<'a> Sched<'a> {
                 self.idle_since[cpu] = Some(now);
             }
             Event::Wake => _ = self.idle_ends(cpu, now),
+            Event::Timer => {}
             // Also said of a task that has not left its CPU yet.
             Event::Wakeup { pid, cpu } if !self.running.contains(&Some(pid)) => self.wait_begins(pid, cpu, now),
             Event::Wakeup { .. } => {}
@@ -289,10 +333,11 @@ impl<'a> Sched<'a> {
         }
         let distance = usize::from(self.llc_of[idle] != self.llc_of[waiting.cpu]);
         let overlap = &mut self.overlaps[distance];
-        let both = now - idle_since.max(waiting.since);
+        let since = idle_since.max(waiting.since);
+        let both = now - since - self.still.within(waiting.cpu, since, now);
         if both > self.limits[distance] {
             overlap.over_limit += 1;
-            self.cases.push(Case { from: now - both, to: now, pid, cpu: waiting.cpu, idle });
+            self.cases.push(Case { from: since, to: now, pid, cpu: waiting.cpu, idle });
         }
         if both > overlap.max_us {
             overlap.max_us = both;
@@ -354,7 +399,8 @@ fn main() -> Result<()> {
     load.wait()?;
 
     let lines = || Ok::<_, anyhow::Error>(BufReader::new(fs::File::open(Path::new(TRACING).join("trace"))?).lines());
-    let mut sched = Sched::new(&llc_of, &allowed, [cli.llc_limit_us, cli.beyond_limit_us]);
+    let still = Still::new(llc_of.len(), cli.tick_us, lines()?.map_while(Result::ok).filter_map(|line| parse(&line)));
+    let mut sched = Sched::new(&llc_of, &allowed, [cli.llc_limit_us, cli.beyond_limit_us], still);
     for line in lines()? {
         if let Some(line) = parse(&line?) {
             sched.event(line);
@@ -376,6 +422,8 @@ fn main() -> Result<()> {
             "llc": sched.overlaps[0],
             "beyond": sched.overlaps[1],
             "told_max_us": sched.told_max,
+            "stood_still": sched.still.0.iter().map(Vec::len).sum::<usize>(),
+            "stood_still_max_us": sched.still.longest(),
         })
     );
     Ok(())
@@ -387,10 +435,10 @@ mod tests {
 
     fn overlaps(allowed: &[(i32, &[usize])], lines: &[&str]) -> [(f64, u64); 2] {
         let allowed = allowed.iter().map(|&(pid, cpus)| (pid, cpus.iter().copied().collect())).collect();
-        let mut sched = Sched::new(&[0, 0, 1], &allowed, [1000.0, 2000.0]);
-        for line in lines {
-            sched.event(parse(line).unwrap_or_else(|| panic!("{line}")));
-        }
+        let parsed = || lines.iter().map(|line| parse(line).unwrap_or_else(|| panic!("{line}")));
+        let mut sched = Sched::new(&[0, 0, 1], &allowed, [1000.0, 2000.0], Still::new(3, 4000.0, parsed()));
+        parsed().for_each(|line| sched.event(line));
+
         sched.overlaps.map(|overlap| (overlap.max_us.round(), overlap.over_limit))
     }
 
@@ -487,6 +535,18 @@ mod tests {
         let irq =
             "          <idle>-0       [001] dNs5.     0.002300: sched_wakeup: comm=y pid=12 prio=120 target_cpu=001";
         assert_eq!(overlaps(&[(11, &[0, 1])], &[&START[..], &[WAKES, irq, RUNS]].concat()), [(300.0, 0), (0.0, 0)]);
+    }
+
+    /// The CPU where it waits takes no tick: nothing there can help. But for who may be idle and stands still.
+    #[test]
+    fn a_cpu_that_stands_still() {
+        let runs = RUNS.replace("0.007000", "0.010000");
+        let tick = "             hog-10      [000] d.h2.     0.005000: local_timer_entry: vector=236";
+        assert_eq!(overlaps(&[(11, &[0, 1])], &[&START[..], &[WAKES, &runs]].concat()), [(0.0, 0), (0.0, 0)]);
+        assert_eq!(overlaps(&[(11, &[0, 1])], &[&START[..], &[WAKES, tick, &runs]].concat()), [(8000.0, 1), (0.0, 0)]);
+        // It showed something 2 ms after the task came.
+        let tick = tick.replace("0.005000", "0.003500");
+        assert_eq!(overlaps(&[(11, &[0, 1])], &[&START[..], &[WAKES, &tick, &runs]].concat()), [(1500.0, 1), (0.0, 0)]);
     }
 
     #[test]

@@ -206,6 +206,19 @@ fn a_task_that_may_not_come_is_passed_over() {
     assert_eq!(rig.local(0), [comes]);
 }
 
+/// A strong CPU with a big task leaves what waits at weak ones there, however much it is owed, unless it waits for long.
+#[test]
+fn big_tasks_are_left_alone() {
+    for (curr_util, wait, taken) in [(900, 0, false), (900, WAIT, true), (100, 0, true)] {
+        let mut rig = rig("1x1x2x1:1024,430");
+        waiting(&mut rig, 1, wait, 100);
+        rig.cpu(0, |cctx| cctx.curr_util = curr_util);
+        let owed = 100 * GRAN as u64;
+        let comes = rig.call(rig.u.balance, (0, rig.cctx(0), std::ptr::null_mut(), owed));
+        assert_eq!(comes, taken, "beside a task of {curr_util}, after {wait} ns");
+    }
+}
+
 #[test]
 fn one_look_in_a_while() {
     let mut rig = rig("1x1x2x1");

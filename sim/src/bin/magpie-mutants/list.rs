@@ -208,7 +208,7 @@ pub const MUTANTS: &[Mutant] = &[
         "weighted_wait(p) < own_wait + patience(from)))", "false))",
         "as balance-never"),
     survivor("balance-outweighed", "a heavy task is taken though a light one runs there", "balance.bpf.h",
-        " || outweighs(weight, from)) &&", ") &&",
+        " && !outweighs(weight, from);", ";",
         "as balance-never; units/balance.rs catches it"),
     survivor("balance-far-clock", "a task comes by its distance to the other CPU's clock", "balance.bpf.h",
         "\ttctx->vruntime += victim->voffset - cctx->voffset;\n", "",
