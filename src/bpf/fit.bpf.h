@@ -156,8 +156,8 @@ static s32 next_of_kind(bool strong)
 }
 
 /*
- * No CPU is idle for @p: where it waits in line. Not with tasks of the other kind, if the less loaded of two CPUs of its
- * own has no more to do: a small one would take a strong CPU from a big one, and a big one would run on a weak CPU.
+ * No CPU is idle for @p: where it waits in line. Not with tasks of the other kind, for a small one would take a strong CPU
+ * from a big one, and a big one would run on a weak CPU: but at the previous CPU, or the less loaded of two of its own kind.
  */
 __noinline s32 line_for(struct task_struct *p __arg_trusted, s32 prev, s32 target)
 {
