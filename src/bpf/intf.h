@@ -214,7 +214,7 @@ struct cpu_ctx {
 	u8 overloaded;	     /* ... in that of tasks that may: the bit in overload_map is set */
 	u8 making_way;	     /* for an urgent task: the one that ran is not offered until that is done */
 	u8 misfit;	     /* who runs has outgrown this CPU */
-	u32 curr_util;	     /* task_util() of who runs, when it started or at the last tick */
+	u32 curr_util;	     /* task_util of who runs, when it started or at the last tick */
 	u32 line_turn;	     /* whose turn it is to be looked at by line_for(), */
 	u32 misfit_turn;     /* ... and by find_stronger() */
 	u64 line_load;	     /* sum of the task_weight() of those that wait in its queues; see load.bpf.h */
