@@ -8,7 +8,7 @@
 //!                     running: stopping(false), cgroup_move(), running()      (sched_move_task)
 //! ```
 
-use std::ffi::c_void;
+use std::ptr::null_mut;
 
 use serde::{Deserialize, Serialize};
 
@@ -57,33 +57,30 @@ pub struct Cgroup {
     pub parent: CgroupId,
     pub weight: u32,
     pub alive: bool,
-    /// bpf_cgrp_storage_get(): by map.
-    pub storage: Vec<(*const c_void, Box<[u64]>)>,
 }
 
 impl Cgroup {
     pub fn root() -> Self {
-        Self::new(0, 0, &Spec::default())
+        Self::new(0, None, &Spec::default())
     }
 
-    fn new(id: CgroupId, level: i32, spec: &Spec) -> Self {
+    fn new(id: CgroupId, above: Option<&mut cgroup>, spec: &Spec) -> Self {
         let mut kn = Box::new(kernfs_node { id: 1000 + id as u64 });
         let mut tg = Box::new(task_group { shares: shares(spec.weight), ..Default::default() });
         tg.cfs_bandwidth.quota = u64::MAX;
         tg.cfs_bandwidth.period = 100 * MSEC as i64;
         let css: *mut cgroup_subsys_state = &mut tg.css;
-        let raw = Box::new(cgroup { level, kn: &mut *kn, subsys: [css], sim_id: id as u32 });
+        let level = above.as_ref().map_or(0, |above| above.level + 1);
+        let parent = above.map_or(null_mut(), |above| &raw mut above.self_);
+        let own = cgroup_subsys_state { cgroup: null_mut(), parent };
+        let mut raw = Box::new(cgroup { self_: own, level, kn: &mut *kn, subsys: [css] });
+        raw.self_.cgroup = &raw mut *raw;
         let (parent, weight) = (spec.parent, spec.weight);
-        Self { raw, kn, tg, parent, weight, alive: true, storage: Vec::new() }
+        Self { raw, kn, tg, parent, weight, alive: true }
     }
 
     pub fn kernel_id(&self) -> u64 {
         self.kn.id
-    }
-
-    /// The program's; 0 for the root.
-    pub fn program_id(&self) -> u32 {
-        self.storage.first().map_or(0, |(_, value)| value[0] as u32)
     }
 
     pub fn is_idle(&self) -> bool {
@@ -92,12 +89,17 @@ impl Cgroup {
 }
 
 impl Kernel {
+    /// The program's id of a cgroup, or of the nearest above it that has one; 0 for the root.
+    pub fn program_id(&self, id: CgroupId) -> u32 {
+        let own = |id: CgroupId| self.hashes.get(&(self.native.group_ids(), self.cgroups[id].kernel_id()));
+        self.cgroup_path(id).find_map(own).map_or(0, |value| value[0] as u32)
+    }
+
     /// The program is told of a cgroup.
     pub fn init_cgroup(&mut self, id: CgroupId) {
         if self.tunables.no_cgroups {
             return;
         }
-        self.cgroups[id].storage.clear();
         let raw = &raw mut *self.cgroups[id].raw;
         let mut args = scx_cgroup_init_args { weight: self.cgroups[id].weight };
         let err = self.call(Op::CgroupInit, None, id as u64, |ops| unsafe { ops.cgroup_init.unwrap()(raw, &mut args) });
@@ -107,8 +109,9 @@ impl Kernel {
     }
 
     pub fn make_cgroup(&mut self, spec: &Spec) -> CgroupId {
-        let (id, level) = (self.cgroups.len(), self.cgroups[spec.parent].raw.level + 1);
-        self.cgroups.push(Cgroup::new(id, level, spec));
+        let id = self.cgroups.len();
+        let made = Cgroup::new(id, Some(&mut self.cgroups[spec.parent].raw), spec);
+        self.cgroups.push(made);
         // The kernel enters the subsystem's part of it last.
         let subsys = std::mem::take(&mut self.cgroups[id].raw.subsys);
         self.init_cgroup(id);

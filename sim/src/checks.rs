@@ -29,7 +29,7 @@ const CHECK_EVERY: u64 = 500 * USEC;
 /// idle and a steal take a few us.
 const WAKEUP_GRACE: u64 = MSEC;
 /// After which one that made way for an urgent task is offered: OFFER_NS.
-const OFFER: u64 = MSEC / 2;
+const OFFER: u64 = MSEC / 4;
 /// MAX_OFFER_LOOKS, MAX_HEAT_LOOKS.
 const LOOKS: usize = 16;
 
@@ -296,7 +296,7 @@ impl Kernel {
 
     /// A task waits in the queue of a group.
     fn check_throttled(&mut self, task: TaskId, group: u32) {
-        let above = self.cgroup_path(self.tasks[task].cgroup).any(|id| self.cgroups[id].program_id() == group);
+        let above = self.cgroup_path(self.tasks[task].cgroup).any(|id| self.program_id(id) == group);
         if !above || self.native.group(group).throttled == 0 {
             self.violate(
                 "throttled",
@@ -327,7 +327,7 @@ impl Kernel {
         let share = self.cgroup_path(self.tasks[task].cgroup).fold(plain, |share, id| {
             let cgroup = &self.cgroups[id];
             let weight = if cgroup.is_idle() { 1.0 } else { f64::from(cgroup.weight) };
-            share * weight / self.native.group(cgroup.program_id()).sum as f64
+            share * weight / self.native.group(self.program_id(id)).sum as f64
         });
         (share * unit).clamp(1.0, 10_000.0 * unit)
     }
@@ -433,7 +433,7 @@ impl Kernel {
         if self.tunables.no_cgroups || self.cgroups.len() == 1 {
             return;
         }
-        let ids: Vec<u32> = self.cgroups.iter().map(|cgroup| cgroup.program_id()).collect();
+        let ids: Vec<u32> = (0..self.cgroups.len()).map(|id| self.program_id(id)).collect();
         let mut sums = vec![0u64; self.cgroups.len()];
         for (id, task) in self.tasks.iter().enumerate().filter(|(_, task)| task.is_alive()) {
             let Some(tctx) = task.tctx() else { continue };
@@ -558,9 +558,11 @@ impl Kernel {
             // From afar only the first of a queue are looked at.
             let deep = matches!(t.place, Place::Dsq(id) if self.dsqs[id].as_ref().unwrap().iter().take(LOOKS).all(|t| t != task));
             let tick_grace = TICK_GRACE.max(self.tunables.slice_us * USEC + 2 * TICK);
+            let cost = self.tunables.migration_cost_llc_us.max(self.tunables.migration_cost_node_us) * USEC;
             let helper = idle.iter().copied().find(|&cpu| {
                 let near = self.machine.places[cpu].llc == self.machine.places[t.cpu].llc;
-                let grace = if near && !confined { WAKEUP_GRACE + making_way } else { tick_grace };
+                let cost = if near { 0 } else { cost };
+                let grace = if confined { tick_grace } else { WAKEUP_GRACE + making_way + cost };
                 let may = cpu == t.cpu || t.may_run_on(cpu) && self.may_move(task) && self.steals_from(cpu, t.cpu);
                 may && (near || within_reach && !deep)
                     && could_move > grace

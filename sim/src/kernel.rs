@@ -171,7 +171,7 @@ pub struct Kernel {
     /// The program's arrays, and timers in them.
     pub arrays: Vec<Array>,
     /// Its hashes: by map and key.
-    pub hashes: BTreeMap<(usize, u32), Box<[u64]>>,
+    pub hashes: BTreeMap<(usize, u64), Box<[u64]>>,
     pub timers: Vec<Timer>,
     /// What was counted before the time from which on there is a report.
     pub warm_up: Snapshot,
@@ -402,8 +402,8 @@ impl Kernel {
     fn leave(&mut self, cpu: usize) {
         self.deliver_kicks();
         let mut rounds = 0;
-        // Each task in line may be of a group that is throttled: sent off as soon as it runs.
-        let max = 16 + self.cpus[cpu].nr_running;
+        // Each task, be it stolen, may be of a group that is throttled: sent off as soon as it runs, and then another look.
+        let max = 16 + 2 * self.tasks.len();
         while self.cpus[cpu].need_resched && self.online.test(cpu) {
             self.schedule(cpu);
             self.deliver_kicks();
@@ -544,7 +544,7 @@ impl Kernel {
         let process = process { looks: 0, node, pad: 0 };
         // SAFETY: plain words, as many.
         let words: [u64; size_of::<process>() / 8] = unsafe { std::mem::transmute(process) };
-        self.hashes.insert((self.native.processes(), tgid as u32), words.into());
+        self.hashes.insert((self.native.processes(), tgid as u64), words.into());
     }
 
     /// What CPUs can reach, for their frequency is clamped, as the loader takes note of it.

@@ -300,11 +300,7 @@ unsafe extern "C" fn scx_bpf_dsq_move(
 unsafe extern "C" fn sim_task_storage(map: *const c_void, p: *mut task_struct, size: u64, create: bool) -> *mut c_void {
     let kernel = kernel();
     kernel.cost += KFUNC;
-    stored(&mut kernel.tasks[id(p)].storage, map, size, create)
-}
-
-/// The value that a map keeps of a task or a cgroup.
-fn stored(storage: &mut Vec<(*const c_void, Box<[u64]>)>, map: *const c_void, size: u64, create: bool) -> *mut c_void {
+    let storage = &mut kernel.tasks[id(p)].storage;
     if let Some((_, value)) = storage.iter_mut().find(|(of, _)| *of == map) {
         return value.as_mut_ptr().cast();
     }
@@ -326,14 +322,14 @@ extern "C" fn sim_array(map: *const c_void, key: u32, size: u64, max_entries: u6
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn sim_hash(map: *const c_void, key: u32, _size: u64) -> *mut c_void {
+extern "C" fn sim_hash(map: *const c_void, key: u64, _size: u64) -> *mut c_void {
     let kernel = kernel();
     kernel.cost += KFUNC;
     kernel.hashes.get_mut(&(map as usize, key)).map_or(std::ptr::null_mut(), |value| value.as_mut_ptr().cast())
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sim_hash_insert(map: *const c_void, key: u32, value: *const c_void, size: u64) -> i32 {
+unsafe extern "C" fn sim_hash_insert(map: *const c_void, key: u64, value: *const c_void, size: u64) -> i32 {
     let kernel = kernel();
     kernel.cost += KFUNC;
     // SAFETY: on the program's stack.
@@ -345,6 +341,13 @@ unsafe extern "C" fn sim_hash_insert(map: *const c_void, key: u32, value: *const
             0
         }
     }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_hash_delete(map: *const c_void, key: u64) -> i32 {
+    let kernel = kernel();
+    kernel.cost += KFUNC;
+    kernel.hashes.remove(&(map as usize, key)).map_or(-libc::ENOENT, |_| 0)
 }
 
 #[unsafe(no_mangle)]
@@ -370,26 +373,6 @@ extern "C" fn bpf_timer_start(timer: *mut c_void, delay: u64, _flags: u64) -> i3
 #[unsafe(no_mangle)]
 extern "C" fn bpf_timer_cancel(timer: *mut c_void) -> i32 {
     kernel().timer_of(timer).map_or(-libc::EINVAL, |timer| timer.due.take().is_some().into())
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn sim_cgroup_storage(map: *const c_void, cgrp: *mut cgroup, size: u64, create: bool) -> *mut c_void {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
-    // SAFETY: the program got it from us.
-    let id = unsafe { (*cgrp).sim_id };
-    stored(&mut kernel.cgroups[id as usize].storage, map, size, create)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn bpf_cgroup_ancestor(cgrp: *mut cgroup, level: i32) -> *mut cgroup {
-    let kernel = kernel();
-    // SAFETY: as above.
-    let mut id = unsafe { (*cgrp).sim_id } as usize;
-    while kernel.cgroups[id].raw.level > level {
-        id = kernel.cgroups[id].parent;
-    }
-    &raw mut *kernel.cgroups[id].raw
 }
 
 #[unsafe(no_mangle)]

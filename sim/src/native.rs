@@ -57,6 +57,7 @@ unsafe extern "C" {
     static llc_publisheds: [UnsafeCell<llc_published>; MAX_LLCS];
     static groups: [UnsafeCell<group>; magpie_limits_MAX_GROUPS as usize];
     static processes: UnsafeCell<u8>;
+    static group_ids: UnsafeCell<u8>;
     static lazies: [UnsafeCell<lazy>; MAX_CPUS];
     static latency_hists: [UnsafeCell<latency_hist>; MAX_CPUS];
     static idle_map: UnsafeCell<sparse_map>;
@@ -161,6 +162,11 @@ impl Native {
         // SAFETY: as cpu_ctx().
         let slots = unsafe { &lazies }.iter().flat_map(|lazy| unsafe { (*lazy.get()).slots });
         slots.filter(|slot| slot >> 32 == u64::from(id)).map(|slot| slot & u64::from(u32::MAX)).sum()
+    }
+
+    /// Which map the one of cgroups' ids is.
+    pub fn group_ids(&self) -> usize {
+        (&raw const group_ids).addr()
     }
 
     /// Which map the one of processes is.

@@ -51,15 +51,15 @@ u32 nr_groups;	/* without the root */
 u32 last_group; /* id given last */
 u32 max_group;	/* the highest that was ever given */
 
-struct group_id {
-	u32 id;
-};
-
+/*
+ * By the kernel's id. Not in cgroup storage, which cannot be made on a CPU where somebody who makes some was preempted
+ * (bpf_cgrp_storage_busy): mkdir would fail now and then.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_CGRP_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct group_id);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_GROUPS);
+	__type(key, u64);
+	__type(value, u64);
 } group_ids SEC(".maps");
 
 /* As with other_llc(), the compiler may know that the id is in range, and the verifier wants to see it. */
@@ -74,20 +74,24 @@ static u64 *lazy_slot(s32 cpu, u32 id)
 	return &lazies[cpu & (MAX_CPUS - 1)].slots[id % LAZY_SLOTS];
 }
 
-/* 0, the root's, for a group that there was no room for below the root; cgroup_init() saw every other. */
-static u32 group_id(struct cgroup *cgrp)
-{
-	struct group_id *id = bpf_cgrp_storage_get(&group_ids, cgrp, NULL, 0);
-
-	return id ? id->id : 0;
-}
-
-/* 0 also for a group that counts as part of its parent, for there was no id left. */
+/* 0, the root's, also for a group that counts as part of its parent, for there was no id left. */
 static u32 own_group(struct cgroup *cgrp)
 {
-	u32 id = group_id(cgrp);
+	u64 cgroup = cgrp->kn->id, *id = bpf_map_lookup_elem(&group_ids, &cgroup);
 
-	return group(id)->cgroup == cgrp->kn->id ? id : 0;
+	return id ? *id : 0;
+}
+
+/* That of the nearest above it, if it has none of its own. Bounded by its level. */
+static u32 group_id(struct cgroup *cgrp)
+{
+	u32 id = own_group(cgrp);
+
+	while (!id && cgrp->level > 1 && can_loop) {
+		cgrp = cgrp->self.parent->cgroup;
+		id = own_group(cgrp);
+	}
+	return id;
 }
 
 /* What the group counts for in its parent's sum while it has something runnable. */

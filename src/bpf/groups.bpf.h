@@ -98,35 +98,30 @@ static u32 free_group(void)
 /* Sleepable; cgroup_init() and cgroup_exit() exclude each other. Parents come before their children. */
 static s32 add_group(struct cgroup *cgrp, u32 weight)
 {
-	struct group_id *own = bpf_cgrp_storage_get(&group_ids, cgrp, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	u32 id = free_group(), parent_id = 0;
-	struct cgroup *parent;
+	u32 parent_id = group_id(cgrp), id = free_group();
+	u64 cgroup = cgrp->kn->id, own = id;
 	struct group *g = group(id);
 	struct bw_timer *t;
 	s32 err;
 
-	if (!own)
-		return -ENOMEM;
-	parent = bpf_cgroup_ancestor(cgrp, cgrp->level - 1);
-	if (parent) {
-		parent_id = group_id(parent);
-		bpf_cgroup_release(parent);
-	}
-	if (!id) {
-		/* Its tasks count as its parent's. */
-		own->id = parent_id;
+	/* Its tasks count as its parent's. */
+	if (!id)
 		return 0;
-	}
 	err = scx_bpf_create_dsq(group_dsq(id), -1);
 	if (err)
 		return err;
+	err = bpf_map_update_elem(&group_ids, &cgroup, &own, BPF_NOEXIST);
+	if (err) {
+		scx_bpf_destroy_dsq(group_dsq(id));
+		return err;
+	}
 	t = bpf_map_lookup_elem(&bw_timers, &id);
 	if (t) {
 		/* It is there already if the id was another group's. */
 		bpf_timer_init(&t->timer, &bw_timers, CLOCK_MONOTONIC);
 		bpf_timer_set_callback(&t->timer, bw_timer_fires);
 	}
-	g->cgroup = cgrp->kn->id;
+	g->cgroup = cgroup;
 	g->sum = 0;
 	g->counted = 0;
 	g->level = cgrp->level;
@@ -141,7 +136,6 @@ static s32 add_group(struct cgroup *cgrp, u32 weight)
 	g->armed = 0;
 	g->weight = weight;
 	look_at_group(id, cgrp);
-	own->id = id;
 	last_group = id;
 	if (id > max_group)
 		max_group = id;
@@ -154,6 +148,7 @@ static void remove_group(struct cgroup *cgrp)
 {
 	u32 id = own_group(cgrp);
 	struct group *g = group(id);
+	u64 cgroup = g->cgroup;
 	struct bw_timer *t;
 	s32 cpu;
 
@@ -170,6 +165,7 @@ static void remove_group(struct cgroup *cgrp)
 	/* A task that is about to die may still be counted. */
 	if (g->parent)
 		group_add(g->parent, -(s64)__sync_lock_test_and_set(&g->counted, 0));
+	bpf_map_delete_elem(&group_ids, &cgroup);
 	g->weight = 0;
 	nr_groups--;
 }

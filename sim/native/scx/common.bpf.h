@@ -94,7 +94,8 @@ struct kernfs_node {
 };
 
 struct cgroup_subsys_state {
-	u64 flags;
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
 };
 
 struct task_group {
@@ -114,10 +115,10 @@ enum cgroup_subsys_id {
 };
 
 struct cgroup {
+	struct cgroup_subsys_state self;
 	s32 level;
 	struct kernfs_node *kn;
 	struct cgroup_subsys_state *subsys[CGROUP_SUBSYS_COUNT];
-	u32 sim_id; /* index among the simulator's cgroups */
 };
 
 struct scx_init_task_args {
@@ -198,10 +199,9 @@ void sim_dump(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void sim_report(bool error, const char *text);
 void *sim_task_storage(const void *map, struct task_struct *p, u64 size, bool create);
 void *sim_array(const void *map, u32 key, u64 size, u64 max_entries);
-void *sim_hash(const void *map, u32 key, u64 size);
-s32 sim_hash_insert(const void *map, u32 key, const void *value, u64 size);
-void *sim_cgroup_storage(const void *map, struct cgroup *cgrp, u64 size, bool create);
-struct cgroup *bpf_cgroup_ancestor(struct cgroup *cgrp, s32 level);
+void *sim_hash(const void *map, u64 key, u64 size);
+s32 sim_hash_insert(const void *map, u64 key, const void *value, u64 size);
+s32 sim_hash_delete(const void *map, u64 key);
 struct cgroup *bpf_cgroup_from_id(u64 id);
 void bpf_cgroup_release(struct cgroup *cgrp);
 
@@ -262,12 +262,12 @@ void sim_store(const volatile void *addr);
 #define __sync_fetch_and_or(addr, val)	(sim_store(addr), __atomic_fetch_or(addr, val, __ATOMIC_SEQ_CST))
 #define __sync_fetch_and_and(addr, val) (sim_store(addr), __atomic_fetch_and(addr, val, __ATOMIC_SEQ_CST))
 
-/* Maps: only storage of tasks and cgroups, arrays, and hashes of words that are never full. */
+/* Maps: only storage of tasks, arrays, and hashes of words that are never full. */
 enum {
+	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
-	BPF_MAP_TYPE_CGRP_STORAGE = 32,
 	BPF_F_NO_PREALLOC = 1,
 	BPF_NOEXIST = 1,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1
@@ -279,12 +279,13 @@ enum {
 						(flags) & BPF_LOCAL_STORAGE_GET_F_CREATE))
 
 #define bpf_map_lookup_elem(map, key)                                                                                  \
-	((typeof((map)->value))(sizeof(*(map)->type) / sizeof(int) == BPF_MAP_TYPE_LRU_HASH                            \
-					? sim_hash(map, *(key), sizeof(*(map)->value))                                 \
-					: sim_array(map, *(key), sizeof(*(map)->value),                                \
-						    sizeof(*(map)->max_entries) / sizeof(int))))
+	((typeof((map)->value))(sizeof(*(map)->type) / sizeof(int) == BPF_MAP_TYPE_ARRAY                               \
+					? sim_array(map, *(key), sizeof(*(map)->value),                                \
+						    sizeof(*(map)->max_entries) / sizeof(int))                         \
+					: sim_hash(map, *(key), sizeof(*(map)->value))))
 /* Of a hash, with BPF_NOEXIST. */
 #define bpf_map_update_elem(map, key, value, flags) sim_hash_insert(map, *(key), value, sizeof(*(value)))
+#define bpf_map_delete_elem(map, key)		    sim_hash_delete(map, *(key))
 
 #define CLOCK_MONOTONIC 1
 struct bpf_timer {
@@ -297,10 +298,6 @@ s32 bpf_timer_cancel(struct bpf_timer *timer);
 #define bpf_timer_init(timer, map, clock) sim_timer_init(timer, map)
 #define bpf_timer_set_callback(timer, callback)                                                                        \
 	sim_timer_set_callback(timer, (s32 (*)(void *, u32 *, void *))(callback))
-
-#define bpf_cgrp_storage_get(map, cgrp, init, flags)                                                                   \
-	((typeof((map)->value))sim_cgroup_storage(map, cgrp, sizeof(*(map)->value),                                    \
-						  (flags) & BPF_LOCAL_STORAGE_GET_F_CREATE))
 
 /* What has a meaning for BPF's loader and verifier only. */
 #define SEC(name)

@@ -26,7 +26,7 @@ fn rig(limits: &[Option<(u64, u64)>]) -> Rig {
 }
 
 fn group(rig: &Rig, id: CgroupId) -> &group {
-    rig.kernel.native.group(rig.kernel.cgroups[id].program_id())
+    rig.kernel.native.group(rig.kernel.program_id(id))
 }
 
 fn take(rig: &mut Rig, cpu: i32, id: u32) -> u64 {

@@ -51,7 +51,7 @@ fn weight(rig: &mut Rig, task: TaskId) -> f64 {
 }
 
 fn sum(rig: &Rig, cgroup: CgroupId) -> u64 {
-    rig.kernel.native.group(rig.kernel.cgroups[cgroup].program_id()).sum
+    rig.kernel.native.group(rig.kernel.program_id(cgroup)).sum
 }
 
 /// As if the CPU had settled just now.
@@ -123,7 +123,7 @@ proptest! {
             }
             for id in (1..6).rev() {
                 let cgroup = &rig.kernel.cgroups[id];
-                sums[id] += rig.kernel.native.lazy_weight(cgroup.program_id());
+                sums[id] += rig.kernel.native.lazy_weight(rig.kernel.program_id(id));
                 prop_assert_eq!(sum(&rig, id), sums[id], "group {}", id);
                 if sums[id] > 0 {
                     sums[cgroup.parent] += u64::from(cgroup.weight);
@@ -275,7 +275,7 @@ fn ids_are_reused_last_and_beyond_them_groups_are_their_parents() {
     rig.kernel.remove_cgroup(2);
     let id = |rig: &mut Rig, parent| {
         let cgroup = rig.kernel.make_cgroup(&Spec { parent, weight: 100, idle: false });
-        rig.kernel.cgroups[cgroup].program_id()
+        rig.kernel.program_id(cgroup)
     };
     assert_eq!(id(&mut rig, 0), 3);
     for expected in (4..MAX_GROUPS).chain([2]) {
