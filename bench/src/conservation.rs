@@ -12,9 +12,11 @@
 //! A CPU idles from when it halts until it is told to look, wakes by itself, or does in an interrupt what has it reschedule;
 //! a task whose CPU was told of it is under way.
 //! How long it takes to do as told is a figure of its own, for that is the machine's: interrupts that are off, an emulated CPU
-//! that waits for its turn. Nor can the scheduler help it when a busy CPU stands still, and does not even take the timer
-//! interrupt of its tick: what waits there then counts as waiting before and after that only. The load ends before the trace is read. Tasks that are gone when the trace ends count as allowed
-//! everywhere, and those that were preempted where they may not migrate not at all. What was lost by the ring buffer is an error.
+//! that waits for its turn. Nor can the scheduler help it when a busy CPU stands still, and does not even take the interrupt
+//! of a timer of its own that is due, or the one it sent itself: what waits there then counts as waiting before and after
+//! that only. The same while another CPU was told to come and has not come yet. The load ends
+//! before the trace is read. Tasks that are gone when the trace ends count as allowed everywhere, and those that were
+//! preempted where they may not migrate not at all. What was lost by the ring buffer is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,7 +35,7 @@ use scx_utils::{Cpumask, Topology};
 use serde::Serialize;
 
 const TRACING: &str = "/sys/kernel/tracing";
-const EVENTS: [&str; 8] = [
+const EVENTS: [&str; 11] = [
     "sched/sched_switch",
     "sched/sched_wakeup",
     "sched/sched_wakeup_new",
@@ -42,6 +44,9 @@ const EVENTS: [&str; 8] = [
     "ipi/ipi_send_cpu",
     "power/cpu_idle",
     "irq_vectors/local_timer_entry",
+    "irq_vectors/irq_work_entry",
+    "timer/hrtimer_start",
+    "timer/hrtimer_cancel",
 ];
 
 /// What cpu_idle says when a CPU has woken.
@@ -59,9 +64,6 @@ struct Cli {
     /// The same for other CPUs. Microseconds.
     #[arg(long, default_value_t = 1000.0, value_name = "US")]
     beyond_limit_us: f64,
-    /// Of the kernel's tick: a busy CPU that shows nothing for one and a half stood still. Microseconds.
-    #[arg(long, default_value_t = 4000.0, value_name = "US")]
-    tick_us: f64,
     /// Print what was traced of so many that are longer than the limit.
     #[arg(long, default_value_t = 0, value_name = "N")]
     show: usize,
@@ -87,8 +89,14 @@ enum Event {
     Halt,
     /// This CPU has woken.
     Wake,
-    /// This CPU takes a timer interrupt, as busy ones do each tick.
+    /// This CPU takes a timer interrupt.
     Timer,
+    /// This CPU takes the interrupt that it sent itself: the kicks of a scheduler are sent from there.
+    IrqWork,
+    /// This CPU sets a timer, which is due then, in us.
+    Start { timer: u64, due: f64 },
+    /// ... or does without.
+    Cancel { timer: u64 },
 }
 
 struct Line {
@@ -111,6 +119,7 @@ fn parse(line: &str) -> Option<Line> {
     let field = |name: &str| rest.rsplit_once(&format!(" {name}="))?.1.split_whitespace().next();
     let pid = |name: &str| field(name)?.parse::<i32>().ok();
     let to = |name: &str| field(name)?.parse::<usize>().ok();
+    let timer = || u64::from_str_radix(field("hrtimer")?.trim_start_matches("0x"), 16).ok();
     let event = match event {
         "sched_switch" => {
             let runnable = field("prev_state")?.starts_with('R');
@@ -123,6 +132,9 @@ fn parse(line: &str) -> Option<Line> {
         "cpu_idle" if field("state")?.parse() == Ok(PWR_EVENT_EXIT) => Event::Wake,
         "cpu_idle" => Event::Halt,
         "local_timer_entry" => Event::Timer,
+        "irq_work_entry" => Event::IrqWork,
+        "hrtimer_start" => Event::Start { timer: timer()?, due: field("expires")?.parse::<f64>().ok()? / 1e3 },
+        "hrtimer_cancel" => Event::Cancel { timer: timer()? },
         _ => Event::Wakeup { pid: pid("pid")?, cpu: to("target_cpu")? },
     };
     let resched = matches!(flags.trim().chars().nth(1)?, 'N' | 'n' | 'B' | 'b');
@@ -175,37 +187,77 @@ struct Waiting {
 /// A CPU that is told so soon before or after a task was put in line there, is told of it. us
 const AT_ONCE: f64 = 100.0;
 
+/// A busy CPU takes an interrupt of its own that late, or it stood still. us
+const LATE: f64 = 100.0;
+
 /// When busy CPUs stood still: from, to; in us, by CPU.
 #[derive(Default)]
 struct Still(Vec<Vec<(f64, f64)>>);
 
 impl Still {
-    fn new(nr_cpus: usize, tick: f64, lines: impl Iterator<Item = Line>) -> Self {
+    fn new(nr_cpus: usize, lines: impl Iterator<Item = Line>) -> Self {
         let mut still = vec![Vec::new(); nr_cpus];
-        // When it showed something last, if it was busy then.
-        let mut seen = vec![None; nr_cpus];
+        let mut busy = vec![false; nr_cpus];
+        // When the timers are due that each set while it was busy.
+        let mut due = vec![BTreeMap::new(); nr_cpus];
+        // When each sent itself an interrupt.
+        let mut sent = vec![None; nr_cpus];
         for Line { cpu, now, event, .. } in lines {
-            if let Some(since) = seen[cpu].filter(|since| now - since > 1.5 * tick) {
-                still[cpu].push((since, now));
+            match event {
+                Event::Switch { next, .. } => busy[cpu] = next != 0,
+                // It takes interrupts.
+                Event::Halt => due[cpu].clear(),
+                Event::Told { cpu: to } if to == cpu => _ = sent[cpu].get_or_insert(now),
+                Event::IrqWork => {
+                    if let Some(since) = sent[cpu].take().filter(|since| now - since > LATE) {
+                        still[cpu].push((since, now));
+                    }
+                }
+                Event::Start { timer, due: at } => {
+                    due.iter_mut().for_each(|due| _ = due.remove(&timer));
+                    if busy[cpu] {
+                        due[cpu].insert(timer, at);
+                    }
+                }
+                Event::Cancel { timer } => due.iter_mut().for_each(|due| _ = due.remove(&timer)),
+                Event::Timer => {
+                    let since = due[cpu].values().copied().fold(now, f64::min);
+                    if now - since > LATE {
+                        still[cpu].push((since, now));
+                    }
+                    due[cpu].retain(|_, &mut at| at > now);
+                }
+                _ => {}
             }
-            let busy = match event {
-                Event::Switch { next, .. } => next != 0,
-                Event::Halt | Event::Wake => false,
-                _ => seen[cpu].is_some(),
-            };
-            seen[cpu] = busy.then_some(now);
         }
         Self(still)
     }
 
-    /// How much of that time.
-    fn within(&self, cpu: usize, from: f64, to: f64) -> f64 {
-        self.0[cpu].iter().map(|still| (still.1.min(to) - still.0.max(from)).max(0.0)).sum()
+    /// When within that time.
+    fn within(&self, cpu: usize, from: f64, to: f64) -> impl Iterator<Item = (f64, f64)> {
+        clipped(&self.0[cpu], from, to)
     }
 
     fn longest(&self) -> f64 {
         self.0.iter().flatten().map(|still| still.1 - still.0).fold(0.0, f64::max)
     }
+}
+
+/// Of spans that are in order of their ends, those within a time.
+fn clipped(spans: &[(f64, f64)], from: f64, to: f64) -> impl Iterator<Item = (f64, f64)> {
+    let first = spans.partition_point(|span| span.1 <= from);
+    spans[first..].iter().take_while(move |span| span.0 < to).map(move |span| (span.0.max(from), span.1.min(to)))
+}
+
+/// How long some of the spans lasted.
+fn union(mut spans: Vec<(f64, f64)>) -> f64 {
+    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut sum, mut end) = (0.0, 0.0_f64);
+    for (from, to) in spans {
+        sum += (to - from.max(end)).max(0.0);
+        end = end.max(to);
+    }
+    sum
 }
 
 /// What the events so far say.
@@ -220,6 +272,8 @@ struct Sched<'a> {
     idle_since: Vec<Option<f64>>,
     /// When, and whether it was idle.
     told_at: Vec<Option<(f64, bool)>>,
+    /// From when it was told to when it did so, for those that were idle; us.
+    came: Vec<Vec<(f64, f64)>>,
     overlaps: [Overlap; 2],
     cases: Vec<Case>,
     /// The longest from when an idle CPU was told to look to when it did something, us.
@@ -238,6 +292,7 @@ impl<'a> Sched<'a> {
             running: vec![None; llc_of.len()],
             idle_since: vec![None; llc_of.len()],
             told_at: vec![None; llc_of.len()],
+            came: vec![Vec::new(); llc_of.len()],
             overlaps: Default::default(),
             cases: Vec::new(),
             told_max: 0.0,
@@ -273,7 +328,7 @@ impl<'a> Sched<'a> {
                 self.idle_since[cpu] = Some(now);
             }
             Event::Wake => _ = self.idle_ends(cpu, now),
-            Event::Timer => {}
+            Event::Timer | Event::IrqWork | Event::Start { .. } | Event::Cancel { .. } => {}
             // Also said of a task that has not left its CPU yet.
             Event::Wakeup { pid, cpu } if !self.running.contains(&Some(pid)) => self.wait_begins(pid, cpu, now),
             Event::Wakeup { .. } => {}
@@ -306,6 +361,7 @@ impl<'a> Sched<'a> {
         let Some((at, idle)) = self.told_at[cpu].take() else { return };
         if idle {
             self.told_max = self.told_max.max(now - at);
+            self.came[cpu].push((at, now));
         }
         for waiting in self.waiting.values_mut().filter(|waiting| waiting.cpu == cpu && waiting.under_way) {
             (waiting.since, waiting.under_way) = (now, false);
@@ -328,13 +384,23 @@ impl<'a> Sched<'a> {
         if waiting.under_way {
             return;
         }
-        if self.allowed.get(&pid).is_some_and(|allowed| !allowed.contains(&idle)) {
+        let may_run = |cpu: &usize| self.allowed.get(&pid).is_none_or(|allowed| allowed.contains(cpu));
+        if !may_run(&idle) {
             return;
         }
         let distance = usize::from(self.llc_of[idle] != self.llc_of[waiting.cpu]);
         let overlap = &mut self.overlaps[distance];
         let since = idle_since.max(waiting.since);
-        let both = now - since - self.still.within(waiting.cpu, since, now);
+        let mut excused: Vec<_> = self.still.within(waiting.cpu, since, now).collect();
+        for cpu in (0..self.came.len()).filter(may_run) {
+            // Told before it began to wait: for another.
+            let for_it = |&(told, _): &(f64, f64)| told > waiting.since;
+            let coming = self.told_at[cpu].filter(|told| told.1).map(|told| (told.0, now));
+            let came = &self.came[cpu];
+            excused.extend(clipped(&came[came.partition_point(|span| span.0 <= waiting.since)..], since, now));
+            excused.extend(coming.filter(for_it).map(|span| (span.0.max(since), span.1)));
+        }
+        let both = now - since - union(excused);
         if both > self.limits[distance] {
             overlap.over_limit += 1;
             self.cases.push(Case { from: since, to: now, pid, cpu: waiting.cpu, idle });
@@ -365,16 +431,19 @@ fn write(file: &str, what: impl AsRef<[u8]>) -> Result<()> {
     fs::write(Path::new(TRACING).join(file), what).with_context(|| format!("{TRACING}/{file}"))
 }
 
-/// Traces for so long; the trace is in the ring buffer then.
+/// Traces for so long, on the clock that timers are set by; the trace is in the ring buffer then.
 fn trace(seconds: f64, buffer_mb: u64) -> Result<()> {
+    write("trace_clock", "mono")?;
     write("buffer_size_kb", (buffer_mb * 1024).to_string())?;
     write("trace", "")?;
-    for (on, then) in [("1", Duration::from_secs_f64(seconds)), ("0", Duration::ZERO)] {
-        for event in EVENTS {
-            write(&format!("events/{event}/enable"), on)?;
-        }
-        sleep(then);
-    }
+    // All at once: events come and go one after the other, which takes a while.
+    write("tracing_on", "0")?;
+    let enable = |on| EVENTS.iter().try_for_each(|event| write(&format!("events/{event}/enable"), on));
+    enable("1")?;
+    write("tracing_on", "1")?;
+    sleep(Duration::from_secs_f64(seconds));
+    write("tracing_on", "0")?;
+    enable("0")?;
     for cpu in fs::read_dir(Path::new(TRACING).join("per_cpu"))?.flatten() {
         let stats = fs::read_to_string(cpu.path().join("stats"))?;
         let lost = stats.lines().any(|line| line.starts_with("overrun: ") && line != "overrun: 0");
@@ -399,12 +468,16 @@ fn main() -> Result<()> {
     load.wait()?;
 
     let lines = || Ok::<_, anyhow::Error>(BufReader::new(fs::File::open(Path::new(TRACING).join("trace"))?).lines());
-    let still = Still::new(llc_of.len(), cli.tick_us, lines()?.map_while(Result::ok).filter_map(|line| parse(&line)));
+    let still = Still::new(llc_of.len(), lines()?.map_while(Result::ok).filter_map(|line| parse(&line)));
     let mut sched = Sched::new(&llc_of, &allowed, [cli.llc_limit_us, cli.beyond_limit_us], still);
     for line in lines()? {
         if let Some(line) = parse(&line?) {
             sched.event(line);
         }
+    }
+    for case in &sched.cases[..sched.cases.len().min(cli.show)] {
+        let Case { from, to, pid, cpu, idle } = case;
+        eprintln!("CPU {idle} was idle while task {pid} waited on CPU {cpu}, from {from:.0} to {to:.0} us");
     }
     let shown = &sched.cases[..sched.cases.len().min(cli.show)];
     for line in lines()?.filter(|_| !shown.is_empty()) {
@@ -436,7 +509,7 @@ mod tests {
     fn overlaps(allowed: &[(i32, &[usize])], lines: &[&str]) -> [(f64, u64); 2] {
         let allowed = allowed.iter().map(|&(pid, cpus)| (pid, cpus.iter().copied().collect())).collect();
         let parsed = || lines.iter().map(|line| parse(line).unwrap_or_else(|| panic!("{line}")));
-        let mut sched = Sched::new(&[0, 0, 1], &allowed, [1000.0, 2000.0], Still::new(3, 4000.0, parsed()));
+        let mut sched = Sched::new(&[0, 0, 1], &allowed, [1000.0, 2000.0], Still::new(3, parsed()));
         parsed().for_each(|line| sched.event(line));
 
         sched.overlaps.map(|overlap| (overlap.max_us.round(), overlap.over_limit))
@@ -537,16 +610,49 @@ mod tests {
         assert_eq!(overlaps(&[(11, &[0, 1])], &[&START[..], &[WAKES, irq, RUNS]].concat()), [(300.0, 0), (0.0, 0)]);
     }
 
-    /// The CPU where it waits takes no tick: nothing there can help. But for who may be idle and stands still.
+    /// The CPU where it waits does not take the interrupt of its timer: nothing there can help.
     #[test]
     fn a_cpu_that_stands_still() {
-        let runs = RUNS.replace("0.007000", "0.010000");
-        let tick = "             hog-10      [000] d.h2.     0.005000: local_timer_entry: vector=236";
-        assert_eq!(overlaps(&[(11, &[0, 1])], &[&START[..], &[WAKES, &runs]].concat()), [(0.0, 0), (0.0, 0)]);
-        assert_eq!(overlaps(&[(11, &[0, 1])], &[&START[..], &[WAKES, tick, &runs]].concat()), [(8000.0, 1), (0.0, 0)]);
-        // It showed something 2 ms after the task came.
-        let tick = tick.replace("0.005000", "0.003500");
-        assert_eq!(overlaps(&[(11, &[0, 1])], &[&START[..], &[WAKES, &tick, &runs]].concat()), [(1500.0, 1), (0.0, 0)]);
+        let start = |cpu: usize, due: &str| {
+            format!(
+                "             hog-10      [{cpu:03}] d.h2.     0.001500: hrtimer_start: hrtimer=00000000a1 function=f expires={due} softexpires=1 mode=ABS"
+            )
+        };
+        let (own, of_idle) = (start(0, "2700000"), start(1, "2700000"));
+        let cancel = "             hog-10      [000] d.h2.     0.001800: hrtimer_cancel: hrtimer=00000000a1";
+        let taken = "             hog-10      [000] d.h2.     0.005000: local_timer_entry: vector=236";
+        let waits = |lines: &[&str]| overlaps(&[(11, &[0, 1])], &[&START[..], lines, &[RUNS]].concat())[0];
+        assert_eq!(waits(&[&own, WAKES, taken]), (2700.0, 1));
+        assert_eq!(waits(&[&own, WAKES]), (5000.0, 1));
+        assert_eq!(waits(&[&start(0, "5000000"), WAKES, taken]), (5000.0, 1));
+        // It may have been for another CPU, and one that is off is not due.
+        assert_eq!(waits(&[&of_idle, WAKES, taken]), (5000.0, 1));
+        assert_eq!(waits(&[&own, cancel, WAKES, taken]), (5000.0, 1));
+    }
+
+    /// It has its interrupts off, so that what it told itself to tell others is late.
+    #[test]
+    fn a_cpu_that_does_not_hear_itself() {
+        let own = "             hog-10      [000] d.h4.     0.002100: ipi_send_cpu: cpu=0 callsite=irq_work_queue+0x1/0x2 callback=x+0x0/0x1";
+        let heard = "             hog-10      [000] d.h4.     0.005000: irq_work_entry: vector=246";
+        let waits = |lines: &[&str]| overlaps(&[(11, &[0, 1])], &[&START[..], lines, &[RUNS]].concat())[0];
+        assert_eq!(waits(&[WAKES, own, heard]), (2100.0, 1));
+        assert_eq!(waits(&[WAKES, own, &heard.replace("0.005000", "0.002150")]), (5000.0, 1));
+    }
+
+    /// While another idle CPU that may run it is about to come, those that were not told cannot help it.
+    #[test]
+    fn help_is_under_way() {
+        let told =
+            "             hog-10      [000] d.h4.     0.002500: ipi_send_cpu: cpu=1 callsite=x+0x1/0x2 callback=0x0";
+        let comes = "          <idle>-0       [001] d..2.     0.006000: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=y next_pid=12 next_prio=120";
+        let waits =
+            |allowed: &[usize], lines: &[&str]| overlaps(&[(11, allowed)], &[&START[..], lines, &[RUNS]].concat())[1];
+        assert_eq!(waits(&[0, 1, 2], &[WAKES, told, comes]), (1500.0, 0));
+        assert_eq!(waits(&[0, 1, 2], &[WAKES, told]), (500.0, 0));
+        // Not for it: it may not run there, or was not there yet.
+        assert_eq!(waits(&[0, 2], &[WAKES, told, comes]), (5000.0, 1));
+        assert_eq!(waits(&[0, 1, 2], &[&told.replace("0.002500", "0.001500"), WAKES, comes]), (5000.0, 1));
     }
 
     #[test]
