@@ -26,7 +26,7 @@
 	X(decay_load) X(pelt_accumulate) X(pelt_update) \
 	X(nr_scan_of) X(budget) X(util_avg_at) X(sum_util) X(estimate_nr_scan) \
 	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) \
-	X(scan_llc) X(scan_beyond) X(scan_thief) X(find_idle) \
+	X(scan_llc) X(scan_beyond) X(scan_thief) X(work_in_reach) X(find_idle) \
 	X(log2_bucket) X(timed_find_idle) X(sample_find) X(timed_steal) \
 	X(note_wakee) X(wake_wide) X(wake_affine_weight) X(affine_target) \
 	X(join_line) X(leave_line) X(cpu_load) \

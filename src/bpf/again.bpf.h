@@ -10,7 +10,7 @@
 #pragma once
 
 enum {
-	OFFER_NS = 500000,
+	OFFER_NS = 250000,
 };
 
 struct look_timer {

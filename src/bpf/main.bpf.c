@@ -10,9 +10,9 @@
  *	                     ... and big enough?     fit.bpf.h       where CPUs differ (capacity.bpf.h, task_util.bpf.h)
  *	                     what came of that?      wake_cases.bpf.h
  *	                     how long did that take? latency.bpf.h   of stealing, too
- *	waits    enqueue     owed time?              preempt.bpf.h   takes the CPU
- *	                     else in line            vtime.bpf.h     by virtual deadline
+ *	waits    enqueue     in line                 vtime.bpf.h     by virtual deadline
  *	                     who could take it?      overload.bpf.h  bit set, an idle CPU kicked
+ *	                     none; owed time?        preempt.bpf.h   who runs makes way
  *	is away  tick        where is its memory?    home.bpf.h      or where has it run most?
  *	         enqueue     sent home               return.bpf.h
  *	outgrows tick        is its CPU too small?   misfit.bpf.h    a stronger one is idle, or has a task that is not?
@@ -27,7 +27,7 @@
  *	                                             cgroup.bpf.h    its own times its groups' shares
  *	         cpu.max used up                     throttle.bpf.h  waits, until the pool (bandwidth.bpf.h) is full
  *
- * A runnable task is in one place: the local DSQ of a CPU that is idle or that it preempts, or a queue (DSQ)
+ * A runnable task is in one place: the local DSQ of a CPU that was idle or has to run it at once, or a queue (DSQ)
  * of the CPU whose runqueue the kernel has it on (scx_bpf_task_cpu()). That CPU looks there when it runs
  * out, and the overload map leads all others to it.
  *
@@ -115,7 +115,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
-	bool offered = false, preempt;
+	bool preempt = false;
 	u64 queue;
 
 	/* A CPU that has just come online has no queue: the kernel is about to have us start anew for it. */
@@ -141,32 +141,30 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		/* The loader may move: it need not wait for a higher class that has the CPU. */
 		if (is_urgent(p) && (cctx->curr_weight || !may_move(p))) {
 			stat_inc(STAT_KTHREAD);
+			/* Who made way waits for more than one that is brief; the timer that is to offer it may, too (ksoftirqd). */
+			if (cctx->curr_urgent)
+				offer_waiting(cpu);
 			preempt = cctx->curr_weight && !cctx->curr_urgent;
 			make_way(cpu, cctx);
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns,
 					   preempt ? enq_flags | SCX_ENQ_PREEMPT : enq_flags);
 			return;
 		}
-		if (preempts(p, tctx, cctx)) {
-			/* If an idle CPU can take it, the better: who runs may be in the kernel, and stay for milliseconds. */
-			offered = kick_thief(p, cpu);
-			if (!offered) {
-				stat_inc(STAT_PREEMPT);
-				cctx->curr_weight = 0; /* one at a time: who comes next waits in line */
-				scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags | SCX_ENQ_PREEMPT);
-				return;
-			}
-		}
+		preempt = preempts(p, tctx, cctx);
 	}
-	stat_inc(STAT_QUEUED);
 	tctx->queued_at = scx_bpf_now();
 	tctx->queued_on = cpu;
 	join_line(p, tctx, cctx);
 	queue = mark_waiting(p, cpu, cctx);
 	scx_bpf_dsq_insert_vtime(p, queue, tun.slice_ns, deadline(p, tctx), enq_flags);
-	/* The one that makes way for an urgent task will soon go on. */
-	if (!offered && (!cctx->making_way || p != bpf_get_current_task_btf()))
-		kick_thief(p, cpu);
+	/* The one that makes way for an urgent task, not for two, will soon go on. */
+	if ((!cctx->making_way || p != bpf_get_current_task_btf() || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 1) &&
+	    kick_thief(p, cpu))
+		preempt = false;
+	if (preempt)
+		preempt_curr(cpu, cctx);
+	else
+		stat_inc(STAT_QUEUED);
 	/* It had no slice left, and now has: the CPU is about to go idle. */
 	if (enq_flags & SCX_ENQ_LAST)
 		scx_bpf_kick_cpu(cpu, 0);
@@ -178,7 +176,9 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	struct task_struct *next = NULL;
 	struct task_ctx *tctx = NULL;
 	u64 queue = cpu, at = 0, slice = tun.slice_ns;
-	bool keep = false;
+	bool keep = false, preempted = cctx->preempted;
+
+	cctx->preempted = false;
 
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED)
 		tctx = task_ctx(prev);
@@ -200,7 +200,7 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	}
 	if (tctx) {
 		charge(prev, tctx);
-		if (!next || vtime_before(deadline(prev, tctx), at)) {
+		if (!next || (!preempted && vtime_before(deadline(prev, tctx), at))) {
 			keep = true;
 			at = deadline(prev, tctx);
 		}
@@ -218,7 +218,7 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	/* Woken in vain, maybe claimed: idle again, and then comes the other half of kick_thief(). */
 	if (is_idle_task(bpf_get_current_task_btf())) {
 		mark_idle(cpu, cctx);
-		if (map_any(&overload_map, cpu_layout(cpu)->llc) && timed_steal(cpu))
+		if (work_in_reach(cpu, cctx) && timed_steal(cpu))
 			return;
 		if (READ_ONCE(waiting_words) && pull_waiting(cpu))
 			return;
@@ -356,7 +356,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 	}
 	mark_idle(cpu, cctx);
 	/* The other half of kick_thief(): somebody may have queued a task, or released one, after dispatch() looked. */
-	if (map_any(&overload_map, cpu_layout(cpu)->llc) || (READ_ONCE(waiting_words) && next_released(0)))
+	if (work_in_reach(cpu, cctx) || (READ_ONCE(waiting_words) && next_released(0)))
 		scx_bpf_kick_cpu(cpu, 0);
 }
 
@@ -494,7 +494,7 @@ int register_loader(void *ctx)
 	return 0;
 }
 
-/* Run by the loader once we are attached, which is when the kernel tells: it knows more than it shows in sysfs (x86). */
+/* Run by the loader once we are attached, which is when the kernel tells: it knows more than sysfs shows (x86). */
 SEC("syscall")
 int note_capacities(void *ctx)
 {

@@ -103,6 +103,25 @@ static bool kick_thief(struct task_struct *p, s32 cpu)
 }
 
 /*
+ * The other half: @cpu is marked idle. May there be a task for it that was put in line after steal() looked? Hot ones that
+ * steal() saw it will come back to. Bounded by MAX_BEYOND, as far as kick_thief() looks for idle CPUs.
+ */
+static bool work_in_reach(s32 cpu, const struct cpu_ctx *cctx)
+{
+	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
+	u32 i;
+
+	if (map_any(&overload_map, cpu_layout(cpu)->llc))
+		return true;
+	if (cctx->cold_in)
+		return false;
+	for (i = bpf_arena_loop_zero; i < MAX_BEYOND && i < l->nr_reach && can_loop; i++)
+		if (map_any(&overload_map, other_llc(l, i)))
+			return true;
+	return false;
+}
+
+/*
  * Offers one of @cpu's waiting tasks, the first that an idle CPU may take. Its rq lock is held. Bounded by
  * MAX_OFFER_LOOKS. Returns 0, for a function that the verifier looks at once has to return something.
  */

@@ -10,7 +10,8 @@
  *	running one has run for less than wakeup_gran? ---------------------------> wait
  *	running one's vruntime by now - woken one's > wakeup_gran (by weight)? ---> preempt, else wait
  *
- * Where an idle CPU can take the woken one, it does, and nobody is preempted (enqueue).
+ * Where an idle CPU can take the woken one, it does, and nobody is preempted (enqueue). It waits in line, as all do, until
+ * the CPU is free: the running one may be in the kernel for milliseconds, and what is in the local DSQ cannot be stolen.
  */
 #pragma once
 
@@ -47,4 +48,13 @@ static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct 
 	curr_vruntime = cctx->curr_vruntime + to_vtime(ran, cctx->curr_weight);
 	weight = task_weight(p, tctx);
 	return vtime_before(tctx->vruntime + to_vtime(tun.wakeup_gran_ns, weight), curr_vruntime);
+}
+
+/* Who runs on @cpu is to make way for who is in line, whatever their deadlines: dispatch() sees to that. */
+static void preempt_curr(s32 cpu, struct cpu_ctx *cctx)
+{
+	stat_inc(STAT_PREEMPT);
+	cctx->curr_weight = 0; /* one at a time: who comes next waits its turn */
+	cctx->preempted = true;
+	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 16 --llcs 1 --nodes 1 --smt 2
+# vm: --cpus 16 --llcs 1 --nodes 1 --smt 2 --icount 2 --turn 50
 # SMT: five hogs started one after the other on eight idle cores of two CPUs get a core each. By chance they would in 41 %
 # of rounds; what else wakes may spoil some on a busy host: 7 of 12 are asked for. Then four of the cores have one CPU busy
 # with a pinned hog: three more hogs take three of the other four, of which this shell needs one.

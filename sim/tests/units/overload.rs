@@ -166,3 +166,26 @@ fn a_task_that_may_not_migrate_now_sets_no_bit() {
     assert!(rig.overloaded().is_empty());
     assert_eq!(rig.cpu(2, |cctx| (cctx.waiting, cctx.overloaded)), (1, 0));
 }
+
+/// What was put in line elsewhere after it looked is seen by who goes idle; not what is hot, for that has a timer.
+#[test]
+fn who_goes_idle_looks_once_more_as_far_as_it_steals() {
+    for (flags, waits_on, cold_in, looks) in [
+        (&[][..], None, 0, false),
+        (&[], Some(1), 0, true),
+        (&[], Some(1), 5, true),
+        (&[], Some(2), 0, true),
+        (&[], Some(2), 5, false),
+        (&["--steal", "llc"], Some(2), 0, false),
+    ] {
+        let mut rig = Rig::new("1x2x2x1", flags);
+        rig.only_idle(&[]);
+        if let Some(cpu) = waits_on {
+            let task = rig.task();
+            rig.queue(task, cpu, 0);
+        }
+        rig.cpu(0, |cctx| cctx.cold_in = cold_in);
+        let found = rig.call(rig.u.work_in_reach, (0, rig.cctx(0)));
+        assert_eq!(found, looks, "{flags:?}, on {waits_on:?}, hot for {cold_in}");
+    }
+}

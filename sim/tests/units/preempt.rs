@@ -3,6 +3,7 @@
 
 use magpie_sim::native::SCX_ENQ_WAKEUP;
 use magpie_sim::task::{SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL, State};
+use magpie_sim::trace::Op;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
@@ -150,4 +151,88 @@ fn urgent_tasks_wait_for_each_other_only() {
     rig.kernel.now += 10 * GRAN as u64;
     assert!(!wake(&mut rig, hog));
     assert_eq!((rig.waiting(0), rig.stat(magpie_stat_STAT_PREEMPT)), (vec![hog], 0));
+}
+
+/// It waits in line, where another CPU may take it, and comes first when who runs makes way, once.
+#[test]
+fn who_preempts_comes_first_whatever_the_deadlines() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    rig.only_idle(&[]);
+    let (curr, light, next) = (rig.task(), rig.task(), rig.task());
+    let wake = |rig: &mut Rig, task: usize| {
+        rig.kernel.tasks[task].state = State::Sleeping;
+        rig.kernel.activate(task, 0, SCX_ENQ_WAKEUP);
+        assert_eq!(rig.kernel.violation, None);
+        (rig.stat(magpie_stat_STAT_PREEMPT), rig.stat(magpie_stat_STAT_QUEUED), rig.kicked())
+    };
+    let dispatch = |rig: &mut Rig| {
+        let raw = rig.raw(curr);
+        rig.kernel.call(Op::Dispatch, Some(curr), 0, |ops| unsafe { ops.dispatch.unwrap()(0, raw) });
+        rig.local(0)
+    };
+    rig.set_weight(light, 10);
+    rig.run(curr, 0);
+    rig.kernel.tasks[curr].set_queued(true);
+    rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
+    rig.kernel.now += 15 * GRAN as u64;
+    assert_eq!(wake(&mut rig, light), (1, 0, vec![0]));
+    assert_eq!(wake(&mut rig, next), (1, 1, vec![]));
+    let by_deadline = [next, light].map(|task| rig.call(rig.u.deadline, (rig.raw(task), rig.tctx(task))));
+    let of_curr = rig.call(rig.u.deadline, (rig.raw(curr), rig.tctx(curr)));
+    assert!(by_deadline[0] < by_deadline[1] && of_curr < by_deadline[1]);
+    rig.kernel.take_out(next);
+    assert_eq!(dispatch(&mut rig), [light]);
+
+    rig.kernel.take_out(light);
+    rig.queue(light, 0, by_deadline[1]);
+    assert!(dispatch(&mut rig).is_empty());
+}
+
+#[test]
+fn an_idle_cpu_takes_who_would_preempt() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    rig.only_idle(&[1]);
+    let (curr, woken) = (rig.task(), rig.task());
+    rig.run(curr, 0);
+    rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
+    rig.kernel.now += 15 * GRAN as u64;
+    rig.kernel.tasks[woken].state = State::Sleeping;
+    rig.kernel.activate(woken, 0, SCX_ENQ_WAKEUP);
+    assert_eq!((rig.waiting(0), rig.kicked()), (vec![woken], vec![1]));
+    assert_eq!((rig.stat(magpie_stat_STAT_PREEMPT), rig.stat(magpie_stat_STAT_QUEUED)), (0, 1));
+}
+
+/// Who makes way for one urgent task is left alone, for that is brief; for two it is not.
+#[test]
+fn who_makes_way_for_two_is_offered() {
+    let wake = |rig: &mut Rig, task: usize| {
+        rig.kernel.tasks[task].state = State::Sleeping;
+        rig.kernel.activate(task, 0, SCX_ENQ_WAKEUP);
+    };
+    // On CPU 0 an ordinary task runs, and so many urgent ones wake; CPU 1 is idle.
+    let start = |nr_urgent| {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        rig.only_idle(&[1]);
+        let (curr, urgent) = (rig.task(), [0; 2].map(|_| rig.task_on([0])));
+        for task in urgent {
+            rig.kernel.tasks[task].raw_mut().flags = magpie_sim::native::PF_KTHREAD;
+        }
+        rig.run(curr, 0);
+        rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
+        urgent[..nr_urgent].iter().for_each(|&task| wake(&mut rig, task));
+        // The first takes the CPU.
+        rig.kernel.do_enqueue(curr, 0, 0);
+        (rig, urgent)
+    };
+    {
+        let (mut rig, _) = start(2);
+        assert_eq!((rig.local(0).len(), rig.kicked()), (2, vec![1]));
+    }
+    let (mut rig, urgent) = start(1);
+    assert_eq!((rig.local(0).len(), rig.kicked()), (1, vec![]));
+    rig.kernel.take_out(urgent[0]);
+    rig.run(urgent[0], 0);
+    rig.call(rig.u.note_running, (rig.raw(urgent[0]), rig.tctx(urgent[0]), rig.cctx(0)));
+    wake(&mut rig, urgent[1]);
+    assert_eq!(rig.kicked(), [1]);
 }
