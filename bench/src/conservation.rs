@@ -180,6 +180,8 @@ struct Overlap {
 struct Waiting {
     since: f64,
     cpu: usize,
+    /// The CPU that put it in line, and tells others.
+    by: usize,
     /// Its CPU has been told, and has not looked yet.
     under_way: bool,
 }
@@ -301,6 +303,7 @@ impl<'a> Sched<'a> {
     }
 
     fn event(&mut self, Line { cpu, now, resched, event }: Line) {
+        let by = cpu;
         if resched {
             self.idle_ends(cpu, now);
         }
@@ -309,7 +312,7 @@ impl<'a> Sched<'a> {
                 self.idle_ends(cpu, now);
                 self.told(cpu, now);
                 if prev != 0 && runnable && may_migrate {
-                    self.wait_begins(prev, cpu, now);
+                    self.wait_begins(prev, cpu, by, now);
                 }
                 self.running[cpu] = Some(next);
                 if next != 0 {
@@ -330,20 +333,20 @@ impl<'a> Sched<'a> {
             Event::Wake => _ = self.idle_ends(cpu, now),
             Event::Timer | Event::IrqWork | Event::Start { .. } | Event::Cancel { .. } => {}
             // Also said of a task that has not left its CPU yet.
-            Event::Wakeup { pid, cpu } if !self.running.contains(&Some(pid)) => self.wait_begins(pid, cpu, now),
+            Event::Wakeup { pid, cpu } if !self.running.contains(&Some(pid)) => self.wait_begins(pid, cpu, by, now),
             Event::Wakeup { .. } => {}
             // The idle CPUs of the LLC that it comes to have not failed it yet.
             Event::Migrate { pid, cpu } => {
                 if self.wait_ends(pid, now) {
-                    self.wait_begins(pid, cpu, now);
+                    self.wait_begins(pid, cpu, by, now);
                 }
             }
         }
     }
 
-    fn wait_begins(&mut self, pid: i32, cpu: usize, now: f64) {
+    fn wait_begins(&mut self, pid: i32, cpu: usize, by: usize, now: f64) {
         let under_way = self.told_at[cpu].is_some_and(|(told, _)| now - told < AT_ONCE);
-        self.waiting.entry(pid).or_insert(Waiting { since: now, cpu, under_way });
+        self.waiting.entry(pid).or_insert(Waiting { since: now, cpu, by, under_way });
     }
 
     /// false: it did not wait.
@@ -391,7 +394,8 @@ impl<'a> Sched<'a> {
         let distance = usize::from(self.llc_of[idle] != self.llc_of[waiting.cpu]);
         let overlap = &mut self.overlaps[distance];
         let since = idle_since.max(waiting.since);
-        let mut excused: Vec<_> = self.still.within(waiting.cpu, since, now).collect();
+        let still = |cpu| self.still.within(cpu, since, now);
+        let mut excused: Vec<_> = still(waiting.cpu).chain(still(waiting.by)).collect();
         for cpu in (0..self.came.len()).filter(may_run) {
             // Told before it began to wait: for another.
             let for_it = |&(told, _): &(f64, f64)| told > waiting.since;
@@ -638,6 +642,9 @@ mod tests {
         let waits = |lines: &[&str]| overlaps(&[(11, &[0, 1])], &[&START[..], lines, &[RUNS]].concat())[0];
         assert_eq!(waits(&[WAKES, own, heard]), (2100.0, 1));
         assert_eq!(waits(&[WAKES, own, &heard.replace("0.005000", "0.002150")]), (5000.0, 1));
+        // The same of who put the task in line there.
+        let (by, own, heard) = (&WAKES.replace("[000]", "[002]"), &own.replace("cpu=0 ", "cpu=2 "), heard);
+        assert_eq!(waits(&[by, &own.replace("[000]", "[002]"), &heard.replace("[000]", "[002]")]), (2100.0, 1));
     }
 
     /// While another idle CPU that may run it is about to come, those that were not told cannot help it.

@@ -558,11 +558,9 @@ impl Kernel {
             // From afar only the first of a queue are looked at.
             let deep = matches!(t.place, Place::Dsq(id) if self.dsqs[id].as_ref().unwrap().iter().take(LOOKS).all(|t| t != task));
             let tick_grace = TICK_GRACE.max(self.tunables.slice_us * USEC + 2 * TICK);
-            let cost = self.tunables.migration_cost_llc_us.max(self.tunables.migration_cost_node_us) * USEC;
             let helper = idle.iter().copied().find(|&cpu| {
                 let near = self.machine.places[cpu].llc == self.machine.places[t.cpu].llc;
-                let cost = if near { 0 } else { cost };
-                let grace = if confined { tick_grace } else { WAKEUP_GRACE + making_way + cost };
+                let grace = if near && !confined { WAKEUP_GRACE + making_way } else { tick_grace };
                 let may = cpu == t.cpu || t.may_run_on(cpu) && self.may_move(task) && self.steals_from(cpu, t.cpu);
                 may && (near || within_reach && !deep)
                     && could_move > grace

@@ -185,6 +185,11 @@ static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 c
 	tctx->home = cpu;
 }
 
+static bool balance_due(const struct cpu_ctx *cctx, u64 now)
+{
+	return now - cctx->balanced_at >= BALANCE_NS;
+}
+
 /*
  * In dispatch of @cpu, which has work of its own: @next_deadline is that of the task it would go on with, and @next that
  * task if it waits. True if another CPU's task was taken. Not inlined, for steal() needs its stack.
@@ -197,7 +202,7 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 	struct task_struct *p;
 	s32 victim;
 
-	if (now - cctx->balanced_at < BALANCE_NS)
+	if (!balance_due(cctx, now))
 		return false;
 	cctx->balanced_at = now;
 	victim = balance_victim(cpu);

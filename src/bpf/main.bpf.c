@@ -175,7 +175,7 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 {
 	struct task_struct *next = NULL;
 	struct task_ctx *tctx = NULL;
-	u64 queue = cpu, at = 0, slice = tun.slice_ns;
+	u64 queue = cpu, at = 0, slice = tun.slice_ns, now = scx_bpf_now();
 	bool keep = false, preempted = cctx->preempted;
 
 	cctx->preempted = false;
@@ -193,6 +193,10 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	if (READ_ONCE(waiting_words) && pull_waiting(cpu))
 		return;
 
+	/* Nothing to compare: the first in line, whoever that is. */
+	if (!tctx && waits_in_one(cctx) && !balance_due(cctx, now) && !starved_due(cctx, now) &&
+	    take_own(cpu, cctx, cctx->overloaded ? cpu : pinned_queue(cpu)))
+		return;
 	if (cctx->waiting) {
 		next = first_waiting(cpu, cctx, &queue);
 		if (next)
@@ -205,7 +209,7 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 			at = deadline(prev, tctx);
 		}
 	}
-	if ((tctx || next) && (run_starved(cpu, cctx) || balance(cpu, cctx, keep ? NULL : next, at)))
+	if ((tctx || next) && (run_starved(cpu, cctx, now) || balance(cpu, cctx, keep ? NULL : next, at)))
 		return;
 	if (keep)
 		goto keep;
@@ -270,6 +274,8 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		rebase(tctx, cpu);
 	}
 	leave_line(tctx);
+	if (cctx->waiting && !READ_ONCE(cctx->line_load))
+		note_none_waits(cpu, cctx);
 	tctx->queued_at = 0;
 	tctx->charged = p->se.sum_exec_runtime;
 	cctx->wakes = tctx->wakes;

@@ -6,6 +6,7 @@
  * look at the first, however many wait in the second.
  *
  *	enqueue()   in line behind the running task ----> its queue; may it move? bit set
+ *	running()   it was the last that waited? ---------> bit cleared
  *	dispatch()  queue of those that may move empty? -> bit cleared
  *	tick()      the same ----------------------------> bit cleared
  *
@@ -42,17 +43,35 @@ static u64 mark_waiting(const struct task_struct *p, s32 cpu, struct cpu_ctx *cc
 	return cpu;
 }
 
+static void not_overloaded(s32 cpu, struct cpu_ctx *cctx)
+{
+	cctx->overloaded = false;
+	if (tun.steal)
+		map_test_and_clear(&overload_map, cpu_layout(cpu)->slot);
+}
+
+/* Both queues of @cpu are empty, whose load (load.bpf.h) says so at less cost than the queues. */
+static void note_none_waits(s32 cpu, struct cpu_ctx *cctx)
+{
+	if (cctx->overloaded)
+		not_overloaded(cpu, cctx);
+	cctx->waiting_pinned = false;
+	cctx->waiting = false;
+}
+
 /* Takes note of queues of @cpu that are empty. */
 static void note_taken(s32 cpu, struct cpu_ctx *cctx)
 {
-	if (cctx->overloaded && !scx_bpf_dsq_nr_queued(cpu)) {
-		cctx->overloaded = false;
-		if (tun.steal)
-			map_test_and_clear(&overload_map, cpu_layout(cpu)->slot);
-	}
+	if (cctx->overloaded && !scx_bpf_dsq_nr_queued(cpu))
+		not_overloaded(cpu, cctx);
 	if (cctx->waiting_pinned && !scx_bpf_dsq_nr_queued(pinned_queue(cpu)))
 		cctx->waiting_pinned = false;
 	cctx->waiting = cctx->overloaded || cctx->waiting_pinned;
+}
+
+static bool waits_in_one(const struct cpu_ctx *cctx)
+{
+	return cctx->overloaded != cctx->waiting_pinned;
 }
 
 /* The first of both queues of @cpu, and in @queue which it is in; NULL: nobody waits. */
@@ -75,12 +94,12 @@ static struct task_struct *first_waiting(s32 cpu, const struct cpu_ctx *cctx, u6
 /* In dispatch of @cpu. Takes the first task of @queue, one of its own; false if there is none. */
 static bool take_own(s32 cpu, struct cpu_ctx *cctx, u64 queue)
 {
-	bool taken = scx_bpf_dsq_move_to_local(queue, 0);
-
-	if (taken)
+	if (scx_bpf_dsq_move_to_local(queue, 0)) {
 		stat_inc(STAT_OWN);
+		return true;
+	}
 	note_taken(cpu, cctx);
-	return taken;
+	return false;
 }
 
 /*

@@ -32,12 +32,15 @@ __noinline bool run_starved_of(u64 queue)
 	return false;
 }
 
-/* In dispatch of @cpu. True if a task was taken. */
-static bool run_starved(s32 cpu, struct cpu_ctx *cctx)
+static bool starved_due(const struct cpu_ctx *cctx, u64 now)
 {
-	u64 now = scx_bpf_now();
+	return now - cctx->starved_at >= tun.starve_ns / STARVE_LOOKS;
+}
 
-	if (!cctx->waiting || now - cctx->starved_at < tun.starve_ns / STARVE_LOOKS)
+/* In dispatch of @cpu. True if a task was taken. */
+static bool run_starved(s32 cpu, struct cpu_ctx *cctx, u64 now)
+{
+	if (!cctx->waiting || !starved_due(cctx, now))
 		return false;
 	if (run_starved_of(cpu) || run_starved_of(pinned_queue(cpu)))
 		return true;

@@ -57,9 +57,12 @@ impl Model {
                 let taken = rig.call(rig.u.take_own, (0, rig.cctx(0), queue));
                 assert_eq!(taken.then(|| rig.local(0)[0]), expected);
                 if taken {
-                    rig.kernel.take_out(rig.local(0)[0]);
+                    let task = rig.local(0)[0];
+                    rig.kernel.take_out(task);
+                    runs(rig, task);
                 }
-                self.overloaded &= self.may_move();
+                // It tells the two queues apart when it looks for what is not there.
+                self.overloaded &= if taken { !self.queue.is_empty() } else { self.may_move() };
             }
             Op::Tick => {
                 rig.call(rig.u.offer_waiting, (0,));
@@ -73,9 +76,18 @@ impl Model {
                     let (task, _) = self.queue.remove(first).unwrap();
                     assert_eq!(rig.local(1), [task]);
                     rig.kernel.take_out(task);
+                    rig.call(rig.u.leave_line, (rig.tctx(task),));
                 }
             }
         }
+    }
+}
+
+/// What running() does on CPU 0.
+fn runs(rig: &mut Rig, task: TaskId) {
+    rig.call(rig.u.leave_line, (rig.tctx(task),));
+    if rig.cpu(0, |cctx| cctx.waiting != 0 && cctx.line_load == 0) {
+        rig.call(rig.u.note_none_waits, (0, rig.cctx(0)));
     }
 }
 

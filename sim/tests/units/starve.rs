@@ -30,7 +30,8 @@ fn rig(waits: &[u64]) -> (Rig, Vec<TaskId>) {
 }
 
 fn run_starved(rig: &mut Rig) -> bool {
-    rig.call(rig.u.run_starved, (0, rig.cctx(0)))
+    let now = rig.kernel.now;
+    rig.call(rig.u.run_starved, (0, rig.cctx(0), now))
 }
 
 proptest! {

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `magpie-callbacks`: what the callbacks of the scheduler that is attached cost while a command runs, by the kernel's own
+//! statistics of BPF programs (`bpf_stats_enabled`):
+//!
+//! ```text
+//! COMMAND runs between two looks at run_time_ns and run_cnt of each struct_ops program, and at the system's switches
+//!     --> a line of JSON: ns a call of each callback, and of all of them a switch
+//! ```
+//!
+//! Where a virtual machine counts an instruction as a nanosecond (`vm/run --icount 0`) that is instructions, whatever the
+//! host. The statistics themselves are in it: some 100 a call.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use libbpf_rs::ProgramType;
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
+
+const STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
+/// Of sched_ext_ops. The kernel keeps 15 characters of a program's name, of which a scheduler's own comes first.
+const CALLBACKS: [&str; 10] = [
+    "select_cpu",
+    "enqueue",
+    "dispatch",
+    "running",
+    "stopping",
+    "runnable",
+    "quiescent",
+    "update_idle",
+    "tick",
+    "set_cpumask",
+];
+/// Letters that tell them apart.
+const TELLING: usize = 4;
+
+/// Says what each callback of the scheduler that is attached costs while a command runs; prints a line of JSON. Needs root.
+#[derive(Parser)]
+struct Cli {
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    ns: u64,
+    calls: u64,
+}
+
+/// Of the callbacks whose name, cut off, ends like that.
+fn callback(program: &str) -> &str {
+    let (_, name) = program.split_once('_').unwrap_or(("", program));
+    let known = CALLBACKS.iter().find(|known| name.len() >= TELLING && known.starts_with(name));
+    known.copied().unwrap_or(name)
+}
+
+/// What was spent so far, by callback.
+fn costs() -> BTreeMap<String, Cost> {
+    let mut costs = BTreeMap::<String, Cost>::new();
+    for program in ProgInfoIter::with_query_opts(ProgInfoQueryOptions::default()) {
+        if program.ty == ProgramType::StructOps {
+            let cost = costs.entry(callback(&program.name.to_string_lossy()).to_owned()).or_default();
+            cost.ns += program.run_time_ns;
+            cost.calls += program.run_cnt;
+        }
+    }
+    costs
+}
+
+/// Switches of context so far, on all CPUs.
+fn switches() -> Result<u64> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let line = stat.lines().find_map(|line| line.strip_prefix("ctxt "));
+    Ok(line.context("no ctxt in /proc/stat")?.trim().parse()?)
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    fs::write(STATS, "1").with_context(|| format!("{STATS}: are you root?"))?;
+    let (before, switched) = (costs(), switches()?);
+    let status = Command::new(&cli.command[0]).args(&cli.command[1..]).stdout(std::io::stderr()).status();
+    let (after, switched) = (costs(), switches()? - switched);
+    fs::write(STATS, "0")?;
+    ensure!(status?.success(), "{} failed", cli.command[0]);
+
+    let mut callbacks = serde_json::Map::new();
+    let mut all = 0;
+    for (name, after) in after {
+        let before = before.get(&name).copied().unwrap_or_default();
+        let (ns, calls) = (after.ns - before.ns, after.calls - before.calls);
+        all += ns;
+        if calls > 0 {
+            callbacks.insert(name, serde_json::json!({ "calls": calls, "ns": ns as f64 / calls as f64 }));
+        }
+    }
+    ensure!(!callbacks.is_empty(), "no scheduler is attached");
+    let per_switch = all as f64 / switched as f64;
+    println!("{}", serde_json::json!({ "callbacks": callbacks, "switches": switched, "ns_per_switch": per_switch }));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_as_the_kernel_cuts_them_off() {
+        for (program, name) in [
+            ("magpie_select_c", "select_cpu"),
+            ("bpfland_select_", "select_cpu"),
+            ("bpfland_enqueue", "enqueue"),
+            ("tickless_enqueu", "enqueue"),
+            ("tickless_stoppi", "stopping"),
+            ("magpie_runnin", "running"),
+            ("magpie_update_i", "update_idle"),
+            ("p2dq_run", "run"),
+            ("magpie_init_tas", "init_tas"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(callback(program), name, "{program}");
+        }
+    }
+}
