@@ -555,8 +555,8 @@ impl Kernel {
             let second = matches!(t.place, Place::Local(_)) && matches!(t.traits.policy, SCHED_BATCH | SCHED_IDLE);
             let confined = t.mask().and(&self.online) != self.online || second;
             let making_way = if self.native.cpu_ctx(t.cpu).making_way != 0 { OFFER } else { 0 };
-            // From afar only the first of a queue are looked at.
-            let deep = matches!(t.place, Place::Dsq(id) if self.dsqs[id].as_ref().unwrap().iter().take(LOOKS).all(|t| t != task));
+            // From afar only the first of a queue are looked at, and who comes up to them need not have been there for long.
+            let deep = matches!(t.place, Place::Dsq(id) if self.dsqs[id].as_ref().unwrap().iter().nth(LOOKS).is_some());
             let tick_grace = TICK_GRACE.max(self.tunables.slice_us * USEC + 2 * TICK);
             let helper = idle.iter().copied().find(|&cpu| {
                 let near = self.machine.places[cpu].llc == self.machine.places[t.cpu].llc;
