@@ -36,7 +36,8 @@ for scheduler in "$@"; do
 	pid=$!
 	if wait_state enabled; then
 		measure pipe perf bench sched pipe -l 5000
-		measure hackbench hackbench -g 1 -l 50 -p
+		# Where one sends itself an interrupt it may lose its emulated CPU, and what others do then would count as its own.
+		[ "$(nproc)" != 1 ] || measure hackbench hackbench -g 1 -l 50 -p
 	else
 		echo "callbacks.sh: $name did not attach: $(tail -n 1 /tmp/scheduler.log)" >&2
 	fi

@@ -3,8 +3,8 @@
 # carry: magpie-conservation
 # Work conservation (seed 003_8e2080094cd19793): under mixed load no CPU idles for more than 1 ms while a task that may run
 # there waits in its LLC, nor for more than the migration cost and 1 ms while one waits in another; by the kernel's own
-# trace, of MAGPIE_RUNS seconds (1), but for time in which a busy CPU missed its tick: emulated ones stand still at times. One
-# second passes; of 60 one wait in ten thousand beyond the LLC is longer (docs/design.md says which).
+# trace, of MAGPIE_RUNS seconds (1), but for time in which a CPU does not take its own interrupts, or comes late when told to:
+# emulated ones stand still at times. One second passes; of 60 one or two waits are longer (docs/design.md says which).
 . /root/lib.sh
 
 mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null
