@@ -201,3 +201,13 @@ fn who_goes_idle_looks_once_more_as_far_as_it_steals() {
         assert_eq!(found, looks, "{flags:?}, on {waits_on:?}, hot for {cold_in}");
     }
 }
+
+/// Else the two queues' first tasks are compared.
+#[test]
+fn one_of_two_queues_has_tasks() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    for (overloaded, waiting_pinned, one) in [(0, 0, false), (1, 0, true), (0, 1, true), (1, 1, false)] {
+        rig.cpu(0, |cctx| (cctx.overloaded, cctx.waiting_pinned) = (overloaded, waiting_pinned));
+        assert_eq!(rig.call(rig.u.waits_in_one, (rig.cctx(0).cast_const(),)), one);
+    }
+}
