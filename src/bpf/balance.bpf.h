@@ -229,6 +229,9 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 		if ((!owed || holds_big(cpu, cctx, victim)) &&
 		    (waited(p) < BALANCE_WAIT_NS || weighted_wait(p) < own_wait + patience(from)))
 			return false;
+		/* An idle CPU is on its way to it. */
+		if (tctx->offered && waited(p) < OFFER_NS)
+			return false;
 		if (may_come(p, cpu) && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
 			carry_over(p, tctx, cpu, from, gran);
 			stat_inc(STAT_BALANCE);

@@ -158,10 +158,10 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	queue = mark_waiting(p, cpu, cctx);
 	scx_bpf_dsq_insert_vtime(p, queue, tun.slice_ns, deadline(p, tctx), enq_flags);
 	/* The one that makes way for an urgent task, not for two, will soon go on. */
-	if ((!cctx->making_way || p != bpf_get_current_task_btf() || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 1) &&
-	    kick_thief(p, cpu))
-		preempt = false;
-	if (preempt)
+	tctx->offered =
+		(!cctx->making_way || p != bpf_get_current_task_btf() || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 1) &&
+		kick_thief(p, cpu);
+	if (preempt && !tctx->offered)
 		preempt_curr(cpu, cctx);
 	else
 		stat_inc(STAT_QUEUED);

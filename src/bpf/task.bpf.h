@@ -16,6 +16,7 @@ struct task_ctx {
 	u64 stopped_at; /* scx_bpf_now() when it last ran; 0: never */
 	u64 charged;	/* sum_exec_runtime when vruntime was brought up to date */
 	u64 queued_at;	/* scx_bpf_now() when it was put in line; 0: it has run since */
+	u8 offered;	/* ... and an idle CPU was told of it */
 	s32 queued_on;	/* ... on this CPU; NO_CPU: in its group's queue */
 	s32 home;	/* CPU whose clock vruntime is on: where it ran or waits; -1: none yet */
 	s32 recent;	/* CPU that was home before */

@@ -206,6 +206,19 @@ fn a_task_that_may_not_come_is_passed_over() {
     assert_eq!(rig.local(0), [comes]);
 }
 
+/// An idle CPU was told of it: that is on its way for a moment, and then it is not.
+#[test]
+fn who_was_offered_is_left_to_the_idle_cpu() {
+    for (offered, wait, taken) in [(true, 0, false), (true, 250_000, true), (false, 0, true)] {
+        let mut rig = rig("1x1x2x1");
+        let task = waiting(&mut rig, 1, wait, 100);
+        rig.remembered(task, |tctx| tctx.offered = u8::from(offered));
+        let owed = 100 * GRAN as u64;
+        let comes = rig.call(rig.u.balance, (0, rig.cctx(0), std::ptr::null_mut(), owed));
+        assert_eq!(comes, taken, "offered: {offered}, after {wait} ns");
+    }
+}
+
 /// A strong CPU with a big task leaves what waits at weak ones there, however much it is owed, unless it waits for long.
 #[test]
 fn big_tasks_are_left_alone() {
