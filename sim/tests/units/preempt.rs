@@ -236,3 +236,44 @@ fn who_makes_way_for_two_is_offered() {
     wake(&mut rig, urgent[1]);
     assert_eq!(rig.kicked(), [1]);
 }
+
+/// Who may run nowhere else, and is next, does not wait in line: that costs a dispatch().
+#[test]
+fn a_pinned_task_that_is_next_is_not_put_in_line() {
+    const SLICE: i64 = 3_000_000;
+    let plain = (true, 100, 0, false, false);
+    for ((pinned, weight, ahead, another_waits, another_is_next), next) in [
+        (plain, true),
+        ((false, 100, 0, false, false), false),
+        ((true, 100, SLICE, false, false), true),
+        // The running one's second slice comes before its first.
+        ((true, 100, SLICE + 1, false, false), false),
+        ((true, 50, 1, false, false), false),
+        ((true, 100, 0, true, false), false),
+        ((true, 100, 0, false, true), false),
+    ] {
+        let mut rig = Rig::new("1x1x2x1", &["--slice-us", "3000"]);
+        rig.only_idle(&[]);
+        let (curr, other) = (rig.task(), rig.task_on([0]));
+        let woken = if pinned { rig.task_on([0]) } else { rig.task() };
+        rig.set_weight(woken, weight);
+        rig.run(curr, 0);
+        for task in [curr, woken] {
+            rig.remembered(task, |tctx| (tctx.vruntime, tctx.home) = (1 << 40, 0));
+        }
+        rig.remembered(woken, |tctx| tctx.vruntime = tctx.vruntime.wrapping_add(ahead as u64));
+        rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
+        if another_waits {
+            rig.queue(other, 0, 0);
+        }
+        if another_is_next {
+            rig.kernel.cpus[0].local.push_back(other);
+        }
+        rig.kernel.tasks[woken].state = State::Sleeping;
+        rig.kernel.activate(woken, 0, SCX_ENQ_WAKEUP);
+        let case = (pinned, weight, ahead, another_waits, another_is_next);
+        assert_eq!(rig.local(0).contains(&woken), next, "{case:?}");
+        let counted = (rig.stat(magpie_stat_STAT_NEXT), rig.stat(magpie_stat_STAT_QUEUED));
+        assert_eq!(counted, (u64::from(next), u64::from(!next)), "{case:?}");
+    }
+}
