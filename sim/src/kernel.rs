@@ -125,18 +125,21 @@ pub struct Call {
 }
 
 /// In what kernels differ, as far as the program can tell.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Quirks {
     /// The BPF prolog counts migrate_disable() in the current task.
     pub prolog_disables_migration: bool,
     /// scx_bpf_reenqueue_local() has it done by an interrupt to come, when the CPU has turned to the higher class: from
     /// 6.19 on. Before, it is done in cpu_release(), when the task that goes is still the current one.
     pub defers_reenqueue: bool,
+    /// A CPU that tries to move a task from another runqueue, in vain, lets go of its lock meanwhile; and then somebody claims
+    /// it, whose kick comes to nothing, for schedule() forgets it at its end. Unit tests only: here nothing comes between.
+    pub claimed_while_stealing: bool,
 }
 
 impl Quirks {
     fn of_seed(seed: u64) -> Self {
-        Self { prolog_disables_migration: seed & 1 != 0, defers_reenqueue: seed & 2 != 0 }
+        Self { prolog_disables_migration: seed & 1 != 0, defers_reenqueue: seed & 2 != 0, ..Self::default() }
     }
 }
 

@@ -174,6 +174,9 @@ extern "C" fn scx_bpf_dsq_move_to_local(dsq_id: u64, _enq_flags: u64) -> bool {
     let moved = kernel.move_to_local(dsq_id as usize);
     if !moved && queue_group(dsq_id as usize).is_none() && queue_cpu(dsq_id as usize) != kernel.cpu {
         kernel.note_missed();
+        if let Some(slot) = kernel.native.slot(kernel.cpu).filter(|_| kernel.quirks.claimed_while_stealing) {
+            kernel.native.clear_idle_bit(slot);
+        }
     }
     moved
 }

@@ -192,6 +192,12 @@ impl Native {
         is_bit(unsafe { &idle_map }, slot)
     }
 
+    /// As claim_idle() does.
+    pub fn clear_idle_bit(&self, slot: usize) {
+        // SAFETY: as cpu_ctx().
+        unsafe { (*idle_map.get()).lines[slot / SLOTS_PER_LINE].bits &= !(1 << (slot % SLOTS_PER_LINE)) }
+    }
+
     pub fn is_overload_bit(&self, slot: usize) -> bool {
         // SAFETY: as cpu_ctx().
         is_bit(unsafe { &overload_map }, slot)

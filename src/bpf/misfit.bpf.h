@@ -80,15 +80,12 @@ static bool send_up(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 e
 	to = find_stronger(p, cpu);
 	if (to < 0)
 		return false;
-	if (claim_idle(to)) {
-		enq_flags |= arrival_flags(p);
-	} else if (!is_patient(p) && runs_small(to, cpu)) {
-		enq_flags |= SCX_ENQ_PREEMPT;
+	if (!claim_idle(to)) {
+		if (is_patient(p) || !runs_small(to, cpu))
+			return false;
 		stat_inc(STAT_MISFIT_SWAP);
-	} else {
-		return false;
 	}
 	stat_inc(STAT_MISFIT_MOVE);
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | to, tun.slice_ns, enq_flags);
+	send(p, to, enq_flags);
 	return true;
 }

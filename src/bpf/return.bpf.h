@@ -69,6 +69,18 @@ static void look_home(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
 	}
 }
 
+/*
+ * In enqueue: @p goes to @cpu, another one, and takes it from who runs there. Kernels whose
+ * enqueue_task_scx() has an int for enq_flags (6.18 for one) lose SCX_ENQ_PREEMPT on that way: the kick does the same, and
+ * comes after @p, for both wait until this CPU's interrupts come on, and what was asked for last is done first.
+ */
+static void send(struct task_struct *p, s32 cpu, u64 enq_flags)
+{
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, tun.slice_ns, enq_flags | arrival_flags(p));
+	if (!is_patient(p))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
 /* In enqueue of @p, which is on @cpu. True: it was sent home. */
 static bool send_home(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {
@@ -82,7 +94,7 @@ static bool send_home(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64
 	if (idle < 0)
 		return false;
 	stat_inc(STAT_HOME_MOVE);
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | idle, tun.slice_ns, enq_flags | arrival_flags(p));
+	send(p, idle, enq_flags);
 	return true;
 }
 

@@ -268,6 +268,9 @@ fn a_task_is_sent_home_if_it_surely_may() {
         let expected = if sent { Place::Local(idle[0]) } else { Place::Dsq(HERE) };
         assert_eq!(place, expected, "{seed} {prolog} {idle:?} {disabled}");
         assert_eq!(rig.stat(magpie_stat_STAT_HOME_MOVE), u64::from(sent));
+        // Some kernels forget on the way that it preempts; others are told that there is a task to steal.
+        let kicks = rig.kernel.kicks.contains(&(idle.first().copied().unwrap_or(0), SCX_KICK_PREEMPT));
+        assert_eq!(kicks, sent);
         assert!(!homebound(&mut rig, task));
     }
 }

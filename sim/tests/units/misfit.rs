@@ -86,6 +86,7 @@ fn it_moves_to_a_stronger_cpu_that_is_idle_or_has_a_small_task() {
         let what = format!("{util} {idle:?} {running:?}");
         assert_eq!(tick(&mut rig, task), goes.is_some(), "{what}");
         let place = put_in_line(&mut rig, task);
+        assert_eq!(rig.kernel.kicks.contains(&(goes.unwrap_or(0), SCX_KICK_PREEMPT)), goes.is_some(), "{what}");
         assert_eq!(place, goes.map_or(Place::Dsq(LITTLE), Place::Local), "{what}");
         let swaps = u64::from(goes.is_some() && idle.is_empty());
         let moved = [magpie_stat_STAT_MISFIT_MOVE, magpie_stat_STAT_MISFIT_SWAP].map(|stat| rig.stat(stat));

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use magpie_sim::trace::Op;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
@@ -27,6 +28,20 @@ fn order(rig: &Rig, cpu: usize) -> Vec<usize> {
         order.extend([after, before].concat().into_iter().filter(|&other| other != cpu));
     }
     order
+}
+
+/// Somebody claims a CPU that looks for work in vain, and the kick is forgotten: it looks once more.
+#[test]
+fn a_claim_that_comes_while_stealing_is_not_lost() {
+    for claimed in [false, true] {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        rig.kernel.quirks.claimed_while_stealing = claimed;
+        rig.only_idle(&[0]);
+        set_up(&mut rig, 1, 0, Victim::Stale);
+        let ops = rig.kernel.ops;
+        rig.kernel.call(Op::Dispatch, None, 0, |_| unsafe { ops.dispatch.unwrap()(0, std::ptr::null_mut()) });
+        assert_eq!(rig.kernel.kicks, if claimed { vec![(0, 0)] } else { vec![] });
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -93,7 +93,7 @@ impl Stage {
         let ring = builder.build()?;
         send_all_to(DIRECTOR_CPU)?;
         let rt = (0..NR_CPUS).map(start_rt).collect::<Result<_>>()?;
-        let quirks = Quirks { prolog_disables_migration: false, defers_reenqueue: defers_reenqueue()? };
+        let quirks = Quirks { defers_reenqueue: defers_reenqueue()?, ..Quirks::default() };
         Ok(Self { callbacks, ring, _links: links, _object: object, quirks, rt })
     }
 

@@ -70,7 +70,7 @@ fn main() -> Result<ExitCode> {
     }
     scenarios.retain(|scenario| opts.scenarios.is_empty() || opts.scenarios.contains(&scenario.name));
     if opts.simulate {
-        let quirks = Quirks { prolog_disables_migration: true, defers_reenqueue: false };
+        let quirks = Quirks { prolog_disables_migration: true, ..Quirks::default() };
         for scenario in &scenarios {
             println!("{}\n{}", scenario.name, simulated::play(scenario, quirks)?);
         }
