@@ -221,6 +221,7 @@ struct cpu_ctx {
 	u32 misfit_turn;     /* ... and by find_stronger() */
 	u64 line_load;	     /* sum of the task_weight() of those that wait in its queues; see load.bpf.h */
 	struct wakes wakes;  /* of the running task */
+	u64 offer_at;	     /* scx_bpf_now() from which on the one that makes way is offered */
 	u64 starved_at;	     /* scx_bpf_now() of the last run_starved() that found none */
 	u64 balanced_at;     /* scx_bpf_now() of the last balance() */
 	u32 balance_turn;    /* counts them */

@@ -165,10 +165,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	join_line(p, tctx, cctx);
 	queue = mark_waiting(p, cpu, cctx);
 	scx_bpf_dsq_insert_vtime(p, queue, tun.slice_ns, deadline(p, tctx), enq_flags);
-	/* The one that makes way for an urgent task, not for two, will soon go on. */
-	tctx->offered =
-		(!cctx->making_way || p != bpf_get_current_task_btf() || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 1) &&
-		kick_thief(p, cpu);
+	tctx->offered = !soon_goes_on(p, tctx, cctx) && kick_thief(p, cpu);
 	if (preempt && !tctx->offered)
 		preempt_curr(cpu, cctx);
 	else

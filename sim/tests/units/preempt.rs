@@ -204,13 +204,13 @@ fn an_idle_cpu_takes_who_would_preempt() {
 
 /// Who makes way for one urgent task is left alone, for that is brief; for two it is not.
 #[test]
-fn who_makes_way_for_two_is_offered() {
+fn who_makes_way_for_two_or_comes_to_it_late_is_offered() {
     let wake = |rig: &mut Rig, task: usize| {
         rig.kernel.tasks[task].state = State::Sleeping;
         rig.kernel.activate(task, 0, SCX_ENQ_WAKEUP);
     };
-    // On CPU 0 an ordinary task runs, and so many urgent ones wake; CPU 1 is idle.
-    let start = |nr_urgent| {
+    // On CPU 0 an ordinary task runs, and so many urgent ones wake; CPU 1 is idle. It makes way after so many ns.
+    let start = |nr_urgent, after| {
         let mut rig = Rig::new("1x1x2x1", &[]);
         rig.only_idle(&[1]);
         let (curr, urgent) = (rig.task(), [0; 2].map(|_| rig.task_on([0])));
@@ -221,14 +221,19 @@ fn who_makes_way_for_two_is_offered() {
         rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
         urgent[..nr_urgent].iter().for_each(|&task| wake(&mut rig, task));
         // The first takes the CPU.
+        rig.kernel.now += after;
         rig.kernel.do_enqueue(curr, 0, 0);
         (rig, urgent)
     };
     {
-        let (mut rig, _) = start(2);
+        let (mut rig, _) = start(2, 0);
         assert_eq!((rig.local(0).len(), rig.kicked()), (2, vec![1]));
     }
-    let (mut rig, urgent) = start(1);
+    {
+        let (mut rig, _) = start(1, 250_000);
+        assert_eq!((rig.local(0).len(), rig.kicked()), (1, vec![1]), "the timer fired before it was in line");
+    }
+    let (mut rig, urgent) = start(1, 249_999);
     assert_eq!((rig.local(0).len(), rig.kicked()), (1, vec![]));
     rig.kernel.take_out(urgent[0]);
     rig.run(urgent[0], 0);
