@@ -232,7 +232,7 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		if (READ_ONCE(waiting_words) && pull_waiting(cpu))
 			return;
 		/* Claimed while stealing let go of the rq lock: the kick came too early, for what it asks for ends with this. */
-		if (!map_test(&idle_map, cpu_layout(cpu)->slot))
+		if (cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot))
 			scx_bpf_kick_cpu(cpu, 0);
 	}
 	/* While stealing let go of the rq lock, somebody may have queued a task here. */
