@@ -62,6 +62,16 @@ static bool is_next(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 	       !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 }
 
+/* In enqueue of @p: it runs next on the CPU of @cctx, or at once, if it is to @preempt who runs there. */
+static void run_next(struct task_struct *p, struct cpu_ctx *cctx, bool preempt, u64 enq_flags)
+{
+	if (preempt) {
+		cctx->curr_weight = 0;
+		enq_flags |= SCX_ENQ_PREEMPT;
+	}
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags);
+}
+
 /* Who runs on @cpu is to make way for who is in line, whatever their deadlines: dispatch() sees to that. */
 static void preempt_curr(s32 cpu, struct cpu_ctx *cctx)
 {

@@ -240,6 +240,22 @@ fn who_makes_way_for_two_or_comes_to_it_late_is_offered() {
     rig.call(rig.u.note_running, (rig.raw(urgent[0]), rig.tctx(urgent[0]), rig.cctx(0)));
     wake(&mut rig, urgent[1]);
     assert_eq!(rig.kicked(), [1]);
+    drop(rig);
+
+    // The urgent one is not as brief as it should be.
+    let (rig, _) = start(1, 0);
+    let due = rig.kernel.timers.iter().find_map(|timer| timer.due).unwrap_or(0);
+    assert!((250_000..260_000).contains(&(due - rig.kernel.now)), "the timer looks at {due}");
+    drop(rig);
+
+    // It is done, and another goes on.
+    let (mut rig, urgent) = start(1, 0);
+    let other = rig.task();
+    rig.queue(other, 0, 1 << 50);
+    rig.kernel.take_out(urgent[0]);
+    let ops = rig.kernel.ops;
+    rig.kernel.call(Op::Dispatch, None, 0, |_| unsafe { ops.dispatch.unwrap()(0, std::ptr::null_mut()) });
+    assert_eq!((rig.waiting(0), rig.kicked()), (vec![other], vec![1]));
 }
 
 /// Who may run nowhere else, and is next, does not wait in line: that costs a dispatch().

@@ -141,7 +141,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("enqueue-absent", "a CPU that has just come online is taken to have a queue", "main.bpf.c",
         "if (!tctx || !cpu_layout(cpu)->present) {", "if (!tctx) {"),
     mutant("enqueue-no-kick", "nobody is told of a task that waits", "main.bpf.c",
-        "> 1) &&\n\t    kick_thief(p, cpu))", "> 1) &&\n\t    false)"),
+        "&& kick_thief(p, cpu);\n\tif (preempt", "&& false;\n\tif (preempt"),
     mutant("kick-claimed", "an idle CPU is claimed for a waiting task and not kicked", "overload.bpf.h",
         "\tstat_inc(STAT_KICK);\n\tscx_bpf_kick_cpu(thief, SCX_KICK_IDLE);\n", ""),
     mutant("waiting-not-set", "a CPU does not note that a task waits", "overload.bpf.h",
