@@ -147,7 +147,6 @@ enum magpie_stat {
 	STAT_LOCAL,	  /* enqueued on a CPU that was idle */
 	STAT_KTHREAD,	  /* per-CPU kernel threads and the loader, run at once */
 	STAT_PREEMPT,	  /* woken tasks that were owed time and took the CPU */
-	STAT_NEXT,	  /* woken tasks that may not move, and are next on their CPU: not put in line */
 	STAT_QUEUED,	  /* put in line on a CPU's queue */
 	STAT_THROTTLED,	  /* made to wait, for their cgroup has used up its cpu.max */
 	STAT_RELEASED,	  /* tasks that waited so and were taken by a CPU */

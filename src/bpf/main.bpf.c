@@ -146,15 +146,11 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 				offer_waiting(cpu);
 			preempt = cctx->curr_weight && !cctx->curr_urgent;
 			make_way(cpu, cctx);
-			run_next(p, cctx, preempt, enq_flags);
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns,
+					   preempt ? enq_flags | SCX_ENQ_PREEMPT : enq_flags);
 			return;
 		}
 		preempt = preempts(p, tctx, cctx);
-		if (is_next(p, tctx, cpu, cctx)) {
-			stat_inc(preempt ? STAT_PREEMPT : STAT_NEXT);
-			run_next(p, cctx, preempt, enq_flags);
-			return;
-		}
 	}
 	tctx->queued_at = scx_bpf_now();
 	tctx->queued_on = cpu;

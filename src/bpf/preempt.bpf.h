@@ -11,8 +11,7 @@
  *	running one's vruntime by now - woken one's > wakeup_gran (by weight)? ---> preempt, else wait
  *
  * Where an idle CPU can take the woken one, it does, and nobody is preempted (enqueue). It waits in line, as all do, until
- * the CPU is free: the running one may be in the kernel for milliseconds, and what is in the local DSQ cannot be stolen. Only
- * who may not move, and is next anyway, goes there.
+ * the CPU is free: the running one may be in the kernel for milliseconds, and what is in the local DSQ cannot be stolen.
  */
 #pragma once
 
@@ -49,27 +48,6 @@ static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct 
 	curr_vruntime = cctx->curr_vruntime + to_vtime(ran, cctx->curr_weight);
 	weight = task_weight(p, tctx);
 	return vtime_before(tctx->vruntime + to_vtime(tun.wakeup_gran_ns, weight), curr_vruntime);
-}
-
-/*
- * Is @p, woken on @cpu, next there, and may not go elsewhere? Then it need not be in line: nobody else is, nobody may steal
- * it, and its turn comes when the running one's slice is over, or before.
- */
-static bool is_next(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, const struct cpu_ctx *cctx)
-{
-	return !may_move(p) && cctx->curr_weight && !cctx->waiting &&
-	       !vtime_before(cctx->curr_vruntime + to_vtime(2 * tun.slice_ns, cctx->curr_weight), deadline(p, tctx)) &&
-	       !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
-}
-
-/* In enqueue of @p: it runs next on the CPU of @cctx, or at once, if it is to @preempt who runs there. */
-static void run_next(struct task_struct *p, struct cpu_ctx *cctx, bool preempt, u64 enq_flags)
-{
-	if (preempt) {
-		cctx->curr_weight = 0;
-		enq_flags |= SCX_ENQ_PREEMPT;
-	}
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags);
 }
 
 /* Who runs on @cpu is to make way for who is in line, whatever their deadlines: dispatch() sees to that. */
