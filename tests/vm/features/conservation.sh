@@ -4,7 +4,7 @@
 # Work conservation (seed 003_8e2080094cd19793): under mixed load no CPU idles for more than 1 ms while a task that may run
 # there waits in its LLC, nor for more than the migration cost and 1 ms while one waits in another; by the kernel's own
 # trace, of MAGPIE_RUNS seconds (1), but for time in which a CPU does not take its own interrupts, or comes late when told to:
-# emulated ones stand still at times. One second passes; of 60 one or two waits are longer (docs/design.md says which).
+# emulated ones stand still at times. docs/design.md has the figures of 60 seconds.
 . /root/lib.sh
 
 mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null
