@@ -11,12 +11,12 @@
 //!
 //! A CPU idles from when it halts until it is told to look, wakes by itself, or does in an interrupt what has it reschedule;
 //! a task whose CPU was told of it is under way.
-//! How long it takes to do as told is a figure of its own, for that is the machine's: interrupts that are off, an emulated CPU
-//! that waits for its turn. Nor can the scheduler help it when a busy CPU stands still, and does not even take the interrupt
-//! of a timer of its own that is due, or is not done with the one it sent itself: what waits there then counts as waiting
-//! before and after that only. The same while another CPU was told to come and has not come yet. The load ends before the trace is read. Tasks
-//! that are gone when the trace ends count as allowed everywhere, and those that were preempted where they may not migrate not
-//! at all. What was lost by the ring buffer is an error.
+//! How long it takes to do as told is a figure of its own, for that is the machine's: interrupts that are off, an emulated
+//! CPU that waits for its turn. Nor can the scheduler help it when a busy CPU stands still, and does not even take the
+//! interrupt of a timer of its own that is due, or is not done with the one it sent itself: what waits there then counts as
+//! waiting before and after that only. The same while another CPU was told to come and has not come yet. The load ends
+//! before the trace is read. Tasks that are gone when the trace ends count as allowed everywhere, and those that were
+//! preempted where they may not migrate not at all. What was lost by the ring buffer is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -70,9 +70,9 @@ static void look_home(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
 }
 
 /*
- * In enqueue: @p goes to @cpu, another one, and takes it from who runs there. Kernels whose
- * enqueue_task_scx() has an int for enq_flags (6.18 for one) lose SCX_ENQ_PREEMPT on that way: the kick does the same, and
- * comes after @p, for both wait until this CPU's interrupts come on, and what was asked for last is done first.
+ * In enqueue: @p goes to @cpu, another one, and takes it from who runs there. Kernels whose enqueue_task_scx() has an int
+ * for enq_flags (6.18 for one) lose SCX_ENQ_PREEMPT on that way: the kick does the same, and comes after @p, for both wait
+ * until this CPU's interrupts come on, and what was asked for last is done first.
  */
 static void send(struct task_struct *p, s32 cpu, u64 enq_flags)
 {
