@@ -56,17 +56,19 @@ pub struct Tunables {
     /// Time a task runs before those that wait are considered. Microseconds, 100..100000.
     ///
     /// Looked at on the timer tick, so it is rounded up to the kernel's tick (4 ms at HZ=250).
-    #[arg(short = 's', long, default_value_t = 3000, value_name = "US", value_parser = value_parser!(u64).range(100..=100_000))]
+    #[arg(short = 's', long, default_value_t = 6000, value_name = "US", value_parser = value_parser!(u64).range(100..=100_000))]
     pub slice_us: u64,
 
-    /// Most that a task is owed after a sleep, ahead of those that ran meanwhile. Microseconds, 0..1000000.
+    /// How far those that sleep now and then come ahead of hogs, which do not. Microseconds, 0..1000000.
+    ///
+    /// A hog is a task that ran for 100 ms without a sleep.
     #[arg(short = 'l', long, default_value_t = 6000, value_name = "US", value_parser = value_parser!(u64).range(0..=1_000_000))]
     pub slice_us_lag: u64,
 
-    /// A woken task takes the CPU when it is owed this much more than the running one. Microseconds, 0..100000.
+    /// A woken task takes the CPU when its deadline is this much before the running one's. Microseconds, 0..100000.
     ///
-    /// The running one is left alone for as long.
-    #[arg(long, default_value_t = 2000, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
+    /// The running one is left alone for as long. Hogs are not: they make way for whose deadline is before theirs.
+    #[arg(long, default_value_t = 4000, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
     pub wakeup_gran_us: u64,
 
     /// Woken tasks wait for the running one's slice to end, whatever they are owed.

@@ -45,6 +45,8 @@ const MAX_LOOKS: u32 = 16;
 
 /// What a task may be ahead of its CPU's clock, besides a slice (OVERRUN_NS).
 const OVERRUN: u64 = 20 * MSEC;
+/// CPU time without a sleep from which on a task counts as one that has none (HOG_NS).
+const HOG: u64 = 100 * MSEC;
 
 /// Time in which utilization halves: 32 periods of 1024 us.
 const HALF_LIFE: f64 = 32.0 * 1024.0 * USEC as f64;
@@ -255,14 +257,20 @@ impl Kernel {
         let (waiting, overloaded) = (cctx.waiting != 0, cctx.overloaded != 0);
         let (vclock, curr_weight) = (cctx.vclock, cctx.curr_weight);
 
-        // Its deadline is a slice after its virtual time, which is not far from the clock.
+        // Its deadline is what it may ask for after its virtual time, which is not far from the clock.
         let raw = self.tasks[task].raw();
         let weight = self.weight(task);
         let by_weight = |ns: u64| (ns * (100 << WEIGHT_SHIFT) / weight) as i64;
         let slice = self.tunables.slice_us * USEC;
-        let ahead = (raw.scx.dsq_vtime.wrapping_sub(vclock) as i64).saturating_sub(by_weight(slice));
-        let wakes = enq_flags & SCX_ENQ_WAKEUP != 0;
-        let least = if wakes { -by_weight(self.tunables.slice_us_lag * USEC) } else { i64::MIN };
+        // Who was held back for its group and released begins anew, as if it woke.
+        let released_at = self.tasks[task].tctx().map_or(0, |tctx| tctx.woke_exec);
+        let asks = if raw.se.sum_exec_runtime - self.tasks[task].woke_exec.max(released_at) >= HOG {
+            by_weight(slice) + (self.tunables.slice_us_lag * USEC) as i64
+        } else {
+            by_weight(slice).min(slice as i64)
+        };
+        let ahead = (raw.scx.dsq_vtime.wrapping_sub(vclock) as i64).saturating_sub(asks);
+        let least = if enq_flags & SCX_ENQ_WAKEUP != 0 { 0 } else { i64::MIN };
         let most = by_weight(slice + OVERRUN);
         if !(least..=most).contains(&ahead) {
             let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
@@ -531,6 +539,9 @@ impl Kernel {
             })
             .collect();
         let within_reach = self.layout.llcs.len() <= REACH;
+        let capacities = || self.machine.places.iter().map(|place| place.capacity);
+        let strongest = capacities().max().unwrap_or(0);
+        let alike = capacities().all(|capacity| capacity == strongest);
         let watchdog = u64::from(self.tunables.timeout_ms) * MSEC;
         for task in 0..self.tasks.len() {
             if !self.is_waiting(task) {
@@ -555,11 +566,14 @@ impl Kernel {
             let second = matches!(t.place, Place::Local(_)) && matches!(t.traits.policy, SCHED_BATCH | SCHED_IDLE);
             let confined = t.mask().and(&self.online) != self.online || second;
             let making_way = if self.native.cpu_ctx(t.cpu).making_way != 0 { OFFER } else { 0 };
-            // From afar only the first of a queue are looked at, and who comes up to them need not have been there for long.
+            // From afar, and by weak CPUs, only the first of a queue are looked at, and who comes up to them need not have been there for long.
             let deep = matches!(t.place, Place::Dsq(id) if self.dsqs[id].as_ref().unwrap().iter().nth(LOOKS).is_some());
             let tick_grace = TICK_GRACE.max(self.tunables.slice_us * USEC + 2 * TICK);
             let helper = idle.iter().copied().find(|&cpu| {
-                let near = self.machine.places[cpu].llc == self.machine.places[t.cpu].llc;
+                let place = &self.machine.places[cpu];
+                // Who is told of a waiting task may be a weak CPU, which does not look far for it.
+                let near =
+                    place.llc == self.machine.places[t.cpu].llc && (alike || place.capacity >= strongest && !deep);
                 let grace = if near && !confined { WAKEUP_GRACE + making_way } else { tick_grace };
                 let may = cpu == t.cpu || t.may_run_on(cpu) && self.may_move(task) && self.steals_from(cpu, t.cpu);
                 may && (near || within_reach && !deep)
@@ -666,7 +680,7 @@ impl Kernel {
     }
 
     /// Tasks that never slept since `from`: those that share one CPU have shares that follow their weights, but for a few
-    /// slices, and the turns that the guard against starvation gave.
+    /// slices, the turns that the guard against starvation gave, and what the first that is known for a hog waits longer.
     pub fn check_shares(&mut self, hogs: &[TaskId], from: u64) {
         for cpu in 0..self.cpus.len() {
             self.update_curr(cpu);
@@ -686,7 +700,8 @@ impl Kernel {
             for (i, &a) in on.iter().enumerate() {
                 for &b in &on[i + 1..] {
                     let ((ran_a, weight_a), (ran_b, weight_b)) = (share(self, a), share(self, b));
-                    let slack = turns * slice * 100 / weight_a + turns * slice * 100 / weight_b;
+                    let lag = self.tunables.slice_us_lag * USEC;
+                    let slack = turns * slice * 100 / weight_a + turns * slice * 100 / weight_b + lag;
                     if ran_a.abs_diff(ran_b) > slack {
                         return self.violate(
                             "fairness",

@@ -316,6 +316,8 @@ impl Kernel {
         }
         for task in waiting {
             let cpu = self.tasks[task].cpu;
+            // Who waited for its group waits for a CPU from here on.
+            self.tasks[task].runnable_at = self.now;
             self.do_enqueue(task, cpu, 0);
         }
         for cpu in self.online.iter().collect::<Vec<_>>() {

@@ -119,6 +119,8 @@ pub struct Task {
     pub allowed_at: u64,
     /// That was a wakeup.
     pub woken: bool,
+    /// Its sum_exec_runtime then, or when it woke before.
+    pub woke_exec: u64,
     /// Where it ran last.
     pub last_cpu: Option<usize>,
     pub nr_migrations: u64,
@@ -167,6 +169,7 @@ impl Task {
             runnable_at: now,
             allowed_at: now,
             woken: false,
+            woke_exec: 0,
             last_cpu: None,
             nr_migrations: 0,
             longest_wait: 0,

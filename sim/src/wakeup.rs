@@ -36,6 +36,7 @@ impl Kernel {
         self.tasks[task].state = State::Waking;
         self.tasks[task].runnable_at = self.now + self.cost;
         self.tasks[task].woken = true;
+        self.tasks[task].woke_exec = self.tasks[task].raw().se.sum_exec_runtime;
         let cpu = self.select_task_rq(task, wake_flags);
         self.tasks[task].cpu = cpu;
         let remote = enq_flags != 0

@@ -384,6 +384,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p, struct scx
 	if (!tctx)
 		return -ENOMEM;
 	tctx->home = -1;
+	tctx->woke_exec = p->se.sum_exec_runtime;
 	tctx->recent = -1;
 	tctx->home_node = NO_NODE;
 	if (tun.cgroups) {

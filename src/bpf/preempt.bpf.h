@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Wakeup preemption: a woken task takes the CPU at once when it is owed clearly more than the running
- * one, which is left alone for its first moments: tasks that wake each other all the time would else preempt
- * each other all the time (hackbench over pipes took three times as long). Urgent tasks do not wait, but for
- * each other.
+ * Wakeup preemption: a woken task takes the CPU at once when its deadline is before the running one's: clearly before it,
+ * and that one is left alone for its first moments, for tasks that wake each other all the time would else preempt
+ * each other all the time (hackbench over pipes took three times as long). Not so a hog (vtime.bpf.h), which would not
+ * have slept soon anyway. Urgent tasks do not wait, but for each other.
  *
  *	woken: SCHED_BATCH, SCHED_IDLE, cpu.idle? --------------------------------> wait
  *	running: SCHED_IDLE, cpu.idle? -------------------------------------------> preempt
- *	running one has run for less than wakeup_gran? ---------------------------> wait
- *	running one's vruntime by now - woken one's > wakeup_gran (by weight)? ---> preempt, else wait
+ *	running one has run for less than gran (wakeup_gran; a hog: 0)? ----------> wait
+ *	running one's deadline by now - woken one's > gran (by weight)? ----------> preempt, else wait
  *
  * Where an idle CPU can take the woken one, it does, and nobody is preempted (enqueue). It waits in line, as all do, until
  * the CPU is free: the running one may be in the kernel for milliseconds, and what is in the local DSQ cannot be stolen.
@@ -32,9 +32,8 @@ static u64 arrival_flags(const struct task_struct *p)
 /* @cctx is the CPU of @p, whose rq lock is held. */
 static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
-	u64 curr_vruntime;
-	u32 weight;
-	s64 ran;
+	s64 gran = cctx->curr_hog ? 0 : tun.wakeup_gran_ns, ran;
+	u64 curr_deadline;
 
 	if (!tun.wakeup_preempt || !cctx->curr_weight || is_patient(p) || is_idle_policy(p, tctx))
 		return false;
@@ -43,11 +42,10 @@ static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct 
 
 	/* Negative when the two CPUs' clocks differ by a little. */
 	ran = scx_bpf_now() - cctx->curr_started;
-	if (ran < (s64)tun.wakeup_gran_ns)
+	if (ran < gran)
 		return false;
-	curr_vruntime = cctx->curr_vruntime + to_vtime(ran, cctx->curr_weight);
-	weight = task_weight(p, tctx);
-	return vtime_before(tctx->vruntime + to_vtime(tun.wakeup_gran_ns, weight), curr_vruntime);
+	curr_deadline = cctx->curr_deadline + to_vtime(ran, cctx->curr_weight);
+	return vtime_before(deadline(p, tctx) + to_vtime(gran, task_weight(p, tctx)), curr_deadline);
 }
 
 /* Who runs on @cpu is to make way for who is in line, whatever their deadlines: dispatch() sees to that. */

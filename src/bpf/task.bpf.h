@@ -15,6 +15,7 @@ struct task_ctx {
 	u64 vruntime;	/* weighted ns of CPU time, on the clock of home */
 	u64 stopped_at; /* scx_bpf_now() when it last ran; 0: never */
 	u64 charged;	/* sum_exec_runtime when vruntime was brought up to date */
+	u64 woke_exec;	/* sum_exec_runtime when it last woke: from there on it counts as one burst */
 	u64 queued_at;	/* scx_bpf_now() when it was put in line; 0: it has run since */
 	u8 offered;	/* ... and an idle CPU was told of it */
 	s32 queued_on;	/* ... on this CPU; NO_CPU: in its group's queue */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `preempt.bpf.h`: who takes the CPU of whom, and that urgent tasks wait for each other only.
 
-use magpie_sim::native::SCX_ENQ_WAKEUP;
+use magpie_sim::native::{HOG_NS, SCX_ENQ_WAKEUP};
 use magpie_sim::task::{SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL, State};
 use magpie_sim::trace::Op;
 use proptest::prelude::*;
@@ -9,7 +9,9 @@ use scx_magpie::bpf_intf::*;
 
 use crate::rig::Rig;
 
-const GRAN: i64 = 2_000_000;
+const GRAN: i64 = 4_000_000;
+const SLICE: i64 = 6_000_000;
+const LAG: i64 = 6_000_000;
 
 /// A woken task against the one that runs on CPU 0.
 #[derive(Clone, Debug)]
@@ -20,6 +22,7 @@ struct Pair {
     owed: i64,
     curr_policy: u32,
     curr_weight: u32,
+    curr_hog: bool,
     ran: i64,
 }
 
@@ -32,6 +35,7 @@ impl Pair {
             rig.set_weight(task, weight);
             rig.remembered(task, |tctx| tctx.vruntime = 1 << 40);
         }
+        rig.kernel.tasks[curr].raw_mut().se.sum_exec_runtime = if self.curr_hog { HOG_NS.into() } else { 0 };
         rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
         rig.kernel.now = rig.kernel.now.wrapping_add_signed(self.ran);
         rig.remembered(woken, |tctx| tctx.vruntime = tctx.vruntime.wrapping_sub(self.owed as u64));
@@ -43,26 +47,40 @@ impl Pair {
         if [SCHED_BATCH, SCHED_IDLE].contains(&self.policy) {
             return false;
         }
+        let brief = |weight: u32| by_weight(SLICE, weight.max(100));
+        let (gran, curr_asks) = match self.curr_hog {
+            true => (0, by_weight(SLICE, self.curr_weight) + LAG),
+            false => (GRAN, brief(self.curr_weight)),
+        };
+        let curr_deadline = by_weight(self.ran, self.curr_weight) + curr_asks;
         self.curr_policy == SCHED_IDLE
-            || (self.ran >= GRAN && by_weight(self.ran, self.curr_weight) + self.owed > by_weight(GRAN, self.weight))
+            || (self.ran >= gran && brief(self.weight) - self.owed + by_weight(gran, self.weight) < curr_deadline)
     }
 }
 
-const PLAIN: Pair =
-    Pair { policy: SCHED_NORMAL, weight: 100, owed: 0, curr_policy: SCHED_NORMAL, curr_weight: 100, ran: 0 };
+const PLAIN: Pair = Pair {
+    policy: SCHED_NORMAL,
+    weight: 100,
+    owed: 0,
+    curr_policy: SCHED_NORMAL,
+    curr_weight: 100,
+    curr_hog: false,
+    ran: 0,
+};
 
 fn pair() -> impl Strategy<Value = Pair> {
     let policy = || prop::sample::select(&[SCHED_NORMAL, SCHED_NORMAL, SCHED_BATCH, SCHED_IDLE]);
     let weight = || prop_oneof![Just(100), 1..=10_000u32];
     // The running CPU's clock may be behind by a little.
     let ran = prop_oneof![-1000..3 * GRAN, Just(GRAN), Just(GRAN - 1)];
-    (policy(), weight(), -3 * GRAN..3 * GRAN, policy(), weight(), ran).prop_map(
-        |(policy, weight, owed, curr_policy, curr_weight, ran)| Pair {
+    (policy(), weight(), -3 * GRAN..3 * GRAN, policy(), weight(), any::<bool>(), ran).prop_map(
+        |(policy, weight, owed, curr_policy, curr_weight, curr_hog, ran)| Pair {
             policy,
             weight,
             owed,
             curr_policy,
             curr_weight,
+            curr_hog,
             ran,
         },
     )
@@ -70,7 +88,7 @@ fn pair() -> impl Strategy<Value = Pair> {
 
 proptest! {
     #[test]
-    fn who_is_owed_more_than_the_granularity_by_weight(pair in pair()) {
+    fn whose_deadline_is_before_by_the_granularity(pair in pair()) {
         prop_assert_eq!(pair.preempts(&[]), pair.expected());
         prop_assert!(!pair.preempts(&["--no-wakeup-preempt"]));
     }
@@ -88,6 +106,11 @@ fn at_the_edges() {
         // A light one has to be owed more to be as far behind.
         (Pair { ran: 2 * GRAN, weight: 40, ..PLAIN }, false),
         (Pair { ran: 2 * GRAN, weight: 60, ..PLAIN }, true),
+        // A hog makes way at once, for any but those that had much more than it had.
+        (Pair { curr_hog: true, ran: 1, ..PLAIN }, true),
+        (Pair { curr_hog: true, ran: 1, weight: 1, ..PLAIN }, true),
+        (Pair { curr_hog: true, ran: 1, owed: -LAG, ..PLAIN }, true),
+        (Pair { curr_hog: true, ran: 0, owed: -LAG, ..PLAIN }, false),
         (Pair { curr_policy: SCHED_IDLE, owed: -(1 << 30), ..PLAIN }, true),
         (Pair { curr_policy: SCHED_IDLE, policy: SCHED_BATCH, ..PLAIN }, false),
         (Pair { curr_policy: SCHED_IDLE, policy: SCHED_IDLE, ..PLAIN }, false),
@@ -158,7 +181,7 @@ fn urgent_tasks_wait_for_each_other_only() {
 fn who_preempts_comes_first_whatever_the_deadlines() {
     let mut rig = Rig::new("1x1x2x1", &[]);
     rig.only_idle(&[]);
-    let (curr, light, next) = (rig.task(), rig.task(), rig.task());
+    let (curr, late, next) = (rig.task(), rig.task(), rig.task());
     let wake = |rig: &mut Rig, task: usize| {
         rig.kernel.tasks[task].state = State::Sleeping;
         rig.kernel.activate(task, 0, SCX_ENQ_WAKEUP);
@@ -170,21 +193,21 @@ fn who_preempts_comes_first_whatever_the_deadlines() {
         rig.kernel.call(Op::Dispatch, Some(curr), 0, |ops| unsafe { ops.dispatch.unwrap()(0, raw) });
         rig.local(0)
     };
-    rig.set_weight(light, 10);
+    rig.remembered(late, |tctx| (tctx.home, tctx.vruntime) = (0, GRAN as u64));
     rig.run(curr, 0);
     rig.kernel.tasks[curr].set_queued(true);
     rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
     rig.kernel.now += 15 * GRAN as u64;
-    assert_eq!(wake(&mut rig, light), (1, 0, vec![0]));
+    assert_eq!(wake(&mut rig, late), (1, 0, vec![0]));
     assert_eq!(wake(&mut rig, next), (1, 1, vec![]));
-    let by_deadline = [next, light].map(|task| rig.call(rig.u.deadline, (rig.raw(task), rig.tctx(task))));
+    let by_deadline = [next, late].map(|task| rig.call(rig.u.deadline, (rig.raw(task), rig.tctx(task))));
     let of_curr = rig.call(rig.u.deadline, (rig.raw(curr), rig.tctx(curr)));
     assert!(by_deadline[0] < by_deadline[1] && of_curr < by_deadline[1]);
     rig.kernel.take_out(next);
-    assert_eq!(dispatch(&mut rig), [light]);
+    assert_eq!(dispatch(&mut rig), [late]);
 
-    rig.kernel.take_out(light);
-    rig.queue(light, 0, by_deadline[1]);
+    rig.kernel.take_out(late);
+    rig.queue(late, 0, by_deadline[1]);
     assert!(dispatch(&mut rig).is_empty());
 }
 

@@ -13,7 +13,6 @@ use crate::rig::Rig;
 
 const MSEC: u64 = 1_000_000;
 const QUOTA: u64 = 10 * MSEC;
-const LAG: i64 = 6 * MSEC as i64;
 
 /// CPUs 0 and 1, of which these are online from the start. A task that may use these is in a group that has used up its
 /// quota.
@@ -64,7 +63,7 @@ fn ahead(rig: &mut Rig, task: TaskId) -> i64 {
 
 proptest! {
     #[test]
-    fn who_is_released_is_owed_no_more_than_who_wakes(by in 0..100 * LAG) {
+    fn who_is_released_is_owed_no_more_than_who_wakes(by in 0..600 * MSEC as i64) {
         let (mut rig, task) = throttled(&[0, 1]);
         clock_goes_on(&mut rig, by);
         let until = rig.kernel.now + 101 * MSEC;
@@ -73,7 +72,7 @@ proptest! {
         prop_assert_eq!(rig.local(0), vec![task]);
         rig.kernel.take_out(task);
         run(&mut rig, task, 0);
-        prop_assert_eq!(ahead(&mut rig, task), -by.min(LAG));
+        prop_assert_eq!(ahead(&mut rig, task), 0);
         prop_assert!(!rig.call(rig.u.has_waited_throttled, (rig.tctx(task),)));
         prop_assert_eq!(rig.stat(magpie_stat_STAT_STOLEN_NS), 0);
     }
@@ -108,14 +107,14 @@ fn what_the_kernel_waits_for_does_not_wait_for_its_group() {
 fn who_comes_back_by_enqueue_waits_where_it_belongs() {
     for (cpus, pinned) in [(&[0, 1][..], false), (&[0], true)] {
         let (mut rig, task) = throttled(cpus);
-        clock_goes_on(&mut rig, 10 * LAG);
+        clock_goes_on(&mut rig, 60 * MSEC as i64);
         rig.kernel.set_cgroup_max(1, None, 100_000, 0);
         rig.kernel.take_out(task);
         enqueue(&mut rig, task);
         assert!(matches!(rig.kernel.tasks[task].place, Place::Dsq(_)));
         let queue = if pinned { rig.call(rig.u.pinned_queue, (0,)) } else { 0 };
         assert_eq!(rig.kernel.tasks[task].place, Place::Dsq(queue as usize));
-        assert_eq!(ahead(&mut rig, task), -LAG);
+        assert_eq!(ahead(&mut rig, task), 0);
     }
 }
 

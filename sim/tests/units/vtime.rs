@@ -2,13 +2,13 @@
 //! `vtime.bpf.h`: time is charged by weight, and what a task is owed or ahead is kept and bounded.
 
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{OVERRUN_NS, WEIGHT_SHIFT};
+use magpie_sim::native::{HOG_NS, OVERRUN_NS, WEIGHT_SHIFT};
 use magpie_sim::task::{SCHED_IDLE, SCHED_NORMAL};
 use proptest::prelude::*;
 
 use crate::rig::Rig;
 
-const SLICE: i64 = 3_000_000;
+const SLICE: i64 = 6_000_000;
 const LAG: i64 = 6_000_000;
 
 /// Clocks anywhere, the wrap of 64 bits included.
@@ -36,6 +36,15 @@ fn task_at(rig: &mut Rig, cpu: usize, vclock: u64, distance: i64, weight: u32) -
     task
 }
 
+fn burst() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(u64::from(HOG_NS) - 1), Just(HOG_NS.into()), 0..2 * u64::from(HOG_NS)]
+}
+
+fn has_run_since_it_woke(rig: &mut Rig, task: TaskId, burst: u64) {
+    rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime = 1 << 40;
+    rig.remembered(task, |tctx| tctx.woke_exec = (1 << 40) - burst);
+}
+
 /// How far the task is ahead of its home's clock.
 fn distance(rig: &mut Rig, task: TaskId) -> i64 {
     let (home, vruntime) = rig.remembered(task, |tctx| (tctx.home, tctx.vruntime));
@@ -59,11 +68,25 @@ proptest! {
     }
 
     #[test]
-    fn the_deadline_is_a_slice_by_weight_later(vclock in clock(), ahead in -LAG..LAG, weight in weight()) {
+    fn the_deadline_of_a_hog_is_later(vclock in clock(), ahead in -LAG..LAG, weight in weight(), burst in burst()) {
         let mut rig = Rig::new("1x1x2x1", &[]);
         let task = task_at(&mut rig, 0, vclock, ahead, weight);
+        has_run_since_it_woke(&mut rig, task, burst);
         let deadline = rig.call(rig.u.deadline, (rig.raw(task), rig.tctx(task)));
-        prop_assert_eq!(deadline.wrapping_sub(vclock) as i64, ahead + by_weight(SLICE, weight));
+        // Short bursts of light tasks do not wait for longer than those of others.
+        let brief = by_weight(SLICE, weight.max(100));
+        let asks = if burst < HOG_NS.into() { brief } else { by_weight(SLICE, weight) + LAG };
+        prop_assert_eq!(deadline.wrapping_sub(vclock) as i64, ahead + asks);
+    }
+
+    #[test]
+    fn who_sleeps_is_no_hog(burst in burst(), wakes: bool) {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        let task = task_at(&mut rig, 0, 0, 0, 100);
+        has_run_since_it_woke(&mut rig, task, burst);
+        rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), 1, wakes));
+        let was = burst >= HOG_NS.into();
+        prop_assert_eq!(rig.call(rig.u.is_hog, (rig.raw(task), rig.tctx(task))), was && !wakes);
     }
 
     #[test]
@@ -98,7 +121,7 @@ proptest! {
         rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), moves.into(), wakes));
         let most = by_weight(SLICE + i64::from(OVERRUN_NS), weight);
         // Who did not sleep keeps what it is owed.
-        let least = if wakes { -by_weight(LAG, weight) } else { i64::MIN };
+        let least = if wakes { 0 } else { i64::MIN };
         prop_assert_eq!(distance(&mut rig, task), ahead.clamp(least, most));
     }
 
@@ -134,10 +157,13 @@ fn wakers_see_who_runs() {
     let mut rig = Rig::new("1x1x1x1", &[]);
     let task = task_at(&mut rig, 0, 1000, 500, 200);
     rig.kernel.now = 77_000_000;
-    for (policy, idle_policy) in [(SCHED_NORMAL, 0), (SCHED_IDLE, 1)] {
+    for (policy, idle_policy, burst, hog) in [(SCHED_NORMAL, 0, HOG_NS - 1, 0), (SCHED_IDLE, 1, HOG_NS, 1)] {
         rig.kernel.tasks[task].raw_mut().policy = policy;
+        has_run_since_it_woke(&mut rig, task, burst.into());
         rig.call(rig.u.note_running, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
-        let seen = rig.cpu(0, |c| (c.curr_vruntime, c.curr_started, c.curr_weight, c.curr_idle_policy, c.curr_urgent));
-        assert_eq!(seen, (1500, 77_000_000, 200 << WEIGHT_SHIFT, idle_policy, 0));
+        let seen = rig.cpu(0, |c| (c.curr_started, c.curr_weight, c.curr_idle_policy, c.curr_hog, c.curr_urgent));
+        assert_eq!(seen, (77_000_000, 200 << WEIGHT_SHIFT, idle_policy, hog, 0));
+        let deadline = rig.call(rig.u.deadline, (rig.raw(task), rig.tctx(task)));
+        assert_eq!(rig.cpu(0, |c| c.curr_deadline), deadline);
     }
 }
