@@ -150,6 +150,8 @@ pub struct Group {
     pub kthread: u64,
     #[stat(desc = "woken tasks that preempted because they were owed time")]
     pub preempt: u64,
+    #[stat(desc = "woken tasks that may not move and are next on their CPU: not put in line")]
+    pub next: u64,
     #[stat(desc = "tasks put in line")]
     pub queued: u64,
     #[stat(desc = "tasks made to wait, for their cgroup had used up its cpu.max")]
@@ -358,6 +360,7 @@ impl LlcSnapshot {
             local: of(magpie_stat_STAT_LOCAL),
             kthread: of(magpie_stat_STAT_KTHREAD),
             preempt: of(magpie_stat_STAT_PREEMPT),
+            next: of(magpie_stat_STAT_NEXT),
             queued: of(magpie_stat_STAT_QUEUED),
             throttled: of(magpie_stat_STAT_THROTTLED),
             released: of(magpie_stat_STAT_RELEASED),

@@ -620,6 +620,7 @@ impl Kernel {
                     magpie_stat_STAT_LOCAL,
                     magpie_stat_STAT_KTHREAD,
                     magpie_stat_STAT_PREEMPT,
+                    magpie_stat_STAT_NEXT,
                     magpie_stat_STAT_QUEUED,
                     magpie_stat_STAT_THROTTLED,
                     magpie_stat_STAT_HOME_MOVE,

@@ -15,6 +15,7 @@ use crate::native::{
     SCX_DSQ_LOCAL, SCX_KICK_IDLE, SCX_KICK_PREEMPT, bpf_iter_scx_dsq, cgroup, cpumask, map_line_index,
     scx_public_consts_SCX_DSQ_ITER_REV, task_struct,
 };
+use crate::sched::local_on;
 use crate::task::{Insert, Place};
 use crate::timers::{Array, Callback};
 use crate::trace::Op;
@@ -186,6 +187,9 @@ extern "C" fn scx_bpf_dsq_nr_queued(dsq_id: u64) -> i32 {
     kernel.cost += KFUNC;
     if dsq_id == SCX_DSQ_LOCAL {
         return kernel.cpus[kernel.cpu].local.len() as i32;
+    }
+    if let Some(cpu) = local_on(dsq_id) {
+        return kernel.cpus[cpu].local.len() as i32;
     }
     kernel.dsqs.get(dsq_id as usize).and_then(Option::as_ref).map_or(-libc::ENOENT, |dsq| dsq.len() as i32)
 }

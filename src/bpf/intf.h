@@ -147,6 +147,7 @@ enum magpie_stat {
 	STAT_LOCAL,	  /* enqueued on a CPU that was idle */
 	STAT_KTHREAD,	  /* per-CPU kernel threads and the loader, run at once */
 	STAT_PREEMPT,	  /* woken tasks that were owed time and took the CPU */
+	STAT_NEXT,	  /* woken tasks that may not move, and are next on their CPU: not put in line */
 	STAT_QUEUED,	  /* put in line on a CPU's queue */
 	STAT_THROTTLED,	  /* made to wait, for their cgroup has used up its cpu.max */
 	STAT_RELEASED,	  /* tasks that waited so and were taken by a CPU */
@@ -208,6 +209,7 @@ struct cpu_ctx {
 	u32 curr_weight;     /* task_weight(); 0: nobody to preempt, it is not ours or was told to go */
 	u8 curr_idle_policy; /* SCHED_IDLE */
 	u8 curr_hog;
+	u8 next_waits;	    /* in the local DSQ, for it may not move and is next */
 	u8 curr_urgent;	    /* is_urgent() */
 	u8 idle;	    /* in the idle loop */
 	u8 waiting;	    /* tasks may be waiting, in either queue */

@@ -146,11 +146,16 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 				offer_waiting(cpu);
 			preempt = cctx->curr_weight && !cctx->curr_urgent;
 			make_way(cpu, cctx);
-			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns,
-					   preempt ? enq_flags | SCX_ENQ_PREEMPT : enq_flags);
+			run_next(p, cctx, preempt, enq_flags);
 			return;
 		}
 		preempt = preempts(p, tctx, cctx);
+		if (is_next(p, tctx, cpu, cctx)) {
+			stat_inc(preempt ? STAT_PREEMPT : STAT_NEXT);
+			cctx->next_waits = !preempt;
+			run_next(p, cctx, preempt, enq_flags);
+			return;
+		}
 	}
 	tctx->queued_at = scx_bpf_now();
 	tctx->queued_on = cpu;
@@ -286,7 +291,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	if (!cpu_layout(cpu)->present)
 		return;
 	/* Another came at the same time, and none can steal it from the local DSQ. This one can be stolen, once in line. */
-	if ((!cctx->curr_urgent || may_move(p)) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL))
+	if ((!cctx->curr_urgent || may_move(p)) && others_came(cctx))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	if (is_limited(tctx) && !is_exempt(p)) {
 		u64 slice = take_slice(cpu, tctx->group);

@@ -11,7 +11,8 @@
  *	running one's deadline by now - woken one's > gran (by weight)? ----------> preempt, else wait
  *
  * Where an idle CPU can take the woken one, it does, and nobody is preempted (enqueue). It waits in line, as all do, until
- * the CPU is free: the running one may be in the kernel for milliseconds, and what is in the local DSQ cannot be stolen.
+ * the CPU is free: the running one may be in the kernel for milliseconds, and what is in the local DSQ cannot be stolen. Only
+ * who may not move, and is next anyway, goes there.
  */
 #pragma once
 
@@ -46,6 +47,37 @@ static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct 
 		return false;
 	curr_deadline = cctx->curr_deadline + to_vtime(ran, cctx->curr_weight);
 	return vtime_before(deadline(p, tctx) + to_vtime(gran, task_weight(p, tctx)), curr_deadline);
+}
+
+/*
+ * Is @p, woken on @cpu, next there, and may not go elsewhere? Then it need not be in line: nobody else is, nobody may steal
+ * it, and its turn comes when the running one's slice is over, or before.
+ */
+static bool is_next(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, const struct cpu_ctx *cctx)
+{
+	return !may_move(p) && cctx->curr_weight && !cctx->waiting &&
+	       !vtime_before(cctx->curr_deadline + to_vtime(tun.slice_ns, cctx->curr_weight), deadline(p, tctx)) &&
+	       !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
+}
+
+/* In enqueue of @p: it runs next on the CPU of @cctx, or at once, if it is to @preempt who runs there. */
+static void run_next(struct task_struct *p, struct cpu_ctx *cctx, bool preempt, u64 enq_flags)
+{
+	if (preempt) {
+		cctx->curr_weight = 0;
+		enq_flags |= SCX_ENQ_PREEMPT;
+	}
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags);
+}
+
+/* In running: is somebody in this CPU's local DSQ who does not wait there by right (is_next())? */
+static bool others_came(struct cpu_ctx *cctx)
+{
+	s32 nr = scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL);
+
+	if (!nr && cctx->next_waits)
+		cctx->next_waits = false;
+	return nr > cctx->next_waits;
 }
 
 /* Who runs on @cpu is to make way for who is in line, whatever their deadlines: dispatch() sees to that. */

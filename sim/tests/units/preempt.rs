@@ -280,3 +280,71 @@ fn who_makes_way_for_two_or_comes_to_it_late_is_offered() {
     rig.kernel.call(Op::Dispatch, None, 0, |_| unsafe { ops.dispatch.unwrap()(0, std::ptr::null_mut()) });
     assert_eq!((rig.waiting(0), rig.kicked()), (vec![other], vec![1]));
 }
+
+/// Who may run nowhere else, and is next, does not wait in line: that costs a dispatch().
+#[test]
+fn a_pinned_task_that_is_next_is_not_put_in_line() {
+    let plain = (true, 100, 0, false, false);
+    for ((pinned, weight, ahead, another_waits, another_is_next), next) in [
+        (plain, true),
+        ((false, 100, 0, false, false), false),
+        ((true, 100, SLICE, false, false), true),
+        // The running one's second slice comes before its first.
+        ((true, 100, SLICE + 1, false, false), false),
+        ((true, 100, 0, true, false), false),
+        ((true, 100, 0, false, true), false),
+    ] {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        rig.only_idle(&[]);
+        let (curr, other) = (rig.task(), rig.task_on([0]));
+        let woken = if pinned { rig.task_on([0]) } else { rig.task() };
+        rig.set_weight(woken, weight);
+        rig.run(curr, 0);
+        for task in [curr, woken] {
+            rig.remembered(task, |tctx| (tctx.vruntime, tctx.home) = (1 << 40, 0));
+        }
+        rig.remembered(woken, |tctx| tctx.vruntime = tctx.vruntime.wrapping_add(ahead as u64));
+        rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
+        if another_waits {
+            rig.queue(other, 0, 0);
+        }
+        if another_is_next {
+            rig.kernel.cpus[0].local.push_back(other);
+        }
+        rig.kernel.tasks[woken].state = State::Sleeping;
+        rig.kernel.activate(woken, 0, SCX_ENQ_WAKEUP);
+        let case = (pinned, weight, ahead, another_waits, another_is_next);
+        assert_eq!(rig.local(0).contains(&woken), next, "{case:?}");
+        let counted = (rig.stat(magpie_stat_STAT_NEXT), rig.stat(magpie_stat_STAT_QUEUED));
+        assert_eq!(counted, (u64::from(next), u64::from(!next)), "{case:?}");
+    }
+}
+
+/// Who comes back to its CPU is not told to make way for it, only for others.
+#[test]
+fn a_pinned_task_that_is_next_waits() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    rig.only_idle(&[]);
+    let (curr, next, other) = (rig.task(), rig.task_on([0]), rig.task());
+    let runs = |rig: &mut Rig, task: usize| {
+        rig.run(task, 0);
+        let raw = rig.raw(task);
+        // SAFETY: as the kernel calls it.
+        rig.kernel.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
+        rig.kicked()
+    };
+    assert!(runs(&mut rig, curr).is_empty());
+    rig.kernel.tasks[next].state = State::Sleeping;
+    rig.kernel.activate(next, 0, SCX_ENQ_WAKEUP);
+    assert_eq!(rig.local(0), [next]);
+    assert!(runs(&mut rig, curr).is_empty());
+    rig.kernel.cpus[0].local.push_back(other);
+    assert_eq!(runs(&mut rig, curr), [0]);
+
+    // It had its turn: there is nobody any more who waits by right.
+    rig.kernel.take_out(next);
+    rig.kernel.take_out(other);
+    assert!(runs(&mut rig, next).is_empty());
+    rig.kernel.cpus[0].local.push_back(other);
+    assert_eq!(runs(&mut rig, next), [0]);
+}
