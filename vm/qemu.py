@@ -29,8 +29,8 @@ COMPLAINT = re.compile(
 # ddsp_dsq_id") a task that was sent to a CPU by select_cpu() while a scheduler came or went is remembered as sent.
 KERNEL_FLAW = re.compile(r"WARNING: .* (scx_dsq_insert_commit|mark_direct_dispatch)\b")
 # Once in hundreds of boots QEMU resumes code that is being patched with flags that no CPU has, and so makes up a debug
-# exception. Most guests live on; what becomes of one that does not says nothing about its command.
-EMULATOR_FLAW = re.compile(r"WARNING: .* exc_debug_kernel\b")
+# exception, or an oops. Most guests live on; what becomes of one that does not says nothing about its command.
+EMULATOR_FLAW = re.compile(r"WARNING: .* exc_debug_kernel\b|\bEFLAGS: (?!00)[0-9a-f]{8}\b")
 BEGINS = "vm: the command begins"  # from init
 BOOTS = 3
 PROBE_SECONDS = 10
@@ -193,7 +193,7 @@ class Guest:
         if console.kernel_flaw:
             say(f"note: not counted: a flaw of this kernel, fixed by 7e0ffb72de8a: {console.kernel_flaw}")
         if console.emulator_flaw:
-            say(f"note: not counted: a debug exception that QEMU made up: {console.emulator_flaw}")
+            say(f"note: not counted: QEMU made up flags that no CPU has: {console.emulator_flaw}")
         so = "the command had not ended" if status is None else f"the command had ended with {status}"
         if console.fatal is not None:
             say(f"guest kernel panic or oops ({so}):")

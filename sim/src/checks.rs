@@ -255,7 +255,7 @@ impl Kernel {
         let (pinned, id) = (is_pinned_queue(id), queue_cpu(id));
         let cctx = self.native.cpu_ctx(id);
         let (waiting, overloaded) = (cctx.waiting != 0, cctx.overloaded != 0);
-        let (vclock, curr_weight) = (cctx.vclock, cctx.curr_weight);
+        let vclock = cctx.vclock;
 
         // Its deadline is what it may ask for after its virtual time, which is not far from the clock.
         let raw = self.tasks[task].raw();
@@ -272,7 +272,11 @@ impl Kernel {
         let ahead = (raw.scx.dsq_vtime.wrapping_sub(vclock) as i64).saturating_sub(asks);
         let least = if enq_flags & SCX_ENQ_WAKEUP != 0 { 0 } else { i64::MIN };
         let most = by_weight(slice + OVERRUN);
-        if !(least..=most).contains(&ahead) {
+        let first = self.tasks[task].traits.loader && enq_flags & SCX_ENQ_WAKEUP != 0;
+        if first && !pinned && self.dsqs[id].as_ref().unwrap().iter().next() != Some(task) {
+            return self.violate("urgent", format!("task {task}, the loader, is not the first that waits on CPU {id}"));
+        }
+        if !first && !(least..=most).contains(&ahead) {
             let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
             return self.violate("virtual time", what);
         }
@@ -281,9 +285,9 @@ impl Kernel {
             self.violate("cgroup", format!("task {task}'s weight is {weight}, and its share {share:.1}"));
         }
         let traits = &self.tasks[task].traits;
-        let urgent = traits.kthread && self.tasks[task].raw().nr_cpus_allowed == 1 || traits.loader && curr_weight != 0;
+        let urgent = (traits.kthread || traits.loader) && self.tasks[task].raw().nr_cpus_allowed == 1;
         if urgent && enq_flags & SCX_ENQ_WAKEUP != 0 {
-            self.violate("urgent", format!("task {task}, of a CPU's kernel threads or the loader's, waits in line"));
+            self.violate("urgent", format!("task {task}, which serves a CPU, waits in line"));
         }
         if id != cpu {
             self.violate("lost", format!("task {task} of CPU {cpu} waits in the queue of CPU {id}"));

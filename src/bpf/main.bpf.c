@@ -115,7 +115,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
-	bool preempt = false;
+	bool preempt = false, urgent = false;
 	u64 queue;
 
 	/* A CPU that has just come online has no queue: the kernel is about to have us start anew for it. */
@@ -138,8 +138,9 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	if (enq_flags & SCX_ENQ_WAKEUP) {
-		/* The loader may move: it need not wait for a higher class that has the CPU. */
-		if (is_urgent(p) && (cctx->curr_weight || !may_move(p))) {
+		urgent = is_urgent(p);
+		/* The loader may move: it waits in line, where an idle CPU may take it, but before all others. */
+		if (urgent && !may_move(p)) {
 			stat_inc(STAT_KTHREAD);
 			/* Who made way waits for more than one that is brief; the timer that is to offer it may, too (ksoftirqd). */
 			if (cctx->curr_urgent)
@@ -149,7 +150,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 			run_next(p, cctx, preempt, enq_flags);
 			return;
 		}
-		preempt = preempts(p, tctx, cctx);
+		preempt = urgent ? cctx->curr_weight && !cctx->curr_urgent : preempts(p, tctx, cctx);
 		if (is_next(p, tctx, cpu, cctx)) {
 			stat_inc(preempt ? STAT_PREEMPT : STAT_NEXT);
 			cctx->next_waits = !preempt;
@@ -161,12 +162,13 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	tctx->queued_on = cpu;
 	join_line(p, tctx, cctx);
 	queue = mark_waiting(p, cpu, cctx);
-	scx_bpf_dsq_insert_vtime(p, queue, tun.slice_ns, deadline(p, tctx), enq_flags);
+	scx_bpf_dsq_insert_vtime(p, queue, tun.slice_ns, urgent ? cctx->vclock - FIRST_NS : deadline(p, tctx),
+				 enq_flags);
 	tctx->offered = !soon_goes_on(p, tctx, cctx) && kick_thief(p, cpu);
-	if (preempt && !tctx->offered)
+	preempt = preempt && !tctx->offered;
+	if (preempt)
 		preempt_curr(cpu, cctx);
-	else
-		stat_inc(STAT_QUEUED);
+	stat_inc(urgent ? STAT_KTHREAD : preempt ? STAT_PREEMPT : STAT_QUEUED);
 	/* It had no slice left, and now has: the CPU is about to go idle. */
 	if (enq_flags & SCX_ENQ_LAST)
 		scx_bpf_kick_cpu(cpu, 0);

@@ -16,6 +16,8 @@
  */
 #pragma once
 
+#define FIRST_NS (1ULL << 40) /* before a CPU's clock: nobody's deadline is that early */
+
 static bool is_patient(const struct task_struct *p)
 {
 	return p->policy == SCHED_BATCH || p->policy == SCHED_IDLE;
@@ -83,7 +85,6 @@ static bool others_came(struct cpu_ctx *cctx)
 /* Who runs on @cpu is to make way for who is in line, whatever their deadlines: dispatch() sees to that. */
 static void preempt_curr(s32 cpu, struct cpu_ctx *cctx)
 {
-	stat_inc(STAT_PREEMPT);
 	cctx->curr_weight = 0; /* one at a time: who comes next waits its turn */
 	cctx->preempted = true;
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);

@@ -2,7 +2,7 @@
 //! `preempt.bpf.h`: who takes the CPU of whom, and that urgent tasks wait for each other only.
 
 use magpie_sim::native::{HOG_NS, SCX_ENQ_WAKEUP};
-use magpie_sim::task::{SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL, State};
+use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL, State};
 use magpie_sim::trace::Op;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
@@ -209,6 +209,26 @@ fn who_preempts_comes_first_whatever_the_deadlines() {
     rig.kernel.take_out(late);
     rig.queue(late, 0, by_deadline[1]);
     assert!(dispatch(&mut rig).is_empty());
+}
+
+/// It may move, and who runs may take its time to make way: it can be stolen until then.
+#[test]
+fn the_loader_is_first_in_line() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    rig.only_idle(&[]);
+    let (curr, next, loader) = (rig.task(), rig.task(), rig.task());
+    rig.kernel.tasks[loader].raw_mut().tgid = LOADER_TGID;
+    rig.queue(next, 0, 0);
+    rig.run(curr, 0);
+    for (weight, urgent, preempts) in [(100, 0, true), (0, 0, false), (100, 1, false)] {
+        rig.cpu(0, |cctx| (cctx.curr_weight, cctx.curr_urgent) = (weight, urgent));
+        rig.kernel.tasks[loader].state = State::Sleeping;
+        rig.kernel.activate(loader, 0, SCX_ENQ_WAKEUP);
+        assert_eq!(rig.waiting(0), [loader, next]);
+        assert_eq!(rig.kicked(), if preempts { vec![0] } else { vec![] });
+        rig.kernel.take_out(loader);
+    }
+    assert_eq!((rig.stat(magpie_stat_STAT_KTHREAD), rig.stat(magpie_stat_STAT_PREEMPT)), (3, 0));
 }
 
 #[test]
