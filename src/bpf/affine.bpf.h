@@ -88,6 +88,8 @@ static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev,
 
 	if (!(wake_flags & SCX_WAKE_TTWU))
 		return prev;
+	if (wake_flags & SCX_WAKE_SYNC && cctx->curr_hog)
+		note_producer(cctx);
 	if (tun.affine_wide && cctx->curr_weight)
 		note_wakee(cctx, p->pid);
 	if (waking == prev || !may_use(p, waking))

@@ -12,7 +12,8 @@
  *
  * A CPU's queue is ordered by deadline = vruntime + what the task is assumed to ask for:
  *
- *	it slept within the last HOG_NS of its CPU time ---> one slice, less for who weighs more
+ *	it slept, or woke whom it sent something, within
+ *	the last HOG_NS of its CPU time -------------------> one slice, less for who weighs more
  *	it is a hog ---------------------------------------> one slice by its weight, and slice_lag
  *
  * So those that run in short bursts come before hogs, until they are slice_lag ahead of them, but among themselves a sleep
@@ -42,6 +43,20 @@ static u64 to_vtime(u64 ns, u32 weight)
 static bool is_hog(const struct task_struct *p, const struct task_ctx *tctx)
 {
 	return p->se.sum_exec_runtime - tctx->woke_exec >= HOG_NS;
+}
+
+/*
+ * The running task of this CPU wakes whom it has sent something: it is no hog, though it need not sleep, and the others find
+ * more the longer it runs.
+ */
+static void note_producer(struct cpu_ctx *cctx)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct task_ctx *tctx = task_ctx(p);
+
+	cctx->curr_hog = false;
+	if (tctx)
+		tctx->woke_exec = p->se.sum_exec_runtime;
 }
 
 static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)

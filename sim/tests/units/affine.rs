@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `affine.bpf.h`: previous or waking CPU, by the table at its head.
 
-use magpie_sim::native::{AFFINE_BIAS_PCT, FLIPS_HALVE_NS, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, WEIGHT_SHIFT};
+use magpie_sim::native::{
+    AFFINE_BIAS_PCT, FLIPS_HALVE_NS, HOG_NS, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, WEIGHT_SHIFT,
+};
 use magpie_sim::task::State;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
@@ -226,5 +228,22 @@ fn a_cpus_load_is_what_waits_and_what_runs() {
     for _ in 0..2 {
         rig.call(rig.u.leave_line, (rig.tctx(tasks[0]),));
         assert_eq!(load(&mut rig), 25);
+    }
+}
+
+/// The longer it runs the more the others find, and they are not to take the CPU from it.
+#[test]
+fn a_hog_that_wakes_whom_it_has_sent_something_is_none() {
+    for (flags, hog) in [(SYNC, false), (SYNC & !u64::from(SCX_WAKE_SYNC), true)] {
+        let mut rig = Rig::new("1x1x4x1", &[]);
+        rig.only_idle(&[]);
+        let (hog_task, woken) = (rig.task(), rig.task());
+        rig.run(hog_task, NEAR);
+        rig.kernel.tasks[hog_task].raw_mut().se.sum_exec_runtime = HOG_NS.into();
+        rig.call(rig.u.note_running, (rig.raw(hog_task), rig.tctx(hog_task), rig.cctx(NEAR)));
+        rig.kernel.cpu = NEAR;
+        rig.call(rig.u.affine_target, (rig.raw(woken), rig.tctx(woken), PREV as i32, flags));
+        assert_eq!(rig.call(rig.u.is_hog, (rig.raw(hog_task), rig.tctx(hog_task))), hog);
+        assert_eq!(rig.cpu(NEAR, |cctx| cctx.curr_hog != 0), hog);
     }
 }
