@@ -234,7 +234,7 @@ fn a_cpus_load_is_what_waits_and_what_runs() {
 /// The longer it runs the more the others find, and they are not to take the CPU from it.
 #[test]
 fn a_hog_that_wakes_whom_it_has_sent_something_is_none() {
-    for (flags, hog) in [(SYNC, false), (SYNC & !u64::from(SCX_WAKE_SYNC), true)] {
+    for (flags, hog) in [(SYNC, false), (SYNC & !SCX_WAKE_SYNC, true)] {
         let mut rig = Rig::new("1x1x4x1", &[]);
         rig.only_idle(&[]);
         let (hog_task, woken) = (rig.task(), rig.task());
