@@ -3,7 +3,7 @@
  * Wakeup preemption: a woken task takes the CPU at once when its deadline is before the running one's: clearly before it,
  * and that one is left alone for its first moments, for tasks that wake each other all the time would else preempt
  * each other all the time (hackbench over pipes took three times as long). Not so a hog (vtime.bpf.h), which would not
- * have slept soon anyway. Urgent tasks do not wait, but for each other.
+ * have slept soon anyway. Urgent tasks do not wait, but for each other; the loader, which may move, does so in line, first.
  *
  *	woken: SCHED_BATCH, SCHED_IDLE, cpu.idle? --------------------------------> wait
  *	running: SCHED_IDLE, cpu.idle? -------------------------------------------> preempt

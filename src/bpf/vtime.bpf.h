@@ -8,7 +8,7 @@
  *	     owed                       ahead
  *	-------|-----------|--------------|--------> virtual time of the CPU
  *	   vruntime      vclock        vruntime
- *	   (sleeper)                   (just ran)
+ *	  (waited)                     (just ran)
  *
  * A CPU's queue is ordered by deadline = vruntime + what the task is assumed to ask for:
  *
