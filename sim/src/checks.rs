@@ -264,10 +264,10 @@ impl Kernel {
         let slice = self.tunables.slice_us * USEC;
         // Who was held back for its group and released begins anew, as if it woke.
         let released_at = self.tasks[task].tctx().map_or(0, |tctx| tctx.woke_exec);
-        let asks = if raw.se.sum_exec_runtime - self.tasks[task].woke_exec.max(released_at) >= HOG {
-            by_weight(slice) + (self.tunables.slice_us_lag * USEC) as i64
-        } else {
-            by_weight(slice).min(slice as i64)
+        let asks = match raw.se.sum_exec_runtime - self.tasks[task].woke_exec.max(released_at) {
+            HOG.. => by_weight(slice) + (self.tunables.slice_us_lag * USEC) as i64,
+            burst if burst < slice => by_weight(slice).min(slice as i64),
+            _ => by_weight(slice),
         };
         let ahead = (raw.scx.dsq_vtime.wrapping_sub(vclock) as i64).saturating_sub(asks);
         let least = if enq_flags & SCX_ENQ_WAKEUP != 0 { 0 } else { i64::MIN };

@@ -40,9 +40,15 @@ static u64 to_vtime(u64 ns, u32 weight)
 	return ns * (WEIGHT_DFL << WEIGHT_SHIFT) / weight;
 }
 
+/* CPU time since it slept, or made something for others. */
+static u64 burst(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	return p->se.sum_exec_runtime - tctx->woke_exec;
+}
+
 static bool is_hog(const struct task_struct *p, const struct task_ctx *tctx)
 {
-	return p->se.sum_exec_runtime - tctx->woke_exec >= HOG_NS;
+	return burst(p, tctx) >= HOG_NS;
 }
 
 /*
@@ -66,8 +72,8 @@ static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)
 	/* The same for all of them: among themselves it changes nothing. */
 	if (is_hog(p, tctx))
 		return tctx->vruntime + to_vtime(tun.slice_ns, weight) + tun.slice_lag_ns;
-	/* A light one's time comes more seldom, but not later: a burst is short, whatever its weight. */
-	if (weight < WEIGHT_DFL << WEIGHT_SHIFT)
+	/* The first slice after a sleep does not come later for a light one, though it does more seldom. */
+	if (weight < WEIGHT_DFL << WEIGHT_SHIFT && burst(p, tctx) < tun.slice_ns)
 		weight = WEIGHT_DFL << WEIGHT_SHIFT;
 	return tctx->vruntime + to_vtime(tun.slice_ns, weight);
 }

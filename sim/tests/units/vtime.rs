@@ -37,7 +37,7 @@ fn task_at(rig: &mut Rig, cpu: usize, vclock: u64, distance: i64, weight: u32) -
 }
 
 fn burst() -> impl Strategy<Value = u64> {
-    prop_oneof![Just(u64::from(HOG_NS) - 1), Just(HOG_NS.into()), 0..2 * u64::from(HOG_NS)]
+    prop_oneof![Just(u64::from(HOG_NS) - 1), Just(HOG_NS.into()), 0..2 * u64::from(HOG_NS), 0..2 * SLICE as u64]
 }
 
 fn has_run_since_it_woke(rig: &mut Rig, task: TaskId, burst: u64) {
@@ -73,9 +73,9 @@ proptest! {
         let task = task_at(&mut rig, 0, vclock, ahead, weight);
         has_run_since_it_woke(&mut rig, task, burst);
         let deadline = rig.call(rig.u.deadline, (rig.raw(task), rig.tctx(task)));
-        // Short bursts of light tasks do not wait for longer than those of others.
-        let brief = by_weight(SLICE, weight.max(100));
-        let asks = if burst < HOG_NS.into() { brief } else { by_weight(SLICE, weight) + LAG };
+        // The first slice of a light task does not wait for longer than that of others.
+        let first = by_weight(SLICE, if burst < SLICE as u64 { weight.max(100) } else { weight });
+        let asks = if burst < HOG_NS.into() { first } else { by_weight(SLICE, weight) + LAG };
         prop_assert_eq!(deadline.wrapping_sub(vclock) as i64, ahead + asks);
     }
 

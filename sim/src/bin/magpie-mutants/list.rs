@@ -274,7 +274,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("sleeper-hoards", "what a sleeper is owed has no bound", "vtime.bpf.h",
         "\tif (wakes && vtime_before(tctx->vruntime, vclock))\n\t\ttctx->vruntime = vclock;\n\telse if", "\tif"),
     survivor("hog-unseen", "all tasks are taken for ones that will sleep soon", "vtime.bpf.h",
-        "return p->se.sum_exec_runtime - tctx->woke_exec >= HOG_NS;", "return false;",
+        "return burst(p, tctx) >= HOG_NS;", "return false;",
         "virtual time stays fair; units/vtime.rs and units/preempt.rs catch it"),
     survivor("hog-producer", "who never sleeps is a hog, be others waiting for what it makes", "affine.bpf.h",
         "if (wake_flags & SCX_WAKE_SYNC && cctx->curr_hog)", "if (false)",
