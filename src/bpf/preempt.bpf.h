@@ -82,10 +82,13 @@ static bool others_came(struct cpu_ctx *cctx)
 	return nr > cctx->next_waits;
 }
 
-/* Who runs on @cpu is to make way for who is in line, whatever their deadlines: dispatch() sees to that. */
+/*
+ * Who runs on @cpu is to make way for who is first in line, if that is still there: it may be taken before dispatch() comes
+ * to it, and nobody else is to run for it. SCHED_IDLE tasks make way for anybody.
+ */
 static void preempt_curr(s32 cpu, struct cpu_ctx *cctx)
 {
 	cctx->curr_weight = 0; /* one at a time: who comes next waits its turn */
-	cctx->preempted = true;
+	cctx->preempted = cctx->curr_idle_policy;
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }

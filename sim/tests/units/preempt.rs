@@ -176,9 +176,15 @@ fn urgent_tasks_wait_for_each_other_only() {
     assert_eq!((rig.waiting(0), rig.stat(magpie_stat_STAT_PREEMPT)), (vec![hog], 0));
 }
 
-/// It waits in line, where another CPU may take it, and comes first when who runs makes way, once.
+/// Who preempts waits in line, where another CPU may take it: what runs goes on then, if its deadline is before the next
+/// one's. A SCHED_IDLE task makes way all the same, once.
 #[test]
-fn who_preempts_comes_first_whatever_the_deadlines() {
+fn who_makes_way_does_so_for_who_is_owed_more_or_is_not_idle() {
+    makes_way(SCHED_NORMAL, false);
+    makes_way(SCHED_IDLE, true);
+}
+
+fn makes_way(curr_policy: u32, for_anybody: bool) {
     let mut rig = Rig::new("1x1x2x1", &[]);
     rig.only_idle(&[]);
     let (curr, late, next) = (rig.task(), rig.task(), rig.task());
@@ -193,6 +199,7 @@ fn who_preempts_comes_first_whatever_the_deadlines() {
         rig.kernel.call(Op::Dispatch, Some(curr), 0, |ops| unsafe { ops.dispatch.unwrap()(0, raw) });
         rig.local(0)
     };
+    rig.kernel.tasks[curr].raw_mut().policy = curr_policy;
     rig.remembered(late, |tctx| (tctx.home, tctx.vruntime) = (0, GRAN as u64));
     rig.run(curr, 0);
     rig.kernel.tasks[curr].set_queued(true);
@@ -204,10 +211,12 @@ fn who_preempts_comes_first_whatever_the_deadlines() {
     let of_curr = rig.call(rig.u.deadline, (rig.raw(curr), rig.tctx(curr)));
     assert!(by_deadline[0] < by_deadline[1] && of_curr < by_deadline[1]);
     rig.kernel.take_out(next);
-    assert_eq!(dispatch(&mut rig), [late]);
+    assert_eq!(dispatch(&mut rig), if for_anybody { vec![late] } else { vec![] });
 
-    rig.kernel.take_out(late);
-    rig.queue(late, 0, by_deadline[1]);
+    if for_anybody {
+        rig.kernel.take_out(late);
+        rig.queue(late, 0, by_deadline[1]);
+    }
     assert!(dispatch(&mut rig).is_empty());
 }
 
