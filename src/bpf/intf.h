@@ -208,7 +208,7 @@ struct cpu_ctx {
 	u64 curr_started;    /* scx_bpf_now() */
 	u32 curr_weight;     /* task_weight(); 0: nobody to preempt, it is not ours or was told to go */
 	u8 curr_idle_policy; /* SCHED_IDLE */
-	u8 curr_hog;
+	u8 curr_hog;	     /* is_hog() */
 	u8 next_waits;	    /* in the local DSQ, for it may not move and is next */
 	u8 curr_urgent;	    /* is_urgent() */
 	u8 idle;	    /* in the idle loop */
