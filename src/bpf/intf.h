@@ -209,32 +209,32 @@ struct cpu_ctx {
 	u32 curr_weight;     /* task_weight(); 0: nobody to preempt, it is not ours or was told to go */
 	u8 curr_idle_policy; /* SCHED_IDLE */
 	u8 curr_hog;	     /* is_hog() */
-	u8 next_waits;	    /* in the local DSQ, for it may not move and is next */
-	u8 curr_urgent;	    /* is_urgent() */
-	u8 idle;	    /* in the idle loop */
-	u8 waiting;	    /* tasks may be waiting, in either queue */
-	u8 waiting_pinned;  /* ... in that of tasks that may not move */
-	u8 overloaded;	    /* ... in that of tasks that may: the bit in overload_map is set */
-	u8 making_way;	    /* for an urgent task: the one that ran is not offered until that is done */
-	u8 preempted;	    /* who runs, a SCHED_IDLE task, makes way for the first in line */
-	u8 misfit;	    /* who runs has outgrown this CPU */
-	u32 curr_util;	    /* task_util of who runs, when it started or at the last tick */
-	u32 line_turn;	    /* whose turn it is to be looked at by line_for(), */
-	u32 misfit_turn;    /* ... and by find_stronger() */
-	u64 line_load;	    /* sum of the task_weight() of those that wait in its queues; see load.bpf.h */
-	struct wakes wakes; /* of the running task */
-	u64 offer_at;	    /* scx_bpf_now() from which on the one that makes way is offered */
-	u64 starved_at;	    /* scx_bpf_now() of the last run_starved() that found none */
-	u64 balanced_at;    /* scx_bpf_now() of the last balance() */
-	u32 balance_turn;   /* counts them */
-	u32 balance_slot;   /* of the last CPU of the LLC that it looked at */
-	u32 steal_slot;	    /* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
-	s32 nr_queued;	    /* sampled by sample_queues() */
-	u32 nr_finds;	    /* searches for CPUs and tasks; see latency.bpf.h */
-	u64 settled_at;	    /* scx_bpf_now() when it last settled what is lazy here */
-	u32 settle_turn;    /* whose turn it is to be settled, if it is idle */
-	u64 cold_in;	    /* ns until the first task that steal() found hot is cold; 0: it found none */
-	u64 homed_at;	    /* scx_bpf_now() of the last look at how local the running task is */
+	u8 next_waits;	     /* in the local DSQ, for it may not move and is next */
+	u8 curr_urgent;	     /* is_urgent() */
+	u8 idle;	     /* in the idle loop */
+	u8 waiting;	     /* tasks may be waiting, in either queue */
+	u8 waiting_pinned;   /* ... in that of tasks that may not move */
+	u8 overloaded;	     /* ... in that of tasks that may: the bit in overload_map is set */
+	u8 making_way;	     /* for an urgent task: the one that ran is not offered until that is done */
+	u8 preempted;	     /* who runs, a SCHED_IDLE task, makes way for the first in line */
+	u8 misfit;	     /* who runs has outgrown this CPU */
+	u32 curr_util;	     /* task_util of who runs, when it started or at the last tick */
+	u32 line_turn;	     /* whose turn it is to be looked at by line_for(), */
+	u32 misfit_turn;     /* ... and by find_stronger() */
+	u64 line_load;	     /* sum of the task_weight() of those that wait in its queues; see load.bpf.h */
+	struct wakes wakes;  /* of the running task */
+	u64 offer_at;	     /* scx_bpf_now() from which on the one that makes way is offered */
+	u64 starved_at;	     /* scx_bpf_now() of the last run_starved() that found none */
+	u64 balanced_at;     /* scx_bpf_now() of the last balance() */
+	u32 balance_turn;    /* counts them */
+	u32 balance_slot;    /* of the last CPU of the LLC that it looked at */
+	u32 steal_slot;	     /* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
+	s32 nr_queued;	     /* sampled by sample_queues() */
+	u32 nr_finds;	     /* searches for CPUs and tasks; see latency.bpf.h */
+	u64 settled_at;	     /* scx_bpf_now() when it last settled what is lazy here */
+	u32 settle_turn;     /* whose turn it is to be settled, if it is idle */
+	u64 cold_in;	     /* ns until the first task that steal() found hot is cold; 0: it found none */
+	u64 homed_at;	     /* scx_bpf_now() of the last look at how local the running task is */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));
 	u64 mono_offset; /* CLOCK_MONOTONIC - scx_bpf_now() on this CPU */
