@@ -104,6 +104,12 @@ pub struct Tunables {
     #[arg(long, default_value = "idle,sync,weight,wide", value_name = "RULES")]
     pub wake_affine: WakeAffine,
 
+    /// Who sleeps this soon after it woke another by a pipe or socket, each time lately, leaves its CPU to it. Microseconds, 0..1000.
+    ///
+    /// 0: the woken one goes to an idle CPU, if there is one.
+    #[arg(long, default_value_t = 20, value_name = "US", value_parser = value_parser!(u64).range(0..=1000))]
+    pub handoff_us: u64,
+
     /// How long a task that wake-affine took from its home node is not moved back. Scan periods (1 to 60 s), 0..64.
     ///
     /// 0: not at all, and the two fight over tasks that wake each other and have their memory on different nodes.

@@ -103,6 +103,7 @@ fn tun(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) -> tunable
     tunables {
         slice_ns: tunables.slice_us * NSEC_PER_USEC,
         slice_lag_ns: tunables.slice_us_lag * NSEC_PER_USEC,
+        handoff_ns: tunables.handoff_us * NSEC_PER_USEC,
         wakeup_gran_ns: tunables.wakeup_gran_us * NSEC_PER_USEC,
         starve_ns: u64::from(tunables.timeout_ms) * NSEC_PER_MSEC / 4,
         smt_width: layout.smt_width as u32,

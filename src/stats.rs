@@ -144,6 +144,8 @@ pub struct Group {
     pub scan: u64,
     #[stat(desc = "wakeups placed on an idle CPU of another LLC")]
     pub beyond: u64,
+    #[stat(desc = "wakeups not searched for: the waker was about to sleep, and handed its CPU off")]
+    pub handoff: u64,
     #[stat(desc = "tasks enqueued on a CPU that turned out idle, pinned tasks mostly")]
     pub local: u64,
     #[stat(desc = "per-CPU kernel threads and the loader, run at once")]
@@ -357,6 +359,7 @@ impl LlcSnapshot {
             recent: of(magpie_stat_STAT_RECENT),
             scan: of(magpie_stat_STAT_SCAN),
             beyond: of(magpie_stat_STAT_BEYOND),
+            handoff: of(magpie_stat_STAT_HANDOFF),
             local: of(magpie_stat_STAT_LOCAL),
             kthread: of(magpie_stat_STAT_KTHREAD),
             preempt: of(magpie_stat_STAT_PREEMPT),

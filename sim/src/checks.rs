@@ -604,7 +604,7 @@ impl Kernel {
         let sum = |stats: &[magpie_stat]| -> u64 { stats.iter().map(|&stat| sums[stat as usize]).sum() };
         let called = |op: Op| self.trace.counts[op as usize] - self.checks.counts[op as usize];
         let pairs = [
-            ("select_cpu() calls", called(Op::SelectCpu), sum(&[magpie_stat_STAT_SEARCH])),
+            ("select_cpu() calls", called(Op::SelectCpu), sum(&[magpie_stat_STAT_SEARCH, magpie_stat_STAT_HANDOFF])),
             (
                 "where wakeups went",
                 called(Op::SelectCpu),
@@ -614,6 +614,7 @@ impl Kernel {
                     magpie_stat_STAT_RECENT,
                     magpie_stat_STAT_SCAN,
                     magpie_stat_STAT_BEYOND,
+                    magpie_stat_STAT_HANDOFF,
                     magpie_stat_STAT_FAILED,
                 ]),
             ),

@@ -5,12 +5,15 @@
  *	CPU goes idle, tasks elsewhere are hot (heat.bpf.h) ----> in what is left: kicked, looks for itself
  *	task makes way for an urgent one, which is brief ------> in OFFER_NS: is it not? an idle CPU is kicked, and looks
  *
- * A CPU that makes way is not idle, so one timer does for both; either may have been settled before it fires.
+ *	task handed its CPU off (handoff.bpf.h) ---------------> at latest in HANDOFF_LOOK_NS: does it still run? it makes way
+ *
+ * A CPU that makes way is not idle, so one timer does for all; what it was set for may have been settled before it fires.
  */
 #pragma once
 
 enum {
 	OFFER_NS = 250000,
+	HANDOFF_LOOK_NS = 400000, /* the woken one waits for twice as long, at most */
 };
 
 struct look_timer {
@@ -29,6 +32,7 @@ static void look_again(s32 cpu, u64 in_ns)
 {
 	struct look_timer *t = bpf_map_lookup_elem(&look_timers, &cpu);
 
+	cpu_ctx(cpu)->handoff_look_at = 0;
 	if (t)
 		bpf_timer_start(&t->timer, in_ns, 0);
 }
@@ -56,11 +60,25 @@ static s32 any_idle_in_reach(s32 cpu)
 	return idle;
 }
 
+/* The running task of @cpu was to sleep soon, and did not? Then it makes way. When it has not had the time yet: later. */
+static void look_handoff(s32 cpu)
+{
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+
+	if (!cctx->handed_off)
+		return;
+	if ((s64)(scx_bpf_now() - cctx->sync_woke_at - tun.handoff_ns) < 0)
+		look_again(cpu, HANDOFF_LOOK_NS);
+	else
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
 /* An idle CPU of the system fires it, or this one. */
 static int look_timer_fires(void *map, s32 *key, struct look_timer *t)
 {
 	s32 cpu = *key, idle = cpu;
 
+	look_handoff(cpu);
 	if (!cpu_ctx(cpu)->idle)
 		idle = tun.steal && cpu_ctx(cpu)->making_way && cpu_ctx(cpu)->overloaded ? any_idle_in_reach(cpu) : -1;
 	if (idle >= 0) {

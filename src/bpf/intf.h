@@ -62,6 +62,7 @@ enum pelt_consts {
 struct tunables {
 	u64 slice_ns;	    /* time a task runs before the queue is looked at */
 	u64 slice_lag_ns;   /* how much later than others' a hog's deadline is */
+	u64 handoff_ns;	    /* who sleeps this soon after it woke another hands its CPU off; 0: nobody does */
 	u64 wakeup_gran_ns; /* a waking task preempts when its deadline is this much before the running one's */
 	u64 starve_ns;	    /* a task in line for longer runs next, whatever its weight */
 	u32 smt_width;	    /* CPUs a core at most, a power of two up to SLOTS_PER_LINE */
@@ -135,12 +136,13 @@ struct sparse_map {
 
 /* What became of a wakeup, where tasks waited, and who took them: counted on the CPU that did it. */
 enum magpie_stat {
-	STAT_SEARCH,	  /* calls of select_cpu */
+	STAT_SEARCH,	  /* calls of select_cpu, but for STAT_HANDOFF */
 	STAT_TARGET,	  /* ... placed on an idle target */
 	STAT_PREV,	  /* ... on an idle previous CPU */
 	STAT_RECENT,	  /* ... on the CPU used before that */
 	STAT_SCAN,	  /* ... on an idle CPU of the target's LLC */
 	STAT_BEYOND,	  /* ... on an idle CPU of another LLC */
+	STAT_HANDOFF,	  /* wakeups not searched for: the waker, about to sleep, handed its CPU off */
 	STAT_FAILED,	  /* ... none idle: left to enqueue */
 	STAT_SCANNED,	  /* CPUs that searches went over, beyond the fast candidates */
 	STAT_STALE,	  /* times that nr_scan began to be estimated here, for the loader was late */
@@ -209,7 +211,9 @@ struct cpu_ctx {
 	u32 curr_weight;     /* task_weight(); 0: nobody to preempt, it is not ours or was told to go */
 	u8 curr_idle_policy; /* SCHED_IDLE */
 	u8 curr_hog;	     /* is_hog() */
-	u8 next_waits;	     /* in the local DSQ, for it may not move and is next */
+	u8 next_waits;	     /* in the local DSQ, for it is next: it may not move, or was handed this CPU */
+	u8 sync_wakes;	     /* by who runs, by WF_SYNC: 0, 1, or 2 for more; see handoff.bpf.h */
+	u8 handed_off;	     /* ... and this CPU is to go to the woken one */
 	u8 curr_urgent;	     /* is_urgent() */
 	u8 idle;	     /* in the idle loop */
 	u8 waiting;	     /* tasks may be waiting, in either queue */
@@ -223,6 +227,8 @@ struct cpu_ctx {
 	u32 misfit_turn;     /* ... and by find_stronger() */
 	u64 line_load;	     /* sum of the task_weight() of those that wait in its queues; see load.bpf.h */
 	struct wakes wakes;  /* of the running task */
+	u64 sync_woke_at;    /* scx_bpf_now() of the last of sync_wakes */
+	u64 handoff_look_at; /* ... when the timer will next see whether a hand-off failed */
 	u64 offer_at;	     /* scx_bpf_now() from which on the one that makes way is offered */
 	u64 starved_at;	     /* scx_bpf_now() of the last run_starved() that found none */
 	u64 balanced_at;     /* scx_bpf_now() of the last balance() */

@@ -5,6 +5,7 @@
  * The way of a task, and the file that tells of each step:
  *
  *	wakes    select_cpu  near whom?              affine.bpf.h    target: previous or waking CPU
+ *	                     waker about to sleep?   handoff.bpf.h   run there
  *	                     how far to look?        nr_scan.bpf.h   the busier the LLC, the less of it
  *	                     who is idle?            scan.bpf.h      found: claimed (idle.bpf.h), run there
  *	                     ... and big enough?     fit.bpf.h       where CPUs differ (capacity.bpf.h, task_util.bpf.h)
@@ -57,6 +58,7 @@
 #include "wake_cases.bpf.h"
 #include "affine.bpf.h"
 #include "again.bpf.h"
+#include "handoff.bpf.h"
 #include "overload.bpf.h"
 #include "return.bpf.h"
 #include "misfit.bpf.h"
@@ -78,21 +80,29 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 {
 	struct task_ctx *tctx = task_ctx(p);
 	s32 target, cpu;
+	bool handed_off;
 
-	stat_inc(STAT_SEARCH);
 	if (!cpu_layout(prev)->present || !may_use(p, prev))
 		prev = any_allowed(p, prev);
 	if (!tctx)
 		return prev;
 
 	if (is_limited(tctx) && throttled_group(tctx->group) && !is_exempt(p)) {
+		stat_inc(STAT_SEARCH);
 		stat_inc(STAT_FAILED);
 		return prev;
 	}
 	target = affine_target(p, tctx, prev, wake_flags);
 	if (is_asym())
 		note_asleep(p, tctx, prev);
-	cpu = timed_find_idle(p, tctx, prev, target);
+	handed_off = hands_off(tctx, target, wake_flags);
+	if (handed_off) {
+		stat_inc(STAT_HANDOFF);
+		cpu = target;
+	} else {
+		stat_inc(STAT_SEARCH);
+		cpu = timed_find_idle(p, tctx, prev, target);
+	}
 	/* The loader: whomever it preempts would have to wait for it. */
 	if (cpu < 0 && is_urgent(p))
 		cpu = scan_thief(p, target);
@@ -105,7 +115,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 		return target;
 
 	place(p, tctx, cpu, true);
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, arrival_flags(p));
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, handed_off ? 0 : arrival_flags(p));
 	return cpu;
 }
 
@@ -316,6 +326,8 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	if (!tctx)
 		return;
 	charge(p, tctx);
+	if (cctx->sync_wakes)
+		judge_handoff(tctx, cctx, !runnable);
 	if (is_asym())
 		util_stops(p, tctx, scx_bpf_task_cpu(p), cctx, !runnable);
 	if (tun.nr_llcs > 1)

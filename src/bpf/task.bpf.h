@@ -18,6 +18,7 @@ struct task_ctx {
 	u64 woke_exec;	/* sum_exec_runtime when it last woke: from there on it counts as one burst */
 	u64 queued_at;	/* scx_bpf_now() when it was put in line; 0: it has run since */
 	u8 offered;	/* ... and an idle CPU was told of it */
+	s32 trust;	/* handoff.bpf.h: that it sleeps soon after it woke another */
 	s32 queued_on;	/* ... on this CPU; NO_CPU: in its group's queue */
 	s32 home;	/* CPU whose clock vruntime is on: where it ran or waits; -1: none yet */
 	s32 recent;	/* CPU that was home before */

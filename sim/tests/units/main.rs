@@ -9,6 +9,7 @@ mod bandwidth;
 mod capacity;
 mod cgroup;
 mod fit;
+mod handoff;
 mod heat;
 mod home;
 mod idle;
