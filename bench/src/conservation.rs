@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A CPU idles from when it halts until it is told to look, wakes by itself, or does in an interrupt what has it reschedule;
-//! a task whose CPU was told of it is under way.
+//! a task whose CPU was told of it, or woke it itself while it was idle, in an interrupt, is under way.
 //! How long it takes to do as told is a figure of its own, for that is the machine's: interrupts that are off, an emulated
 //! CPU that waits for its turn. Nor can the scheduler help it when a busy CPU stands still, and does not even take the
 //! interrupt of a timer of its own that is due, or is not done with the one it sent itself: what waits there then counts as
@@ -304,7 +304,7 @@ impl<'a> Sched<'a> {
                 self.idle_ends(cpu, now);
                 self.told(cpu, now);
                 if prev != 0 && runnable && may_migrate {
-                    self.wait_begins(prev, cpu, by, now);
+                    self.wait_begins(prev, cpu, by, now, false);
                 }
                 self.running[cpu] = Some(next);
                 if next != 0 {
@@ -325,19 +325,26 @@ impl<'a> Sched<'a> {
             Event::Wake => _ = self.idle_ends(cpu, now),
             Event::Timer | Event::IrqWork | Event::Start { .. } | Event::Cancel { .. } => {}
             // Also said of a task that has not left its CPU yet.
-            Event::Wakeup { pid, cpu } if !self.running.contains(&Some(pid)) => self.wait_begins(pid, cpu, by, now),
+            Event::Wakeup { pid, cpu } if !self.running.contains(&Some(pid)) => {
+                let by_itself = by == cpu && self.running[cpu] == Some(0);
+                if by_itself {
+                    self.told_at[cpu].get_or_insert((now, true));
+                }
+                self.wait_begins(pid, cpu, by, now, by_itself);
+            }
             Event::Wakeup { .. } => {}
             // The idle CPUs of the LLC that it comes to have not failed it yet.
             Event::Migrate { pid, cpu } => {
                 if self.wait_ends(pid, now) {
-                    self.wait_begins(pid, cpu, by, now);
+                    self.wait_begins(pid, cpu, by, now, false);
                 }
             }
         }
     }
 
-    fn wait_begins(&mut self, pid: i32, cpu: usize, by: usize, now: f64) {
-        let under_way = self.told_at[cpu].is_some_and(|(told, _)| now - told < AT_ONCE);
+    /// `comes`: the CPU is idle, and was told just now.
+    fn wait_begins(&mut self, pid: i32, cpu: usize, by: usize, now: f64, comes: bool) {
+        let under_way = comes || self.told_at[cpu].is_some_and(|(told, _)| now - told < AT_ONCE);
         self.waiting.entry(pid).or_insert(Waiting { since: now, cpu, by, under_way });
     }
 
@@ -582,6 +589,21 @@ mod tests {
             let lines = [&START[..], &lines, &[looks, RUNS]].concat();
             assert_eq!(overlaps(&[(11, &[1, 2])], &lines), [(0.0, 0), (2000.0, 0)]);
         }
+    }
+
+    /// So is one that its CPU wakes itself, in an interrupt in the idle loop, which may go on: nobody can take it from there.
+    #[test]
+    fn an_idle_cpu_wakes_it_for_itself() {
+        let of = |cpu: usize, task: &str| {
+            format!(
+                "          {task}      [00{cpu}] dNh2.     0.002000: sched_wakeup: comm=x pid=11 prio=120 target_cpu=001"
+            )
+        };
+        let looks = "          <idle>-0       [001] d..2.     0.005000: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=y next_pid=12 next_prio=120";
+        let waits = |wakes: &str| overlaps(&[(11, &[1, 2])], &[&START[..], &[wakes, looks, RUNS]].concat())[1];
+        assert_eq!(waits(&of(1, "<idle>-0 ")), (2000.0, 0));
+        // Another CPU woke it, and did not say so.
+        assert_eq!(waits(&of(0, "hog-10   ")), (5000.0, 1));
     }
 
     /// Whom it is told to is not idle until it has looked, and is again if that was in vain.
