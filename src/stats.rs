@@ -150,7 +150,7 @@ pub struct Group {
     pub local: u64,
     #[stat(desc = "per-CPU kernel threads and the loader, run at once")]
     pub kthread: u64,
-    #[stat(desc = "woken tasks that preempted because they were owed time")]
+    #[stat(desc = "woken tasks that preempted, for their deadline was clearly before the running one's")]
     pub preempt: u64,
     #[stat(desc = "woken tasks that may not move and are next on their CPU: not put in line")]
     pub next: u64,

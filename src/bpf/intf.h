@@ -148,7 +148,7 @@ enum magpie_stat {
 	STAT_STALE,	  /* times that nr_scan began to be estimated here, for the loader was late */
 	STAT_LOCAL,	  /* enqueued on a CPU that was idle */
 	STAT_KTHREAD,	  /* per-CPU kernel threads and the loader, run at once */
-	STAT_PREEMPT,	  /* woken tasks that were owed time and took the CPU */
+	STAT_PREEMPT,	  /* woken tasks that took the CPU, due clearly before who ran */
 	STAT_NEXT,	  /* woken tasks that may not move, and are next on their CPU: not put in line */
 	STAT_QUEUED,	  /* put in line on a CPU's queue */
 	STAT_THROTTLED,	  /* made to wait, for their cgroup has used up its cpu.max */

@@ -13,7 +13,7 @@
  *	                     how long did that take? latency.bpf.h   of stealing, too
  *	waits    enqueue     in line                 vtime.bpf.h     by virtual deadline
  *	                     who could take it?      overload.bpf.h  bit set, an idle CPU kicked
- *	                     none; owed time?        preempt.bpf.h   who runs makes way
+ *	                     none; due much sooner?  preempt.bpf.h   who runs makes way
  *	is away  tick        where is its memory?    home.bpf.h      or where has it run most?
  *	         enqueue     sent home               return.bpf.h
  *	outgrows tick        is its CPU too small?   misfit.bpf.h    a stronger one is idle, or has a task that is not?

@@ -13,7 +13,8 @@
  * A CPU's queue is ordered by deadline = vruntime + what the task is assumed to ask for:
  *
  *	it slept, or woke whom it sent something, within
- *	the last HOG_NS of its CPU time -------------------> one slice, less for who weighs more
+ *	the last HOG_NS of its CPU time -------------------> one slice by its weight; its first one at the default weight
+ *							     at least, for a light task comes seldom, not late
  *	it is a hog ---------------------------------------> one slice by its weight, and slice_lag
  *
  * So those that run in short bursts come before hogs, until they are slice_lag ahead of them, but among themselves a sleep

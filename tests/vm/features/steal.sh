@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
+# vm: --icount --turn 50 --cpus 8 --llcs 2 --nodes 2 --append magpie.turns --timeout 3000
 # vm: --icount --cpus 8 --llcs 2 --nodes 2 --timeout 3000
 # Stealing off, in the LLC, in the node, everywhere (seed 003_8e2080094cd19793): hackbench with 1, 2, 4 and 8 groups of 20
-# tasks. The figures are of an interval while it runs, the times medians of MAGPIE_RUNS runs, interleaved. One instruction a
-# nanosecond, and one CPU executes at a time: times are the work done, with what stealing costs and without what it gains by
-# using more CPUs (make experiments shows that). Fails if stealing makes 3 % more work, or looking takes 0.4 points more.
+# tasks. The figures are of an interval while it runs, the times medians of MAGPIE_RUNS runs, interleaved. One instruction is a
+# nanosecond. Where CPUs take turns of 50 us they run side by side, as it were, and times are what a user sees: fails if stealing
+# does not make it 8 % faster, as the seed has it, or is 1 % slower in part. Where one runs until it waits, times are the work
+# done, and so is what looking takes: fails if stealing makes 3 % more work, or looking takes 0.4 points more.
 . /root/lib.sh
 
-RUNS=${MAGPIE_RUNS:-3}
+RUNS=${MAGPIE_RUNS:-5}
 MODES="off llc node all"
 SIZES="1 2 4 8"
 
@@ -43,8 +45,13 @@ for groups in $SIZES; do
 		eval "$mode=$(median /tmp/times.$mode.$groups)"
 		eval "line=\"$line  \$$mode\""
 	done
-	# shellcheck disable=SC2154 # set by eval
+	# shellcheck disable=SC2154 # all four are set by eval
 	say "$line $(awk "BEGIN { printf \"%8.3f\", $all / $off }")"
+	if grep -q magpie.turns /proc/cmdline; then
+		awk "BEGIN { exit !($all <= 0.92 * $off) }" || fail "stealing gains less than 8 %"
+		awk "BEGIN { exit !($llc <= 1.01 * $off && $node <= 1.01 * $off) }" || fail "stealing in part is slower than none"
+		continue
+	fi
 	awk "BEGIN { exit !($all <= 1.03 * $off) }" || fail "stealing makes more work"
 	awk "BEGIN { exit !($(cat /tmp/find.all.$groups) <= $(cat /tmp/find.off.$groups) + 0.4) }" || fail "looking takes too long"
 done
