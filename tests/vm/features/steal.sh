@@ -2,10 +2,11 @@
 # vm: --icount --turn 50 --cpus 8 --llcs 2 --nodes 2 --append magpie.turns --timeout 3000
 # vm: --icount --cpus 8 --llcs 2 --nodes 2 --timeout 3000
 # Stealing off, in the LLC, in the node, everywhere (seed 003_8e2080094cd19793): hackbench with 1, 2, 4 and 8 groups of 20
-# tasks. The figures are of an interval while it runs, the times medians of MAGPIE_RUNS runs, interleaved. One instruction is a
-# nanosecond. Where CPUs take turns of 50 us they run side by side, as it were, and times are what a user sees: fails if stealing
-# does not make it 8 % faster, as the seed has it, or is 1 % slower in part. Where one runs until it waits, times are the work
-# done, and so is what looking takes: fails if stealing makes 3 % more work, or looking takes 0.4 points more.
+# tasks. The figures are of an interval while it runs, the times medians of MAGPIE_RUNS runs, interleaved. One instruction
+# is a nanosecond. Where CPUs take turns of 50 us they run side by side, as it were, and times are what a user sees: fails
+# if it is not 8 % faster with stealing, as the seed has it, or 1 % slower with part of it. Where one runs until it waits,
+# times are the work done, and so is what looking takes: fails if stealing makes 3 % more work, or looking takes 0.4 points
+# more.
 . /root/lib.sh
 
 RUNS=${MAGPIE_RUNS:-5}
