@@ -46,7 +46,7 @@ printf '   %-34s %s\n' \
 	"wakeups" "$(total search)" \
 	"  placed on an idle CPU" "$(($(total search) - $(total failed)))" \
 	"  CPUs looked at for each" "$(awk "BEGIN { printf \"%.2f\", $(total scanned) / ($(total search) + 1) }")" \
-	"  preempted, being owed time" "$(total preempt)" \
+	"  preempted, due clearly first" "$(total preempt)" \
 	"tasks stolen: LLC, node, beyond" "$(total steal_llc), $(total steal_node), $(total steal_far)" \
 	"utilization" "$(total util | cut -c1-5) %" \
 	"sched_ext while it ran" "$was, $events error events" \
