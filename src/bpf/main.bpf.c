@@ -172,8 +172,8 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	tctx->queued_on = cpu;
 	join_line(p, tctx, cctx);
 	queue = mark_waiting(p, cpu, cctx);
-	scx_bpf_dsq_insert_vtime(p, queue, tun.slice_ns, urgent ? cctx->vclock - FIRST_NS : deadline(p, tctx),
-				 enq_flags);
+	scx_bpf_dsq_insert_vtime(p, queue, tun.slice_ns,
+				 urgent ? cctx->vclock - FIRST_NS : line_deadline(p, tctx, cctx), enq_flags);
 	tctx->offered = !soon_goes_on(p, tctx, cctx) && kick_thief(p, cpu);
 	preempt = preempt && !tctx->offered;
 	if (preempt)

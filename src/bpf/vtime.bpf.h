@@ -19,6 +19,8 @@
  *
  * So those that run in short bursts come before hogs, until they are slice_lag ahead of them, but among themselves a sleep
  * earns nothing: were it to, readers would come before writers and find little to read (hackbench switched twice as often).
+ * Among themselves those that are less than a slice ahead come in the order in which they came (line_deadline()): no order
+ * keeps the last one waiting for less.
  *
  * When a task goes to another CPU, rebase() keeps the distance and changes the clock, so no clock is shared and none is
  * written by two CPUs.
@@ -77,6 +79,15 @@ static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)
 	if (weight < WEIGHT_DFL << WEIGHT_SHIFT && burst(p, tctx) < tun.slice_ns)
 		weight = WEIGHT_DFL << WEIGHT_SHIFT;
 	return tctx->vruntime + to_vtime(tun.slice_ns, weight);
+}
+
+/* Where @p is in line on the CPU of @cctx, on whose clock it is: its deadline, but a slight lead is of no account. */
+static u64 line_deadline(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx)
+{
+	s64 ahead = tctx->vruntime - cctx->vclock;
+	u64 at = deadline(p, tctx);
+
+	return ahead > 0 && (u64)ahead < tun.slice_ns && !is_hog(p, tctx) ? at - ahead : at;
 }
 
 /* Bring the vruntime of a task that ran up to date. The kernel has updated sum_exec_runtime. */

@@ -200,7 +200,7 @@ fn makes_way(curr_policy: u32, for_anybody: bool) {
         rig.local(0)
     };
     rig.kernel.tasks[curr].raw_mut().policy = curr_policy;
-    rig.remembered(late, |tctx| (tctx.home, tctx.vruntime) = (0, GRAN as u64));
+    rig.remembered(late, |tctx| (tctx.home, tctx.vruntime) = (0, 2 * GRAN as u64));
     rig.run(curr, 0);
     rig.kernel.tasks[curr].set_queued(true);
     rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));

@@ -80,6 +80,17 @@ proptest! {
     }
 
     #[test]
+    fn a_lead_of_less_than_a_slice_is_of_no_account(vclock in clock(), ahead in -LAG..2 * SLICE, burst in burst()) {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        let task = task_at(&mut rig, 0, vclock, ahead, 100);
+        has_run_since_it_woke(&mut rig, task, burst);
+        let deadline = rig.call(rig.u.deadline, (rig.raw(task), rig.tctx(task)));
+        let in_line = rig.call(rig.u.line_deadline, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
+        let lead = if burst < HOG_NS.into() && (0..SLICE).contains(&ahead) { ahead } else { 0 };
+        prop_assert_eq!(deadline.wrapping_sub(in_line) as i64, lead);
+    }
+
+    #[test]
     fn who_sleeps_is_no_hog(burst in burst(), wakes: bool) {
         let mut rig = Rig::new("1x1x2x1", &[]);
         let task = task_at(&mut rig, 0, 0, 0, 100);
