@@ -137,16 +137,17 @@ impl Results {
         Some(median(&mut rounds.values().copied().collect::<Vec<_>>()))
     }
 
-    /// The ratio of medians, of these rounds.
+    /// The ratio of medians, of those of these rounds that both have: what EEVDF did when the other had ended is no measure.
     fn ratio_in(&self, benchmark: &str, scheduler: &str, rounds: &[u32]) -> Option<f64> {
         let row = &self.values[benchmark];
-        let median_of = |scheduler| {
-            let values: &Rounds = row.get(scheduler)?;
-            let mut drawn: Vec<f64> = rounds.iter().filter_map(|round| values.get(round).copied()).collect();
-            (!drawn.is_empty()).then(|| median(&mut drawn))
-        };
-        let (ours, base) = (median_of(scheduler)?, median_of(BASE)?);
-        Some(if is_time(benchmark) { base / ours } else { ours / base })
+        let (values, base) = (row.get(scheduler)?, row.get(BASE)?);
+        let (mut values, mut base): (Vec<f64>, Vec<f64>) =
+            rounds.iter().filter_map(|round| Some((*values.get(round)?, *base.get(round)?))).unzip();
+        if values.is_empty() {
+            return None;
+        }
+        let (values, base) = (median(&mut values), median(&mut base));
+        Some(if is_time(benchmark) { base / values } else { values / base })
     }
 
     /// The geometric mean of the ratios of `benchmarks`; of one, that ratio. None: nothing to compare.
@@ -301,6 +302,14 @@ mod tests {
         assert!((ratio("wakeup-p99").ratio - 10.0).abs() < 1e-9);
         // Latencies are not in the mean.
         assert!((results.ratio(&results.throughput(), OURS).unwrap().ratio - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn rounds_without_it_do_not_count() {
+        let mut lines = rounds("tbench", BASE, &[10.0, 30.0, 40.0]);
+        lines.extend(rounds("tbench", OURS, &[10.0]));
+        let results = results(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!((results.ratio(&[&"tbench".to_string()], OURS).unwrap().ratio - 1.0).abs() < 1e-9);
     }
 
     #[test]
