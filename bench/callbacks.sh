@@ -6,18 +6,8 @@
 # Prints a line of JSON for each scheduler and load.
 set -u
 
-STATE=/sys/kernel/sched_ext/state
+. "$(dirname "$0")/attach.sh"
 ulimit -n 4096
-
-# wait_state STATE: half a minute for it.
-wait_state() {
-	_left=300
-	until [ "$(cat $STATE)" = "$1" ]; do
-		_left=$((_left - 1))
-		[ $_left != 0 ] || return 1
-		sleep 0.1
-	done
-}
 
 # measure LOAD COMMAND...
 measure() {
@@ -32,18 +22,14 @@ measure() {
 
 for scheduler in "$@"; do
 	name=${scheduler##*/}
-	$scheduler >/tmp/scheduler.log 2>&1 &
-	pid=$!
-	if wait_state enabled; then
-		measure pipe perf bench sched pipe -l 5000
-		# Where one sends itself an interrupt it may lose its emulated CPU, and what others do then would count as its own.
-		[ "$(nproc)" != 1 ] || measure hackbench hackbench -g 1 -l 50 -p
-	else
-		echo "callbacks.sh: $name did not attach: $(tail -n 1 /tmp/scheduler.log)" >&2
+	if ! attach "$scheduler"; then
+		echo "callbacks.sh: $name did not attach: $(last_words)" >&2
+		continue
 	fi
-	kill -INT $pid 2>/dev/null
-	wait_state disabled || kill -KILL $pid 2>/dev/null
-	wait $pid 2>/dev/null
+	measure pipe perf bench sched pipe -l 5000
+	# Where one sends itself an interrupt it may lose its emulated CPU, and what others do then would count as its own.
+	[ "$(nproc)" != 1 ] || measure hackbench hackbench -g 1 -l 50 -p
+	detach
 done
 
 # Who was interrupted says so by its status.

@@ -9,7 +9,7 @@
 # Prints a line of JSON for each figure, "ended" with a reason for a scheduler that did not attach or was ejected.
 set -u
 
-STATE=/sys/kernel/sched_ext/state
+. "$(dirname "$0")/attach.sh"
 rounds=$1
 only=$2
 shift 2
@@ -93,40 +93,18 @@ run_benchmark() {
 	esac
 }
 
-# wait_state STATE: half a minute for the state, and less if the scheduler has ended.
-wait_state() {
-	_left=300
-	until [ "$(cat $STATE)" = "$1" ]; do
-		_left=$((_left - 1))
-		if [ $_left = 0 ] || { [ "$1" = enabled ] && ! kill -0 "$pid" 2>/dev/null; }; then
-			return 1
-		fi
-		sleep 0.1
-	done
-}
-
 one_turn() {
 	name=$(echo "$1" | sed 's|^[^ ]*/||')
-	pid=
-	if [ "$1" != eevdf ]; then
-		$1 >/tmp/scheduler.log 2>&1 &
-		pid=$!
-		if ! wait_state enabled; then
-			ended "did not attach: $(tail -n 1 /tmp/scheduler.log)"
-			kill -KILL $pid 2>/dev/null
-			wait $pid 2>/dev/null
-			return
-		fi
+	if [ "$1" != eevdf ] && ! attach "$1"; then
+		ended "did not attach: $(last_words)"
+		return
 	fi
 	for _benchmark in $(echo "$only" | tr , ' '); do
 		run_benchmark "$_benchmark"
 	done
-	if [ -n "$pid" ]; then
-		[ "$(cat $STATE)" = enabled ] || ended "ejected: $(tail -n 1 /tmp/scheduler.log)"
-		kill -INT $pid 2>/dev/null
-		wait_state disabled || kill -KILL $pid 2>/dev/null
-		wait $pid 2>/dev/null
-	fi
+	[ "$1" != eevdf ] || return
+	[ "$(cat $STATE)" = enabled ] || ended "ejected: $(last_words)"
+	detach
 }
 
 round=0
