@@ -4,8 +4,8 @@
 # carry: magpie-numa
 # A task goes to its memory: processes whose memory was bound to node 1, started on node 0 and released, run on node 1 for
 # 95 % of the time and more after 2 s, with the machine half busy. Without the sampler they do not: that home is found from
-# memory, not from where they have run. An instruction takes 2 to 4 ns, on
-# one CPU at a time, those that look at memory, too: hence --numa-sample-share.
+# memory, not from where they have run. One CPU at a time executes, an instruction in 2 to 4 ns, those that look at memory,
+# too: hence --numa-sample-share.
 . /root/lib.sh
 NODES=$(ls -d /sys/devices/system/node/node[0-9]* | wc -l)
 NODE0=$(cat /sys/devices/system/node/node0/cpulist)

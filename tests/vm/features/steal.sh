@@ -28,7 +28,7 @@ row() {
 	echo "$find" >/tmp/find.$1.$2
 }
 
-# measure MODE GROUPS: one run's work, and how long it had taken side by side.
+# measure MODE GROUPS: one run's work, and how long it would have taken side by side.
 measure() {
 	read -r up idle </proc/uptime
 	hackbench -g $2 -f 10 -l $((1600 / $2)) -p -T >/tmp/hackbench 2>&1 || fail "hackbench"
