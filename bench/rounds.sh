@@ -69,6 +69,16 @@ run_benchmark() {
 		wakeup wakeup-95 -m 2 -t 8 -c 500 -s 1000 -r 2
 		wakeup wakeup-120 -m 2 -t 10 -c 500 -s 1000 -r 2
 		;;
+	long) wakeup wakeup-long -m 2 -t 10 -c 10000 -s 20000 -r 3 ;; # as wakeup-120, but for longer than a slice
+	crowd)
+		# Four threads with a little to do now and then, beside many that wake each other.
+		setsid sh -c 'echo $$ >/tmp/bench.crowd; while :; do hackbench -g 4 -l 20000 -p; done' >/dev/null 2>&1 &
+		_load=$!
+		until [ "$(cat /proc/loadavg | sed 's|.* \([0-9]*\)/.*|\1|')" -gt 16 ]; do sleep 0.1; done
+		wakeup wakeup-crowd -m 2 -t 2 -c 300 -s 3000 -r 2
+		kill -9 -"$(cat /tmp/bench.crowd)"
+		wait $_load 2>/dev/null
+		;;
 	tbench)
 		tbench_srv >/dev/null 2>&1 &
 		_srv=$!

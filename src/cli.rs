@@ -56,12 +56,13 @@ pub struct Tunables {
     /// Time a task runs before those that wait are considered. Microseconds, 100..100000.
     ///
     /// Looked at on the timer tick, so it is rounded up to the kernel's tick (4 ms at HZ=250).
-    #[arg(short = 's', long, default_value_t = 6000, value_name = "US", value_parser = value_parser!(u64).range(100..=100_000))]
+    #[arg(short = 's', long, default_value_t = 3000, value_name = "US", value_parser = value_parser!(u64).range(100..=100_000))]
     pub slice_us: u64,
 
     /// How far those that sleep now and then come ahead of hogs, which do not. Microseconds, 0..1000000.
     ///
-    /// A hog is a task that ran for 100 ms without a sleep, and without waking one that it sent something.
+    /// A hog is a task that ran for 100 ms without a sleep, and without waking one that it sent something. By as much those
+    /// that wake by a timer, a lock or an interrupt come ahead of those that wake by a message.
     #[arg(short = 'l', long, default_value_t = 6000, value_name = "US", value_parser = value_parser!(u64).range(0..=1_000_000))]
     pub slice_us_lag: u64,
 

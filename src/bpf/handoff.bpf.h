@@ -42,12 +42,12 @@ static bool hands_off(const struct task_ctx *tctx, s32 target, u64 wake_flags)
 	s32 waking = bpf_get_smp_processor_id();
 	struct cpu_ctx *cctx = cpu_ctx(waking);
 
-	if (!tun.handoff_ns || !(wake_flags & SCX_WAKE_SYNC) || !cctx->curr_weight || cctx->curr_urgent)
+	if (!(wake_flags & SCX_WAKE_SYNC) || !cctx->curr_weight || cctx->curr_urgent)
 		return false;
 	if (cctx->sync_wakes < 2)
 		cctx->sync_wakes++;
 	cctx->sync_woke_at = scx_bpf_now();
-	if (!may_hand_off(tctx, cctx, waking, target))
+	if (!tun.handoff_ns || !may_hand_off(tctx, cctx, waking, target))
 		return false;
 	cctx->handed_off = true;
 	cctx->next_waits = true;

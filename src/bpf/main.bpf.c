@@ -92,6 +92,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 		stat_inc(STAT_FAILED);
 		return prev;
 	}
+	tctx->prompt = wakes_promptly(p, wake_flags);
 	target = affine_target(p, tctx, prev, wake_flags);
 	if (is_asym())
 		note_asleep(p, tctx, prev);
@@ -218,7 +219,8 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	}
 	if (tctx) {
 		charge(prev, tctx);
-		if (!next || (!preempted && vtime_before(deadline(prev, tctx), at))) {
+		if (!next ||
+		    (!preempted && vtime_before(deadline(prev, tctx), at + producer_lead(prev, tctx, cctx, now)))) {
 			keep = true;
 			at = deadline(prev, tctx);
 		}

@@ -2,12 +2,14 @@
 /*
  * Wakeup preemption: a woken task takes the CPU at once when its deadline is before the running one's: clearly before it,
  * and that one is left alone for its first moments, for tasks that wake each other all the time would else preempt
- * each other all the time (hackbench over pipes took three times as long). Not so a hog (vtime.bpf.h), which would not
- * have slept soon anyway. Urgent tasks do not wait, but for each other; the loader, which may move, does so in line, first.
+ * each other all the time (hackbench over pipes took three times as long). Not so a hog, which would not have slept soon
+ * anyway, nor before who is prompt (vtime.bpf.h), whom no message of the running one woke. Urgent tasks do not wait, but for
+ * each other; the loader, which may move, does so in line, first.
  *
  *	woken: SCHED_BATCH, SCHED_IDLE, cpu.idle? --------------------------------> wait
  *	running: SCHED_IDLE, cpu.idle? -------------------------------------------> preempt
- *	running one has run for less than gran (wakeup_gran; a hog: 0)? ----------> wait
+ *	running one has run for less than gran (wakeup_gran; a hog, or before
+ *	a prompt one if it is none: 0)? ------------------------------------------> wait
  *	running one's deadline by now - woken one's > gran (by weight)? ----------> preempt, else wait
  *
  * Where an idle CPU can take the woken one, it does, and nobody is preempted (enqueue). It waits in line, as all do, until
@@ -17,11 +19,6 @@
 #pragma once
 
 #define FIRST_NS (1ULL << 40) /* before a CPU's clock: nobody's deadline is that early */
-
-static bool is_patient(const struct task_struct *p)
-{
-	return p->policy == SCHED_BATCH || p->policy == SCHED_IDLE;
-}
 
 /*
  * How @p is to come to a CPU that was idle a moment ago: that may find another task while this one is under way, and who
@@ -35,7 +32,7 @@ static u64 arrival_flags(const struct task_struct *p)
 /* @cctx is the CPU of @p, whose rq lock is held. */
 static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
-	s64 gran = cctx->curr_hog ? 0 : tun.wakeup_gran_ns, ran;
+	s64 gran = cctx->curr_hog || (tctx->prompt && !cctx->curr_prompt) ? 0 : tun.wakeup_gran_ns, ran;
 	u64 curr_deadline;
 
 	if (!tun.wakeup_preempt || !cctx->curr_weight || is_patient(p) || is_idle_policy(p, tctx))

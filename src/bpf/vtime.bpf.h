@@ -17,10 +17,17 @@
  *							     at least, for a light task comes seldom, not late
  *	it is a hog ---------------------------------------> one slice by its weight, and slice_lag
  *
- * So those that run in short bursts come before hogs, until they are slice_lag ahead of them, but among themselves a sleep
- * earns nothing: were it to, readers would come before writers and find little to read (hackbench switched twice as often).
- * Among themselves those that are less than a slice ahead come in the order in which they came (line_deadline()): no order
- * keeps the last one waiting for less.
+ *	it is prompt: woken by a timer, a device, a futex
+ *	... -- not by WF_SYNC, with which wakers tell that
+ *	they send it something, nor by a kernel lock -------> slice_lag less, until it runs
+ *
+ * So those that run in short bursts come before hogs, until they are slice_lag ahead of them, and the prompt before both. But
+ * who reads what another writes earns nothing by its sleep: were it to, it would come before the writer, and find little to
+ * read (hackbench switched twice as often). For the same reason a producer, who woke somebody by WF_SYNC within the last slice,
+ * goes on for PRODUCER_NS more, unless it is preempted (preempt.bpf.h).
+ *
+ * Those of a kind that are less than a slice ahead come in the order in which they came (line_deadline()): no order keeps
+ * the last one waiting for less.
  *
  * When a task goes to another CPU, rebase() keeps the distance and changes the clock, so no clock is shared and none is
  * written by two CPUs.
@@ -29,6 +36,7 @@
 
 enum {
 	OVERRUN_NS = 20000000, /* that a slice may be overrun and is charged for: two ticks at HZ=100 */
+	PRODUCER_NS = 9000000, /* that a producer may get further ahead of those that wait */
 	HOG_NS = 100000000,    /* CPU time without a sleep after which a task is not expected to sleep soon */
 };
 
@@ -68,17 +76,30 @@ static void note_producer(struct cpu_ctx *cctx)
 		tctx->woke_exec = p->se.sum_exec_runtime;
 }
 
+/*
+ * In select_cpu: is the @woken task prompt? Not one that waited for a kernel lock, which is TASK_UNINTERRUPTIBLE and no
+ * I/O. It is not called p, for the macro has a p of its own.
+ */
+static bool wakes_promptly(const struct task_struct *woken, u64 wake_flags)
+{
+	return (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) == SCX_WAKE_TTWU && !is_patient(woken) &&
+	       (!BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) || BPF_CORE_READ_BITFIELD(woken, in_iowait));
+}
+
 static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)
 {
 	u32 weight = task_weight(p, tctx);
+	u64 from = tctx->vruntime;
 
 	/* The same for all of them: among themselves it changes nothing. */
 	if (is_hog(p, tctx))
-		return tctx->vruntime + to_vtime(tun.slice_ns, weight) + tun.slice_lag_ns;
+		return from + to_vtime(tun.slice_ns, weight) + tun.slice_lag_ns;
+	if (tctx->prompt)
+		from -= tun.slice_lag_ns;
 	/* The first slice after a sleep does not come later for a light one, though it does more seldom. */
 	if (weight < WEIGHT_DFL << WEIGHT_SHIFT && burst(p, tctx) < tun.slice_ns)
 		weight = WEIGHT_DFL << WEIGHT_SHIFT;
-	return tctx->vruntime + to_vtime(tun.slice_ns, weight);
+	return from + to_vtime(tun.slice_ns, weight);
 }
 
 /* Where @p is in line on the CPU of @cctx, on whose clock it is: its deadline, but a slight lead is of no account. */
@@ -88,6 +109,14 @@ static u64 line_deadline(const struct task_struct *p, struct task_ctx *tctx, con
 	u64 at = deadline(p, tctx);
 
 	return ahead > 0 && (u64)ahead < tun.slice_ns && !is_hog(p, tctx) ? at - ahead : at;
+}
+
+/* In dispatch: how much later than the first in line @p, which runs on the CPU of @cctx, may come and yet go on. */
+static u64 producer_lead(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx, u64 now)
+{
+	if (!cctx->curr_weight || !cctx->sync_wakes || now - cctx->sync_woke_at >= tun.slice_ns)
+		return 0;
+	return to_vtime(PRODUCER_NS, task_weight(p, tctx));
 }
 
 /* Bring the vruntime of a task that ran up to date. The kernel has updated sum_exec_runtime. */
@@ -113,6 +142,8 @@ static void note_running(const struct task_struct *p, struct task_ctx *tctx, str
 		cctx->vclock = tctx->vruntime;
 	cctx->curr_deadline = deadline(p, tctx);
 	cctx->curr_hog = is_hog(p, tctx);
+	cctx->curr_prompt = tctx->prompt;
+	tctx->prompt = false;
 	cctx->curr_started = scx_bpf_now();
 	cctx->curr_idle_policy = is_idle_policy(p, tctx);
 	cctx->curr_weight = weight;

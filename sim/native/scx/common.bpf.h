@@ -73,6 +73,8 @@ struct task_struct {
 	s32 tgid;
 	s32 nr_cpus_allowed;
 	u16 migration_disabled;
+	bool sched_contributes_to_load; /* a bit there: it sleeps, and no signal may wake it */
+	bool in_iowait;			/* a bit there */
 	struct {
 		u32 value;
 	} uclamp_req[2]; /* by uclamp_id */
@@ -211,6 +213,7 @@ void bpf_cgroup_release(struct cgroup *cgrp);
 #define __COMPAT_scx_bpf_cpu_curr	 scx_bpf_cpu_curr
 #define bpf_ksym_exists(sym)		 true
 #define bpf_core_field_exists(field)	 true
+#define BPF_CORE_READ_BITFIELD(s, field) (s)->field
 #define bpf_core_cast(ptr, type)	 ((type *)(ptr))
 #define bpf_core_enum_value(type, value) (value)
 /* Types of kernels that vmlinux.h is not of. */

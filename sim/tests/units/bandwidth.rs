@@ -10,7 +10,7 @@ use crate::rig::Rig;
 
 const USEC: u64 = 1000;
 const MSEC: u64 = 1_000_000;
-const SLICE: u64 = 6 * MSEC;
+const SLICE: u64 = 3 * MSEC;
 
 /// CPUs 0 to 3, and a chain of groups with these limits: quota and burst of 100 ms each period, us.
 fn rig(limits: &[Option<(u64, u64)>]) -> Rig {

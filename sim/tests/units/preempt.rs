@@ -10,7 +10,7 @@ use scx_magpie::bpf_intf::*;
 use crate::rig::Rig;
 
 const GRAN: i64 = 4_000_000;
-const SLICE: i64 = 6_000_000;
+const SLICE: i64 = 3_000_000;
 const LAG: i64 = 6_000_000;
 
 /// A woken task against the one that runs on CPU 0.
@@ -23,6 +23,8 @@ struct Pair {
     curr_policy: u32,
     curr_weight: u32,
     curr_hog: bool,
+    prompt: bool,
+    curr_prompt: bool,
     ran: i64,
 }
 
@@ -35,6 +37,8 @@ impl Pair {
             rig.set_weight(task, weight);
             rig.remembered(task, |tctx| tctx.vruntime = 1 << 40);
         }
+        rig.remembered(curr, |tctx| tctx.prompt = self.curr_prompt.into());
+        rig.remembered(woken, |tctx| tctx.prompt = self.prompt.into());
         rig.kernel.tasks[curr].raw_mut().se.sum_exec_runtime = if self.curr_hog { HOG_NS.into() } else { 0 };
         rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
         rig.kernel.now = rig.kernel.now.wrapping_add_signed(self.ran);
@@ -48,13 +52,16 @@ impl Pair {
             return false;
         }
         let brief = |weight: u32| by_weight(SLICE, weight.max(100));
-        let (gran, curr_asks) = match self.curr_hog {
-            true => (0, by_weight(SLICE, self.curr_weight) + LAG),
-            false => (GRAN, brief(self.curr_weight)),
+        let sooner = |prompt| if prompt { LAG } else { 0 };
+        let (gran, curr_asks) = match (self.curr_hog, self.curr_prompt) {
+            (true, _) => (0, by_weight(SLICE, self.curr_weight) + LAG),
+            (false, false) if self.prompt => (0, brief(self.curr_weight)),
+            (false, prompt) => (GRAN, brief(self.curr_weight) - sooner(prompt)),
         };
         let curr_deadline = by_weight(self.ran, self.curr_weight) + curr_asks;
         self.curr_policy == SCHED_IDLE
-            || (self.ran >= gran && brief(self.weight) - self.owed + by_weight(gran, self.weight) < curr_deadline)
+            || (self.ran >= gran
+                && brief(self.weight) - sooner(self.prompt) - self.owed + by_weight(gran, self.weight) < curr_deadline)
     }
 }
 
@@ -65,6 +72,8 @@ const PLAIN: Pair = Pair {
     curr_policy: SCHED_NORMAL,
     curr_weight: 100,
     curr_hog: false,
+    prompt: false,
+    curr_prompt: false,
     ran: 0,
 };
 
@@ -73,14 +82,16 @@ fn pair() -> impl Strategy<Value = Pair> {
     let weight = || prop_oneof![Just(100), 1..=10_000u32];
     // The running CPU's clock may be behind by a little.
     let ran = prop_oneof![-1000..3 * GRAN, Just(GRAN), Just(GRAN - 1)];
-    (policy(), weight(), -3 * GRAN..3 * GRAN, policy(), weight(), any::<bool>(), ran).prop_map(
-        |(policy, weight, owed, curr_policy, curr_weight, curr_hog, ran)| Pair {
+    (policy(), weight(), -3 * GRAN..3 * GRAN, policy(), weight(), any::<[bool; 3]>(), ran).prop_map(
+        |(policy, weight, owed, curr_policy, curr_weight, [curr_hog, prompt, curr_prompt], ran)| Pair {
             policy,
             weight,
             owed,
             curr_policy,
             curr_weight,
             curr_hog,
+            prompt,
+            curr_prompt,
             ran,
         },
     )
@@ -106,6 +117,11 @@ fn at_the_edges() {
         // A light one has to be owed more to be as far behind.
         (Pair { ran: 2 * GRAN, weight: 40, ..PLAIN }, false),
         (Pair { ran: 2 * GRAN, weight: 60, ..PLAIN }, true),
+        // Before one that is prompt there is no rest, but for who was prompt itself.
+        (Pair { prompt: true, ran: 1, ..PLAIN }, true),
+        (Pair { prompt: true, ran: 1, owed: -LAG, ..PLAIN }, true),
+        (Pair { prompt: true, ran: 1, owed: -LAG - 1, ..PLAIN }, false),
+        (Pair { prompt: true, curr_prompt: true, ran: GRAN - 1, ..PLAIN }, false),
         // A hog makes way at once, for any but those that had much more than it had.
         (Pair { curr_hog: true, ran: 1, ..PLAIN }, true),
         (Pair { curr_hog: true, ran: 1, weight: 1, ..PLAIN }, true),

@@ -2,13 +2,13 @@
 //! `vtime.bpf.h`: time is charged by weight, and what a task is owed or ahead is kept and bounded.
 
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{HOG_NS, OVERRUN_NS, WEIGHT_SHIFT};
-use magpie_sim::task::{SCHED_IDLE, SCHED_NORMAL};
+use magpie_sim::native::{HOG_NS, OVERRUN_NS, PRODUCER_NS, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, WEIGHT_SHIFT};
+use magpie_sim::task::{SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
 use proptest::prelude::*;
 
 use crate::rig::Rig;
 
-const SLICE: i64 = 6_000_000;
+const SLICE: i64 = 3_000_000;
 const LAG: i64 = 6_000_000;
 
 /// Clocks anywhere, the wrap of 64 bits included.
@@ -68,14 +68,21 @@ proptest! {
     }
 
     #[test]
-    fn the_deadline_of_a_hog_is_later(vclock in clock(), ahead in -LAG..LAG, weight in weight(), burst in burst()) {
+    fn the_deadline_of_a_hog_is_later_and_of_a_prompt_one_sooner(
+        vclock in clock(), ahead in -LAG..LAG, weight in weight(), burst in burst(), prompt: bool,
+    ) {
         let mut rig = Rig::new("1x1x2x1", &[]);
         let task = task_at(&mut rig, 0, vclock, ahead, weight);
         has_run_since_it_woke(&mut rig, task, burst);
+        rig.remembered(task, |tctx| tctx.prompt = prompt.into());
         let deadline = rig.call(rig.u.deadline, (rig.raw(task), rig.tctx(task)));
         // The first slice of a light task does not wait for longer than that of others.
         let first = by_weight(SLICE, if burst < SLICE as u64 { weight.max(100) } else { weight });
-        let asks = if burst < HOG_NS.into() { first } else { by_weight(SLICE, weight) + LAG };
+        let asks = match burst < HOG_NS.into() {
+            true if prompt => first - LAG,
+            true => first,
+            false => by_weight(SLICE, weight) + LAG,
+        };
         prop_assert_eq!(deadline.wrapping_sub(vclock) as i64, ahead + asks);
     }
 
@@ -88,6 +95,47 @@ proptest! {
         let in_line = rig.call(rig.u.line_deadline, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
         let lead = if burst < HOG_NS.into() && (0..SLICE).contains(&ahead) { ahead } else { 0 };
         prop_assert_eq!(deadline.wrapping_sub(in_line) as i64, lead);
+    }
+
+    #[test]
+    fn who_wakes_others_by_messages_goes_on(ago in 0..2 * SLICE as u64, wakes in 0..3u8, weight in weight(), told_to_go: bool) {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        let task = task_at(&mut rig, 0, 1 << 40, 0, weight);
+        let now = rig.kernel.now + (1 << 30);
+        rig.cpu(0, |cctx| {
+            cctx.curr_weight = if told_to_go { 0 } else { 100 };
+            cctx.sync_wakes = wakes;
+            cctx.sync_woke_at = now - ago;
+        });
+        let lead = rig.call(rig.u.producer_lead, (rig.raw(task), rig.tctx(task), rig.cctx(0).cast_const(), now));
+        let produces = wakes > 0 && ago < SLICE as u64 && !told_to_go;
+        prop_assert_eq!(lead as i64, if produces { by_weight(PRODUCER_NS.into(), weight) } else { 0 });
+    }
+
+    #[test]
+    fn who_waited_for_a_timer_or_a_device_is_prompt(
+        ttwu: bool, sync: bool, uninterruptible: bool, in_iowait: bool,
+        policy in prop::sample::select(&[SCHED_NORMAL, SCHED_BATCH, SCHED_IDLE]),
+    ) {
+        let mut rig = Rig::new("1x1x1x1", &[]);
+        let task = rig.task();
+        let raw = rig.kernel.tasks[task].raw_mut();
+        (raw.sched_contributes_to_load, raw.in_iowait, raw.policy) = (uninterruptible, in_iowait, policy);
+        let flags = if ttwu { SCX_WAKE_TTWU } else { SCX_WAKE_FORK } | if sync { SCX_WAKE_SYNC } else { 0 };
+        let prompt = rig.call(rig.u.wakes_promptly, (rig.raw(task), flags));
+        let for_a_lock = uninterruptible && !in_iowait;
+        prop_assert_eq!(prompt, ttwu && !sync && !for_a_lock && policy == SCHED_NORMAL);
+    }
+
+    #[test]
+    fn who_runs_is_no_longer_prompt(prompt: bool) {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        let task = task_at(&mut rig, 0, 0, 0, 100);
+        rig.remembered(task, |tctx| tctx.prompt = prompt.into());
+        for was in [prompt, false] {
+            rig.call(rig.u.note_running, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
+            prop_assert_eq!(rig.cpu(0, |cctx| cctx.curr_prompt != 0), was);
+        }
     }
 
     #[test]
