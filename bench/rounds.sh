@@ -72,9 +72,10 @@ run_benchmark() {
 	long) wakeup wakeup-long -m 2 -t 10 -c 10000 -s 20000 -r 3 ;; # as wakeup-120, but for longer than a slice
 	crowd)
 		# Four threads with a little to do now and then, beside many that wake each other.
-		setsid sh -c 'echo $$ >/tmp/bench.crowd; while :; do hackbench -g 4 -l 20000 -p; done' >/dev/null 2>&1 &
+		# In a process group of its own, to be killed as one; it ends with this script, too.
+		setsid sh -c 'echo $$ >/tmp/bench.crowd; while kill -0 '$$' && hackbench -g 4 -l 20000 -p; do :; done' >/dev/null 2>&1 &
 		_load=$!
-		until [ "$(cat /proc/loadavg | sed 's|.* \([0-9]*\)/.*|\1|')" -gt 16 ]; do sleep 0.1; done
+		until [ "$(sed 's|.* \([0-9]*\)/.*|\1|' /proc/loadavg)" -gt 16 ] || ! kill -0 $_load; do sleep 0.1; done
 		wakeup wakeup-crowd -m 2 -t 2 -c 300 -s 3000 -r 2
 		kill -9 -"$(cat /tmp/bench.crowd)"
 		wait $_load 2>/dev/null
