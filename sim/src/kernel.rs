@@ -104,6 +104,8 @@ pub struct Cpu {
     pub push_away: Option<TaskId>,
     pub idle_since: u64,
     pub idle_ns: u64,
+    /// When somebody else unlocked its runqueue without telling (rq_unpin_lock()) that its clock is not valid any more.
+    pub clock_left_at: Option<u64>,
     pub idle_task: Box<task_struct>,
     pub higher_class_task: Box<task_struct>,
     /// Its runqueue and DSQ, locks included.
@@ -231,6 +233,7 @@ impl Kernel {
                 push_away: None,
                 idle_since: 0,
                 idle_ns: 0,
+                clock_left_at: None,
                 idle_task: Box::new(task_struct { flags: PF_IDLE, ..Default::default() }),
                 higher_class_task: Box::new(task_struct { pid: 1, tgid: 1, ..Default::default() }),
                 line: Line::default(),

@@ -35,7 +35,7 @@ fn id(p: *const task_struct) -> TaskId {
 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_now() -> u64 {
-    kernel().now
+    kernel().rq_clock()
 }
 
 #[unsafe(no_mangle)]

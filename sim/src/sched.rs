@@ -35,6 +35,7 @@ impl Kernel {
     /// `cpu` chooses what runs next.
     pub fn schedule(&mut self, cpu: usize) {
         self.cpus[cpu].need_resched = false;
+        self.cpus[cpu].clock_left_at = None;
         let prev = self.cpus[cpu].curr;
         self.update_curr(cpu);
         if let Curr::Task(task) = prev
@@ -296,6 +297,7 @@ impl Kernel {
             return;
         }
         self.cost += TICK_WORK;
+        self.cpus[cpu].clock_left_at = None;
         self.update_curr(cpu);
         if let Curr::Task(task) = self.cpus[cpu].curr {
             let raw = self.tasks[task].raw;
@@ -388,6 +390,7 @@ impl Kernel {
             }
             // Deactivate there, activate here: the other runqueue's lock and line.
             self.lock_local(from);
+            self.cpus[from].clock_left_at = Some(self.now);
             self.cpus[from].nr_running -= 1;
             self.cpus[cpu].nr_running += 1;
             self.tasks[task].cpu = cpu;
@@ -413,8 +416,21 @@ impl Kernel {
         }
     }
 
+    /// scx_bpf_now(): the clock of the calling CPU's runqueue, or the time. A callback without the lock is told what another
+    /// CPU left there.
+    pub fn rq_clock(&self) -> u64 {
+        let Some(call) = self.call else { return self.now };
+        let locked = match (call.op, call.task) {
+            (Op::SelectCpu | Op::Timer, _) => false,
+            (Op::Enqueue, Some(task)) => self.tasks[task].cpu == call.cpu,
+            _ => true,
+        };
+        self.cpus[call.cpu].clock_left_at.filter(|_| !locked).unwrap_or(self.now)
+    }
+
     /// As lock_dsq(), of a runqueue.
     pub fn lock_local(&mut self, cpu: usize) {
+        self.cpus[cpu].clock_left_at = None;
         let line = self.cpus[cpu].line.store(&self.machine, self.cpu);
         self.cost += line + hold(&mut self.cpus[cpu].local.locked_until, self.now + self.cost);
     }

@@ -67,7 +67,7 @@ static void look_handoff(s32 cpu)
 
 	if (!cctx->handed_off)
 		return;
-	if ((s64)(scx_bpf_now() - cctx->sync_woke_at - tun.handoff_ns) < 0)
+	if ((s64)(unlocked_now() - cctx->sync_woke_at - tun.handoff_ns) < 0)
 		look_again(cpu, HANDOFF_LOOK_NS);
 	else
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);

@@ -69,7 +69,7 @@ static void bw_arm(u32 id, struct group *g)
 	t = bpf_map_lookup_elem(&bw_timers, &id);
 	if (!t)
 		return;
-	delay = g->period_start + g->period - scx_bpf_now();
+	delay = g->period_start + g->period - unlocked_now();
 	if (delay > (s64)tun.starve_ns / 2)
 		delay = tun.starve_ns / 2;
 	if (delay < BW_TIMER_MIN)

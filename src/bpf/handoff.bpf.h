@@ -46,7 +46,7 @@ static bool hands_off(const struct task_ctx *tctx, s32 target, u64 wake_flags)
 		return false;
 	if (cctx->sync_wakes < 2)
 		cctx->sync_wakes++;
-	cctx->sync_woke_at = scx_bpf_now();
+	cctx->sync_woke_at = unlocked_now();
 	if (!tun.handoff_ns || !may_hand_off(tctx, cctx, waking, target))
 		return false;
 	cctx->handed_off = true;

@@ -40,6 +40,7 @@
 
 #include "layout.bpf.h"
 #include "stats.bpf.h"
+#include "clock.bpf.h"
 #include "task.bpf.h"
 #include "sparse_map.bpf.h"
 #include "cgroup.bpf.h"
@@ -127,7 +128,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
 	bool preempt = false, urgent = false;
-	u64 queue;
+	u64 queue, now;
 
 	/* A CPU that has just come online has no queue: the kernel is about to have us start anew for it. */
 	if (!tctx || !cpu_layout(cpu)->present) {
@@ -148,6 +149,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags);
 		return;
 	}
+	now = locked_now(cpu);
 	if (enq_flags & SCX_ENQ_WAKEUP) {
 		urgent = is_urgent(p);
 		/* The loader may move: it waits in line, where an idle CPU may take it, but before all others. */
@@ -161,7 +163,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 			run_next(p, cctx, preempt, enq_flags);
 			return;
 		}
-		preempt = urgent ? cctx->curr_weight && !cctx->curr_urgent : preempts(p, tctx, cctx);
+		preempt = urgent ? cctx->curr_weight && !cctx->curr_urgent : preempts(p, tctx, cctx, now);
 		if (is_next(p, tctx, cpu, cctx)) {
 			stat_inc(preempt ? STAT_PREEMPT : STAT_NEXT);
 			cctx->next_waits = !preempt;
@@ -169,7 +171,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 			return;
 		}
 	}
-	tctx->queued_at = scx_bpf_now();
+	tctx->queued_at = now;
 	tctx->queued_on = cpu;
 	join_line(p, tctx, cctx);
 	queue = mark_waiting(p, cpu, cctx);
@@ -498,6 +500,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 			return err;
 		}
 		cpu_ctx(cpu)->pelt.updated_at = scx_bpf_now();
+		note_clock(cpu_ctx(cpu), scx_bpf_now());
 		cpu_ctx(cpu)->steal_slot = NO_SLOT;
 		init_look_timer(cpu);
 		bpf_rcu_read_lock();

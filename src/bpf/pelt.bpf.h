@@ -13,7 +13,6 @@
  */
 #pragma once
 
-#define NSEC_PER_SEC   1000000000ULL
 #define PELT_PERIOD_NS (PELT_PERIOD << PELT_UNIT_SHIFT)
 
 /* (2^32 - 1) * y^n, from src/pelt.rs. */
@@ -63,19 +62,13 @@ static u32 cpu_scale(s32 cpu)
 
 /*
  * The CPU was what it was until now, and is @running from here on. On that CPU, interrupts off.
- *
- * The loader's clock is CLOCK_MONOTONIC, scx_bpf_now() is not: the distance of the two, which NTP changes
- * slowly, is noted once a second.
  */
 static void pelt_update(s32 cpu, struct cpu_ctx *cctx, bool running)
 {
 	struct pelt *pelt = &cctx->pelt;
 	u64 now = scx_bpf_now(), since = pelt->updated_at;
 
-	if (now - cctx->mono_at > NSEC_PER_SEC) {
-		cctx->mono_offset = bpf_ktime_get_ns() - now;
-		cctx->mono_at = now;
-	}
+	note_clock(cctx, now);
 	pelt_accumulate(pelt, now, pelt->running ? cpu_scale(cpu) : 0);
 	if (pelt->running)
 		stat_add(STAT_BUSY_NS, pelt->updated_at - since);

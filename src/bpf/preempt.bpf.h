@@ -30,7 +30,7 @@ static u64 arrival_flags(const struct task_struct *p)
 }
 
 /* @cctx is the CPU of @p, whose rq lock is held. */
-static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
+static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, u64 now)
 {
 	s64 gran = cctx->curr_hog || (tctx->prompt && !cctx->curr_prompt) ? 0 : tun.wakeup_gran_ns, ran;
 	u64 curr_deadline;
@@ -40,8 +40,10 @@ static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct 
 	if (cctx->curr_idle_policy)
 		return true;
 
-	/* Negative when the two CPUs' clocks differ by a little. */
-	ran = scx_bpf_now() - cctx->curr_started;
+	ran = now - cctx->curr_started;
+	/* The two CPUs' clocks may differ by a little. */
+	if (ran < 0)
+		ran = 0;
 	if (ran < gran)
 		return false;
 	curr_deadline = cctx->curr_deadline + to_vtime(ran, cctx->curr_weight);

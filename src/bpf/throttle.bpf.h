@@ -78,7 +78,7 @@ static bool wait_throttled(struct task_struct *p, struct task_ctx *tctx, u64 enq
 	mark_group_waiting(id, g);
 	bw_arm(id, g);
 	stat_inc(STAT_THROTTLED);
-	tctx->queued_at = scx_bpf_now();
+	tctx->queued_at = unlocked_now();
 	tctx->queued_on = NO_CPU;
 	scx_bpf_dsq_insert(p, group_dsq(id), tun.slice_ns, enq_flags);
 	return true;
@@ -175,11 +175,11 @@ static void kick_waiting(u32 id)
 	}
 }
 
-static bool is_starving(u32 id)
+static bool is_starving(u32 id, u64 now)
 {
 	struct task_struct *p = __COMPAT_scx_bpf_dsq_peek(group_dsq(id));
 
-	return p && waited(p) >= tun.starve_ns;
+	return p && waited_by(p, now) >= tun.starve_ns;
 }
 
 /* A group's timer, armed while it is throttled or has tasks waiting. */
@@ -187,7 +187,7 @@ static int bw_timer_fires(void *map, u32 *key, struct bw_timer *t)
 {
 	u32 id = *key;
 	struct group *g = group(id);
-	u64 now = scx_bpf_now();
+	u64 now = unlocked_now();
 
 	bw_refill(g, now);
 	if (!g->quota || (s64)READ_ONCE(g->left) > 0)
@@ -196,10 +196,11 @@ static int bw_timer_fires(void *map, u32 *key, struct bw_timer *t)
 	bpf_rcu_read_lock();
 	if (g->waiting && scx_bpf_dsq_nr_queued(group_dsq(id)) <= 0 && g->empty_rounds++)
 		clear_group_waiting(id, g);
-	else if (g->waiting && (!g->throttled || is_starving(id)))
+	else if (g->waiting && (!g->throttled || is_starving(id, now)))
 		kick_waiting(id);
 	bpf_rcu_read_unlock();
-	WRITE_ONCE(g->armed, 0);
+	/* Full barrier: who throttles the group after this look arms the timer. */
+	__sync_lock_test_and_set(&g->armed, 0);
 	if (g->throttled || g->waiting)
 		bw_arm(id, g);
 	return 0;
@@ -210,7 +211,7 @@ static void set_limit(u32 id, u64 period, u64 quota, u64 burst)
 {
 	struct bw_timer *t = bpf_map_lookup_elem(&bw_timers, &id);
 	struct group *g = group(id);
-	u64 now = scx_bpf_now();
+	u64 now = unlocked_now();
 
 	g->period = period;
 	g->burst = burst;

@@ -147,10 +147,12 @@ fn fires(rig: &mut Rig) -> (u64, Vec<usize>) {
 #[test]
 fn who_does_not_sleep_makes_way() {
     let look = u64::from(HANDOFF_LOOK_NS);
-    for (again_at, late) in [(0, false), (10 * USEC, false), (look - 15 * USEC, true)] {
+    // By the time, not by what an idle CPU was left with.
+    for (again_at, late, left) in [(0, false, None), (0, false, Some(0)), (10 * USEC, false, None), (look - 15 * USEC, true, None)] {
         let (mut rig, waker, woken) = rig(&[]);
         behaves(&mut rig, waker, woken, HANDOFF_TRUST as i32);
         let start = rig.kernel.now;
+        rig.kernel.cpus[0].clock_left_at = left;
         assert!(hands_off(&mut rig, woken, 0, SYNC));
         if again_at != 0 {
             stops(&mut rig, waker, again_at, true);

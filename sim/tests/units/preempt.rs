@@ -43,7 +43,7 @@ impl Pair {
         rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
         rig.kernel.now = rig.kernel.now.wrapping_add_signed(self.ran);
         rig.remembered(woken, |tctx| tctx.vruntime = tctx.vruntime.wrapping_sub(self.owed as u64));
-        rig.call(rig.u.preempts, (rig.raw(woken), rig.tctx(woken), rig.cctx(0)))
+        rig.call(rig.u.preempts, (rig.raw(woken), rig.tctx(woken), rig.cctx(0), rig.kernel.now))
     }
 
     fn expected(&self) -> bool {
@@ -117,6 +117,7 @@ fn at_the_edges() {
         // A light one has to be owed more to be as far behind.
         (Pair { ran: 2 * GRAN, weight: 40, ..PLAIN }, false),
         (Pair { ran: 2 * GRAN, weight: 60, ..PLAIN }, true),
+        (Pair { ran: -1, prompt: true, ..PLAIN }, true),
         // Before one that is prompt there is no rest, but for who was prompt itself.
         (Pair { prompt: true, ran: 1, ..PLAIN }, true),
         (Pair { prompt: true, ran: 1, owed: -LAG, ..PLAIN }, true),
@@ -140,7 +141,7 @@ fn nobody_is_preempted_twice() {
     let mut rig = Rig::new("1x1x2x1", &[]);
     let woken = rig.task();
     rig.cpu(0, |cctx| (cctx.curr_weight, cctx.curr_idle_policy) = (0, 1));
-    assert!(!rig.call(rig.u.preempts, (rig.raw(woken), rig.tctx(woken), rig.cctx(0))));
+    assert!(!rig.call(rig.u.preempts, (rig.raw(woken), rig.tctx(woken), rig.cctx(0), rig.kernel.now)));
 }
 
 #[test]

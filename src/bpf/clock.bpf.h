@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What time it is, by one clock in two ways:
+ *
+ *	scx_bpf_now()     the clock of this CPU's runqueue: free, and right where its lock is held
+ *	unlocked_now()    elsewhere: in select_cpu, in timers
+ *	locked_now(cpu)   in enqueue, which may be called for another CPU
+ *
+ * Elsewhere, for who takes a task from a runqueue brings that one's clock up to date and then unlocks it without
+ * rq_unpin_lock() (move_remote_task_to_local_dsq()): until that CPU takes its lock again it is told that time. While it
+ * idled that was seen to be 100 ms, by which its timers came too early for what they were to do.
+ */
+#pragma once
+
+#define NSEC_PER_SEC 1000000000ULL
+
+/* Of this CPU, whose rq lock is held: the distance to CLOCK_MONOTONIC, the loader's clock. NTP changes it slowly. */
+static void note_clock(struct cpu_ctx *cctx, u64 now)
+{
+	if (now - cctx->mono_at <= NSEC_PER_SEC)
+		return;
+	cctx->mono_offset = bpf_ktime_get_ns() - now;
+	cctx->mono_at = now;
+}
+
+/* May be a few us behind. */
+static u64 unlocked_now(void)
+{
+	return bpf_ktime_get_ns() - this_cpu_ctx()->mono_offset;
+}
+
+/* The rq lock of @cpu is held. */
+static u64 locked_now(s32 cpu)
+{
+	return cpu == bpf_get_smp_processor_id() ? scx_bpf_now() : unlocked_now();
+}
