@@ -316,3 +316,8 @@ static bool is_idle_policy(const struct task_struct *p, struct task_ctx *tctx)
 {
 	return p->policy == SCHED_IDLE || (tctx->group && group_share_of(p, tctx) & GROUP_IDLE);
 }
+
+static bool preempts_nobody(const struct task_struct *p, struct task_ctx *tctx)
+{
+	return is_patient(p) || is_idle_policy(p, tctx);
+}

@@ -35,7 +35,7 @@ static bool may_hand_off(const struct task_ctx *tctx, const struct cpu_ctx *cctx
 
 /*
  * In select_cpu: if so, the woken task is to go to the local DSQ of @target, which is this CPU. Nobody can steal it there:
- * the timer looks after that. Not for wakeups by who serves this CPU.
+ * the timer looks after that. Not for wakeups by who serves this CPU. Notes the wakeup for producer_lead(), too.
  */
 static bool hands_off(const struct task_ctx *tctx, s32 target, u64 wake_flags)
 {

@@ -213,7 +213,7 @@ struct cpu_ctx {
 	u8 curr_hog;	     /* is_hog() */
 	u8 curr_prompt;	     /* it was prompt, and has not had a slice yet; see vtime.bpf.h */
 	u8 next_waits;	     /* in the local DSQ, for it is next: it may not move, or was handed this CPU */
-	u8 sync_wakes;	     /* by who runs, by WF_SYNC: 0, 1, or 2 for more; see handoff.bpf.h */
+	u8 sync_wakes;	     /* by who runs, by WF_SYNC: 0, 1, or 2 for more; see handoff.bpf.h, vtime.bpf.h */
 	u8 handed_off;	     /* ... and this CPU is to go to the woken one */
 	u8 curr_urgent;	     /* is_urgent() */
 	u8 idle;	     /* in the idle loop */

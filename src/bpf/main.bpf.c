@@ -93,7 +93,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 		stat_inc(STAT_FAILED);
 		return prev;
 	}
-	tctx->prompt = wakes_promptly(p, wake_flags);
+	tctx->prompt = wakes_promptly(p, tctx, wake_flags);
 	target = affine_target(p, tctx, prev, wake_flags);
 	if (is_asym())
 		note_asleep(p, tctx, prev);

@@ -35,7 +35,7 @@ static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct 
 	s64 gran = cctx->curr_hog || (tctx->prompt && !cctx->curr_prompt) ? 0 : tun.wakeup_gran_ns, ran;
 	u64 curr_deadline;
 
-	if (!tun.wakeup_preempt || !cctx->curr_weight || is_patient(p) || is_idle_policy(p, tctx))
+	if (!tun.wakeup_preempt || !cctx->curr_weight || preempts_nobody(p, tctx))
 		return false;
 	if (cctx->curr_idle_policy)
 		return true;

@@ -91,7 +91,7 @@ __noinline bool in_cpus_ptr(struct task_struct *p __arg_trusted, s32 cpu)
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
-/* It preempts nobody. */
+/* By its own policy it preempts nobody. */
 static bool is_patient(const struct task_struct *p)
 {
 	return p->policy == SCHED_BATCH || p->policy == SCHED_IDLE;

@@ -77,12 +77,12 @@ static void note_producer(struct cpu_ctx *cctx)
 }
 
 /*
- * In select_cpu: is the @woken task prompt? Not one that waited for a kernel lock, which is TASK_UNINTERRUPTIBLE and no
- * I/O. It is not called p, for the macro has a p of its own.
+ * In select_cpu: is the @woken task prompt? Not one that preempts nobody, nor one that waited for a kernel lock, which is
+ * TASK_UNINTERRUPTIBLE and no I/O. It is not called p, for the macro has a p of its own.
  */
-static bool wakes_promptly(const struct task_struct *woken, u64 wake_flags)
+static bool wakes_promptly(const struct task_struct *woken, struct task_ctx *tctx, u64 wake_flags)
 {
-	return (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) == SCX_WAKE_TTWU && !is_patient(woken) &&
+	return (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) == SCX_WAKE_TTWU && !preempts_nobody(woken, tctx) &&
 	       (!BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) || BPF_CORE_READ_BITFIELD(woken, in_iowait));
 }
 

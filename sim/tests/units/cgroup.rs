@@ -3,7 +3,7 @@
 
 use magpie_sim::cgroup::{CgroupId, Spec};
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{GROUP_FLAGS, LAZY_SLOTS, MAX_WEIGHT, SETTLE_CPUS, SETTLE_NS, WEIGHT_SHIFT};
+use magpie_sim::native::{GROUP_FLAGS, LAZY_SLOTS, MAX_WEIGHT, SCX_WAKE_TTWU, SETTLE_CPUS, SETTLE_NS, WEIGHT_SHIFT};
 use magpie_sim::task::State;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::magpie_limits_MAX_GROUPS as MAX_GROUPS;
@@ -233,9 +233,11 @@ fn idle_groups_have_the_least_and_say_so() {
     let mut rig = rig(&[(0, 700), (1, 100)]);
     let task = runnable(&mut rig, 2, 100);
     let is_idle = |rig: &mut Rig| rig.call(rig.u.is_idle_policy, (rig.raw(task), rig.tctx(task)));
-    assert!(!is_idle(&mut rig));
+    let is_prompt =
+        |rig: &mut Rig| rig.call(rig.u.wakes_promptly, (rig.raw(task).cast_const(), rig.tctx(task), SCX_WAKE_TTWU));
+    assert!(!is_idle(&mut rig) && is_prompt(&mut rig));
     rig.kernel.set_cgroup_idle(1, true);
-    assert!(is_idle(&mut rig));
+    assert!(is_idle(&mut rig) && !is_prompt(&mut rig));
     assert_eq!(weight(&mut rig, task), 1.0);
     let word = rig.remembered(task, |tctx| tctx.cached as u32);
     assert_ne!(word & GROUP_FLAGS, 0);

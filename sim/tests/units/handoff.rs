@@ -148,7 +148,9 @@ fn fires(rig: &mut Rig) -> (u64, Vec<usize>) {
 fn who_does_not_sleep_makes_way() {
     let look = u64::from(HANDOFF_LOOK_NS);
     // By the time, not by what an idle CPU was left with.
-    for (again_at, late, left) in [(0, false, None), (0, false, Some(0)), (10 * USEC, false, None), (look - 15 * USEC, true, None)] {
+    for (again_at, late, left) in
+        [(0, false, None), (0, false, Some(0)), (10 * USEC, false, None), (look - 15 * USEC, true, None)]
+    {
         let (mut rig, waker, woken) = rig(&[]);
         behaves(&mut rig, waker, woken, HANDOFF_TRUST as i32);
         let start = rig.kernel.now;

@@ -122,7 +122,7 @@ proptest! {
         let raw = rig.kernel.tasks[task].raw_mut();
         (raw.sched_contributes_to_load, raw.in_iowait, raw.policy) = (uninterruptible, in_iowait, policy);
         let flags = if ttwu { SCX_WAKE_TTWU } else { SCX_WAKE_FORK } | if sync { SCX_WAKE_SYNC } else { 0 };
-        let prompt = rig.call(rig.u.wakes_promptly, (rig.raw(task), flags));
+        let prompt = rig.call(rig.u.wakes_promptly, (rig.raw(task), rig.tctx(task), flags));
         let for_a_lock = uninterruptible && !in_iowait;
         prop_assert_eq!(prompt, ttwu && !sync && !for_a_lock && policy == SCHED_NORMAL);
     }

@@ -351,7 +351,7 @@ pub const MUTANTS: &[Mutant] = &[
         "\tif (!cpu_layout(cpu)->present)\n\t\treturn;\n\t/* Another", "\t/* Another"),
     // Preemption.
     mutant("batch-preempts", "SCHED_BATCH and SCHED_IDLE tasks preempt", "preempt.bpf.h",
-        " || is_patient(p) || is_idle_policy(p, tctx))", ")"),
+        " || preempts_nobody(p, tctx))", ")"),
     survivor("preempt-unowed", "a woken task preempts, be it owed nothing", "preempt.bpf.h",
         "return vtime_before(deadline(p, tctx) + to_vtime(gran, task_weight(p, tctx)), curr_deadline);",
         "return true;",
