@@ -72,6 +72,13 @@ pub struct Tunables {
     #[arg(long, default_value_t = 4000, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
     pub wakeup_gran_us: u64,
 
+    /// Who was woken by a timer, a device or a futex runs for this long before it makes way for others. Microseconds, 0..100000.
+    ///
+    /// For those that were woken so, too, and have not run yet: when many wake at once none waits until the others have done
+    /// all they have to. 0: they wait for that, or for a slice to end.
+    #[arg(long, default_value_t = 250, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
+    pub first_turn_us: u64,
+
     /// Woken tasks wait for the running one's slice to end, whatever they are owed.
     #[arg(long)]
     pub no_wakeup_preempt: bool,

@@ -105,6 +105,8 @@ fn tun(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) -> tunable
         slice_lag_ns: tunables.slice_us_lag * NSEC_PER_USEC,
         handoff_ns: tunables.handoff_us * NSEC_PER_USEC,
         wakeup_gran_ns: tunables.wakeup_gran_us * NSEC_PER_USEC,
+        // That is a preemption for one that wakes, too.
+        first_turn_ns: if tunables.no_wakeup_preempt { 0 } else { tunables.first_turn_us * NSEC_PER_USEC },
         starve_ns: u64::from(tunables.timeout_ms) * NSEC_PER_MSEC / 4,
         smt_width: layout.smt_width as u32,
         core_first,

@@ -152,6 +152,8 @@ pub struct Group {
     pub kthread: u64,
     #[stat(desc = "woken tasks that preempted, for their deadline was clearly before the running one's")]
     pub preempt: u64,
+    #[stat(desc = "tasks that had their first turn after they woke, and made way for others that had none yet")]
+    pub turn: u64,
     #[stat(desc = "woken tasks that may not move and are next on their CPU: not put in line")]
     pub next: u64,
     #[stat(desc = "tasks put in line")]
@@ -363,6 +365,7 @@ impl LlcSnapshot {
             local: of(magpie_stat_STAT_LOCAL),
             kthread: of(magpie_stat_STAT_KTHREAD),
             preempt: of(magpie_stat_STAT_PREEMPT),
+            turn: of(magpie_stat_STAT_TURN),
             next: of(magpie_stat_STAT_NEXT),
             queued: of(magpie_stat_STAT_QUEUED),
             throttled: of(magpie_stat_STAT_THROTTLED),

@@ -4,8 +4,8 @@
  *
  *	CPU goes idle, tasks elsewhere are hot (heat.bpf.h) ----> in what is left: kicked, looks for itself
  *	task makes way for an urgent one, which is brief ------> in OFFER_NS: is it not? an idle CPU is kicked, and looks
- *
- *	task handed its CPU off (handoff.bpf.h) ---------------> at latest in HANDOFF_LOOK_NS: does it still run? it makes way
+ *	task handed its CPU off (handoff.bpf.h) --------------> at latest in HANDOFF_LOOK_NS: does it still run? it makes way
+ *	task has its first turn (first_turn.bpf.h) -----------> when it is over: does another wait for one? it makes way
  *
  * A CPU that makes way is not idle, so one timer does for all; what it was set for may have been settled before it fires.
  */
@@ -73,12 +73,18 @@ static void look_handoff(s32 cpu)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
+static void look_turn(s32 cpu); /* first_turn.bpf.h */
+
 /* An idle CPU of the system fires it, or this one. */
 static int look_timer_fires(void *map, s32 *key, struct look_timer *t)
 {
 	s32 cpu = *key, idle = cpu;
 
 	look_handoff(cpu);
+	/* Before 6.18 the verifier asks for it. */
+	bpf_rcu_read_lock();
+	look_turn(cpu);
+	bpf_rcu_read_unlock();
 	if (!cpu_ctx(cpu)->idle)
 		idle = tun.steal && cpu_ctx(cpu)->making_way && cpu_ctx(cpu)->overloaded ? any_idle_in_reach(cpu) : -1;
 	if (idle >= 0) {

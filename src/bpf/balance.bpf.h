@@ -33,18 +33,13 @@ enum {
 	NO_CPU = -1,
 };
 
-/* Time for which @p has been in line by @now. */
-static u64 waited_by(struct task_struct *p, u64 now)
-{
-	struct task_ctx *tctx = task_ctx(p);
-	s64 wait = tctx && tctx->queued_at ? now - tctx->queued_at : 0;
-
-	return wait > 0 ? wait : 0;
-}
-
+/* Time for which @p has been in line. */
 static u64 waited(struct task_struct *p)
 {
-	return waited_by(p, scx_bpf_now());
+	struct task_ctx *tctx = task_ctx(p);
+	s64 wait = tctx && tctx->queued_at ? scx_bpf_now() - tctx->queued_at : 0;
+
+	return wait > 0 ? wait : 0;
 }
 
 static u64 by_weight(u64 ns, u32 weight)

@@ -64,6 +64,7 @@ struct tunables {
 	u64 slice_lag_ns;   /* how much later than others' a hog's deadline is */
 	u64 handoff_ns;	    /* who sleeps this soon after it woke another hands its CPU off; 0: nobody does */
 	u64 wakeup_gran_ns; /* a waking task preempts when its deadline is this much before the running one's */
+	u64 first_turn_ns;  /* one that just woke runs before it makes way for another that did; 0: it does not */
 	u64 starve_ns;	    /* a task in line for longer runs next, whatever its weight */
 	u32 smt_width;	    /* CPUs a core at most, a power of two up to SLOTS_PER_LINE */
 	u32 core_first;	    /* bits of a line: the first slot of each core, */
@@ -149,6 +150,7 @@ enum magpie_stat {
 	STAT_LOCAL,	  /* enqueued on a CPU that was idle */
 	STAT_KTHREAD,	  /* per-CPU kernel threads and the loader, run at once */
 	STAT_PREEMPT,	  /* woken tasks that took the CPU, due clearly before who ran */
+	STAT_TURN,	  /* tasks that made way for another after their first turn */
 	STAT_NEXT,	  /* woken tasks that may not move, and are next on their CPU: not put in line */
 	STAT_QUEUED,	  /* put in line on a CPU's queue */
 	STAT_THROTTLED,	  /* made to wait, for their cgroup has used up its cpu.max */

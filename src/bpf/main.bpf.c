@@ -14,6 +14,7 @@
  *	waits    enqueue     in line                 vtime.bpf.h     by virtual deadline
  *	                     who could take it?      overload.bpf.h  bit set, an idle CPU kicked
  *	                     none; due much sooner?  preempt.bpf.h   who runs makes way
+ *	                     has it just woken, too? first_turn.bpf.h  in a moment
  *	is away  tick        where is its memory?    home.bpf.h      or where has it run most?
  *	         enqueue     sent home               return.bpf.h
  *	outgrows tick        is its CPU too small?   misfit.bpf.h    a stronger one is idle, or has a task that is not?
@@ -61,6 +62,7 @@
 #include "again.bpf.h"
 #include "handoff.bpf.h"
 #include "overload.bpf.h"
+#include "first_turn.bpf.h"
 #include "return.bpf.h"
 #include "misfit.bpf.h"
 #include "heat.bpf.h"
@@ -181,6 +183,8 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	preempt = preempt && !tctx->offered;
 	if (preempt)
 		preempt_curr(cpu, cctx);
+	else if (tctx->prompt && !tctx->offered && in_first_turn(cctx))
+		await_turn(cpu, cctx, now);
 	stat_inc(urgent ? STAT_KTHREAD : preempt ? STAT_PREEMPT : STAT_QUEUED);
 	/* It had no slice left, and now has: the CPU is about to go idle. */
 	if (enq_flags & SCX_ENQ_LAST)
@@ -301,6 +305,8 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	tctx->charged = p->se.sum_exec_runtime;
 	cctx->wakes = tctx->wakes;
 	note_running(p, tctx, cctx);
+	if (turn_is_awaited(cpu, cctx))
+		await_turn(cpu, cctx, cctx->curr_started);
 	if (is_asym())
 		util_starts(p, tctx, cpu, cctx);
 	/* A CPU that has just come online: enqueue() would only have it run again. */

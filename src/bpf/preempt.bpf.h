@@ -29,10 +29,22 @@ static u64 arrival_flags(const struct task_struct *p)
 	return is_patient(p) ? 0 : SCX_ENQ_PREEMPT;
 }
 
+/* For how long who runs on the CPU of @cctx is left alone by one that wakes. */
+static u64 wakeup_gran(const struct task_ctx *woken, const struct cpu_ctx *cctx)
+{
+	if (cctx->curr_hog)
+		return 0;
+	if (!woken->prompt || cctx->curr_urgent)
+		return tun.wakeup_gran_ns;
+	if (!cctx->curr_prompt)
+		return 0;
+	return tun.first_turn_ns ?: tun.wakeup_gran_ns;
+}
+
 /* @cctx is the CPU of @p, whose rq lock is held. */
 static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, u64 now)
 {
-	s64 gran = cctx->curr_hog || (tctx->prompt && !cctx->curr_prompt) ? 0 : tun.wakeup_gran_ns, ran;
+	s64 gran = wakeup_gran(tctx, cctx), ran;
 	u64 curr_deadline;
 
 	if (!tun.wakeup_preempt || !cctx->curr_weight || preempts_nobody(p, tctx))

@@ -178,8 +178,9 @@ static void kick_waiting(u32 id)
 static bool is_starving(u32 id, u64 now)
 {
 	struct task_struct *p = __COMPAT_scx_bpf_dsq_peek(group_dsq(id));
+	struct task_ctx *tctx = p ? task_ctx(p) : NULL;
 
-	return p && waited_by(p, now) >= tun.starve_ns;
+	return tctx && (s64)(now - tctx->queued_at - tun.starve_ns) >= 0;
 }
 
 /* A group's timer, armed while it is throttled or has tasks waiting. */

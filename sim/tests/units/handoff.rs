@@ -133,16 +133,6 @@ fn it_has_to_be_big_enough() {
     }
 }
 
-/// The timer fires: when, and whom it kicks.
-fn fires(rig: &mut Rig) -> (u64, Vec<usize>) {
-    let (index, due) = (rig.kernel.timers.iter().enumerate())
-        .find_map(|(index, timer)| timer.due.map(|due| (index, due)))
-        .expect("the timer is set");
-    rig.kernel.now = due;
-    rig.kernel.bpf_timer(index, due);
-    (due, rig.kicked())
-}
-
 /// The timer is set once while hand-offs follow each other: it looks twice as late as HANDOFF_LOOK_NS, at most.
 #[test]
 fn who_does_not_sleep_makes_way() {
@@ -162,12 +152,12 @@ fn who_does_not_sleep_makes_way() {
             starts(&mut rig, waker);
             assert!(hands_off(&mut rig, woken, 0, SYNC));
         }
-        let (mut due, mut kicked) = fires(&mut rig);
+        let (mut due, mut kicked) = rig.fire_timer();
         // Setting it takes a moment.
         assert!((look..look + 10 * USEC).contains(&(due - start)), "it looks {} ns later", due - start);
         if late {
             assert!(kicked.is_empty(), "it had not had the time to sleep yet");
-            (due, kicked) = fires(&mut rig);
+            (due, kicked) = rig.fire_timer();
             assert!(due - start < 2 * look + 10 * USEC, "it looks {} ns later", due - start);
         }
         assert_eq!(kicked, [0], "handed off again after {again_at} ns");
@@ -182,6 +172,6 @@ fn the_timer_finds_nothing_to_do() {
     assert!(hands_off(&mut rig, woken, 0, SYNC));
     stops(&mut rig, waker, 5 * USEC, true);
     starts(&mut rig, woken);
-    assert!(fires(&mut rig).1.is_empty());
+    assert!(rig.fire_timer().1.is_empty());
     assert!(rig.kernel.timers.iter().all(|timer| timer.due.is_none()));
 }

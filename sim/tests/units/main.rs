@@ -8,6 +8,7 @@ mod balance;
 mod bandwidth;
 mod capacity;
 mod cgroup;
+mod first_turn;
 mod fit;
 mod handoff;
 mod heat;

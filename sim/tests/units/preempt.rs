@@ -12,6 +12,7 @@ use crate::rig::Rig;
 const GRAN: i64 = 4_000_000;
 const SLICE: i64 = 3_000_000;
 const LAG: i64 = 6_000_000;
+const TURN: i64 = 250_000;
 
 /// A woken task against the one that runs on CPU 0.
 #[derive(Clone, Debug)]
@@ -25,6 +26,7 @@ struct Pair {
     curr_hog: bool,
     prompt: bool,
     curr_prompt: bool,
+    curr_urgent: bool,
     ran: i64,
 }
 
@@ -41,6 +43,7 @@ impl Pair {
         rig.remembered(woken, |tctx| tctx.prompt = self.prompt.into());
         rig.kernel.tasks[curr].raw_mut().se.sum_exec_runtime = if self.curr_hog { HOG_NS.into() } else { 0 };
         rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
+        rig.cpu(0, |cctx| cctx.curr_urgent = self.curr_urgent.into());
         rig.kernel.now = rig.kernel.now.wrapping_add_signed(self.ran);
         rig.remembered(woken, |tctx| tctx.vruntime = tctx.vruntime.wrapping_sub(self.owed as u64));
         rig.call(rig.u.preempts, (rig.raw(woken), rig.tctx(woken), rig.cctx(0), rig.kernel.now))
@@ -55,12 +58,14 @@ impl Pair {
         let sooner = |prompt| if prompt { LAG } else { 0 };
         let (gran, curr_asks) = match (self.curr_hog, self.curr_prompt) {
             (true, _) => (0, by_weight(SLICE, self.curr_weight) + LAG),
-            (false, false) if self.prompt => (0, brief(self.curr_weight)),
-            (false, prompt) => (GRAN, brief(self.curr_weight) - sooner(prompt)),
+            (false, prompt) if !self.prompt || self.curr_urgent => (GRAN, brief(self.curr_weight) - sooner(prompt)),
+            (false, false) => (0, brief(self.curr_weight)),
+            (false, true) => (TURN, brief(self.curr_weight) - LAG),
         };
-        let curr_deadline = by_weight(self.ran, self.curr_weight) + curr_asks;
+        let ran = self.ran.max(0);
+        let curr_deadline = by_weight(ran, self.curr_weight) + curr_asks;
         self.curr_policy == SCHED_IDLE
-            || (self.ran >= gran
+            || (ran >= gran
                 && brief(self.weight) - sooner(self.prompt) - self.owed + by_weight(gran, self.weight) < curr_deadline)
     }
 }
@@ -74,6 +79,7 @@ const PLAIN: Pair = Pair {
     curr_hog: false,
     prompt: false,
     curr_prompt: false,
+    curr_urgent: false,
     ran: 0,
 };
 
@@ -82,8 +88,8 @@ fn pair() -> impl Strategy<Value = Pair> {
     let weight = || prop_oneof![Just(100), 1..=10_000u32];
     // The running CPU's clock may be behind by a little.
     let ran = prop_oneof![-1000..3 * GRAN, Just(GRAN), Just(GRAN - 1)];
-    (policy(), weight(), -3 * GRAN..3 * GRAN, policy(), weight(), any::<[bool; 3]>(), ran).prop_map(
-        |(policy, weight, owed, curr_policy, curr_weight, [curr_hog, prompt, curr_prompt], ran)| Pair {
+    (policy(), weight(), -3 * GRAN..3 * GRAN, policy(), weight(), any::<[bool; 4]>(), ran).prop_map(
+        |(policy, weight, owed, curr_policy, curr_weight, [curr_hog, prompt, curr_prompt, curr_urgent], ran)| Pair {
             policy,
             weight,
             owed,
@@ -92,6 +98,7 @@ fn pair() -> impl Strategy<Value = Pair> {
             curr_hog,
             prompt,
             curr_prompt,
+            curr_urgent,
             ran,
         },
     )
@@ -122,7 +129,9 @@ fn at_the_edges() {
         (Pair { prompt: true, ran: 1, ..PLAIN }, true),
         (Pair { prompt: true, ran: 1, owed: -LAG, ..PLAIN }, true),
         (Pair { prompt: true, ran: 1, owed: -LAG - 1, ..PLAIN }, false),
-        (Pair { prompt: true, curr_prompt: true, ran: GRAN - 1, ..PLAIN }, false),
+        (Pair { prompt: true, curr_prompt: true, ran: TURN - 1, ..PLAIN }, false),
+        (Pair { prompt: true, curr_prompt: true, ran: TURN + 1, ..PLAIN }, true),
+        (Pair { prompt: true, curr_urgent: true, ran: GRAN - 1, ..PLAIN }, false),
         // A hog makes way at once, for any but those that had much more than it had.
         (Pair { curr_hog: true, ran: 1, ..PLAIN }, true),
         (Pair { curr_hog: true, ran: 1, weight: 1, ..PLAIN }, true),

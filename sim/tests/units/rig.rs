@@ -180,6 +180,15 @@ impl Rig {
         queues.iter().flat_map(|&queue| self.kernel.dsqs[queue].as_ref().unwrap().iter()).collect()
     }
 
+    /// The first timer that is set fires: when, and whom it kicks.
+    pub fn fire_timer(&mut self) -> (u64, Vec<usize>) {
+        let mut timers = self.kernel.timers.iter().enumerate();
+        let (index, due) = timers.find_map(|(index, timer)| timer.due.map(|due| (index, due))).expect("a timer is set");
+        self.kernel.now = due;
+        self.kernel.bpf_timer(index, due);
+        (due, self.kicked())
+    }
+
     /// The CPUs that were kicked since the last call.
     pub fn kicked(&mut self) -> Vec<usize> {
         self.kernel.kicks.drain(..).map(|(cpu, _)| cpu).collect()

@@ -107,12 +107,8 @@ fn what_the_kernel_waits_for_does_not_wait_for_its_group() {
 #[test]
 fn a_period_ends_when_it_ends() {
     let (mut rig, _) = throttled(&[0, 1]);
-    let (index, due) = (rig.kernel.timers.iter().enumerate())
-        .find_map(|(index, timer)| timer.due.map(|due| (index, due)))
-        .expect("the group's timer is set");
     rig.kernel.cpus[0].clock_left_at = Some(rig.kernel.now);
-    rig.kernel.now = due;
-    rig.kernel.bpf_timer(index, due);
+    rig.fire_timer();
     assert_eq!(rig.kernel.native.group(1).throttled, 0);
 }
 

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A first turn, soon, for each task that wakes promptly (vtime.bpf.h).
+ *
+ *	who runs was prompt, too, and the first ----> when it has had its first turn, by the timer of again.bpf.h:
+ *	in line waits for its first turn              is it still so? then it makes way, and is not prompt any more
+ *
+ * When more wake at once than there are CPUs, the last of them wait for the first turns of the others, not until these have
+ * done all they have to; and those that have little to do are done within it. The price is a switch a wakeup, at most. Who
+ * made way waits by its deadline, which new ones come slice_lag before: no longer than that.
+ *
+ * Who wakes when a first turn is over already preempts at once (preempt.bpf.h).
+ */
+#pragma once
+
+enum { TURN_LEAST_NS = 50000 }; /* the timer is not to come sooner */
+
+static bool in_first_turn(const struct cpu_ctx *cctx)
+{
+	return tun.first_turn_ns && cctx->curr_prompt && cctx->curr_weight && !cctx->curr_urgent;
+}
+
+/* In running on @cpu, or in its timer, where RCU has to be locked: does the first in line wait for the turn to end? */
+static bool turn_is_awaited(s32 cpu, const struct cpu_ctx *cctx)
+{
+	struct task_struct *first;
+	struct task_ctx *tctx;
+	u64 queue;
+
+	if (!in_first_turn(cctx) || !cctx->waiting)
+		return false;
+	first = first_waiting(cpu, cctx, &queue);
+	tctx = first ? task_ctx(first) : NULL;
+	return tctx && tctx->prompt;
+}
+
+static void await_turn(s32 cpu, const struct cpu_ctx *cctx, u64 now)
+{
+	s64 left = cctx->curr_started + tun.first_turn_ns - now;
+
+	look_again(cpu, left > TURN_LEAST_NS ? left : TURN_LEAST_NS);
+}
+
+/* The timer of @cpu fires, wherever. Who runs may be another than when it was set. */
+static void look_turn(s32 cpu)
+{
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+	u64 now = unlocked_now();
+
+	if (!turn_is_awaited(cpu, cctx))
+		return;
+	if ((s64)(cctx->curr_started + tun.first_turn_ns - now) >= TURN_LEAST_NS) {
+		await_turn(cpu, cctx, now);
+		return;
+	}
+	stat_inc(STAT_TURN);
+	preempt_curr(cpu, cctx);
+}
