@@ -18,7 +18,7 @@
  */
 #pragma once
 
-#define FIRST_NS (1ULL << 40) /* before a CPU's clock: nobody's deadline is that early */
+#define FIRST_NS (1ULL << 60) /* before a CPU's clock, which light tasks carry far away: nobody's deadline is that early */
 
 /*
  * How @p is to come to a CPU that was idle a moment ago: that may find another task while this one is under way, and who
