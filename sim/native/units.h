@@ -16,7 +16,7 @@
 	X(group) X(group_add) X(group_enter) X(group_leave) X(settle_cpu) X(settle_lazy) X(group_share) \
 	X(task_weight) X(is_idle_policy) X(free_group) \
 	X(bw_refill) X(take_slice) X(charge_groups) X(throttled_group) X(purse) \
-	X(vtime_before) X(to_vtime) X(is_hog) X(deadline) X(line_deadline) X(producer_lead) X(wakes_promptly) X(charge) X(note_running) X(fall_behind) X(rebase) X(place) \
+	X(vtime_before) X(to_vtime) X(is_hog) X(deadline) X(line_deadline) X(note_producer) X(producer_lead) X(wakes_promptly) X(charge) X(note_running) X(fall_behind) X(rebase) X(place) \
 	X(preempts) \
 	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) \
 	X(clamp_util) X(update_task_util) X(cpu_util_without) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) X(util_stops) \

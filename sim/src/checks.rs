@@ -269,7 +269,8 @@ impl Kernel {
             burst if burst < slice => by_weight(slice).min(slice as i64),
             _ => by_weight(slice),
         };
-        let prompt = self.tasks[task].tctx().is_some_and(|tctx| tctx.prompt != 0);
+        let prompt = (self.tasks[task].tctx())
+            .is_some_and(|tctx| tctx.prompt != 0 && raw.se.sum_exec_runtime - tctx.woke_exec < slice);
         let asks = asks - if prompt { (self.tunables.slice_us_lag * USEC) as i64 } else { 0 };
         let ahead = (raw.scx.dsq_vtime.wrapping_sub(vclock) as i64).saturating_sub(asks);
         let least = if enq_flags & SCX_ENQ_WAKEUP != 0 { 0 } else { i64::MIN };

@@ -3,17 +3,23 @@
  * A first turn, soon, for each task that wakes promptly (vtime.bpf.h).
  *
  *	who runs was prompt, too, and the first ----> when it has had its first turn, by the timer of again.bpf.h:
- *	in line waits for its first turn              is it still so? then it makes way, and is not prompt any more
+ *	in line waits for its first turn              is it still so? then it lends its CPU
+ *	                                                |
+ *	first in line: B C D E F ... <-- lent: enqueued <+   behind those that wait for their first turn, before all others
+ *	               prompt, not
  *
  * When more wake at once than there are CPUs, the last of them wait for the first turns of the others, not until these have
  * done all they have to; and those that have little to do are done within it. The price is a switch a wakeup, at most. Who
- * made way waits by its deadline, which new ones come slice_lag before: no longer than that.
+ * lends waits for these turns only: by its deadline it might wait for all others, with little left to do.
  *
  * Who wakes when a first turn is over already preempts at once (preempt.bpf.h).
  */
 #pragma once
 
-enum { TURN_LEAST_NS = 50000 }; /* the timer is not to come sooner */
+enum {
+	TURN_LEAST_NS = 50000, /* the timer is not to come sooner */
+	MAX_TURN_LOOKS = 8,
+};
 
 static bool in_first_turn(const struct cpu_ctx *cctx)
 {
@@ -31,7 +37,7 @@ static bool turn_is_awaited(s32 cpu, const struct cpu_ctx *cctx)
 		return false;
 	first = first_waiting(cpu, cctx, &queue);
 	tctx = first ? task_ctx(first) : NULL;
-	return tctx && tctx->prompt;
+	return tctx && tctx->fresh;
 }
 
 static void await_turn(s32 cpu, const struct cpu_ctx *cctx, u64 now)
@@ -55,4 +61,27 @@ static void look_turn(s32 cpu)
 	}
 	stat_inc(STAT_TURN);
 	preempt_curr(cpu, cctx);
+	cctx->lends = cctx->preempted = true;
+}
+
+/* In enqueue of who lent the CPU of @cctx: where in @queue it is, if not at its deadline, @at. Bounded by MAX_TURN_LOOKS. */
+__noinline u64 lender_place(struct cpu_ctx *cctx __arg_nonnull, u64 queue, u64 at)
+{
+	u32 looks = bpf_arena_loop_zero;
+	struct task_struct *p;
+
+	cctx->lends = false;
+	bpf_for_each(scx_dsq, p, queue, 0)
+	{
+		struct task_ctx *tctx = task_ctx(p);
+
+		if (!tctx || !tctx->fresh || looks >= MAX_TURN_LOOKS) {
+			if (!looks && vtime_before(p->scx.dsq_vtime, at))
+				at = p->scx.dsq_vtime - 1;
+			break;
+		}
+		at = p->scx.dsq_vtime;
+		looks += bpf_arena_loop_one;
+	}
+	return at;
 }

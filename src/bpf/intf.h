@@ -213,7 +213,7 @@ struct cpu_ctx {
 	u32 curr_weight;     /* task_weight(); 0: nobody to preempt, it is not ours or was told to go */
 	u8 curr_idle_policy; /* SCHED_IDLE */
 	u8 curr_hog;	     /* is_hog() */
-	u8 curr_prompt;	     /* it was prompt, and has not had a slice yet; see vtime.bpf.h */
+	u8 curr_prompt;	     /* is_prompt() */
 	u8 next_waits;	     /* in the local DSQ, for it is next: it may not move, or was handed this CPU */
 	u8 sync_wakes;	     /* by who runs, by WF_SYNC: 0, 1, or 2 for more; see handoff.bpf.h, vtime.bpf.h */
 	u8 handed_off;	     /* ... and this CPU is to go to the woken one */
@@ -223,7 +223,8 @@ struct cpu_ctx {
 	u8 waiting_pinned;   /* ... in that of tasks that may not move */
 	u8 overloaded;	     /* ... in that of tasks that may: the bit in overload_map is set */
 	u8 making_way;	     /* for an urgent task: the one that ran is not offered until that is done */
-	u8 preempted;	     /* who runs, a SCHED_IDLE task, makes way for the first in line */
+	u8 lends;	     /* who runs has had its first turn, and makes way for another's; see first_turn.bpf.h */
+	u8 preempted;	     /* who runs makes way for the first in line: a SCHED_IDLE task, or one that lends */
 	u8 misfit;	     /* who runs has outgrown this CPU */
 	u32 curr_util;	     /* task_util of who runs, when it started or at the last tick */
 	u32 line_turn;	     /* whose turn it is to be looked at by line_for(), */

@@ -95,7 +95,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 		stat_inc(STAT_FAILED);
 		return prev;
 	}
-	tctx->prompt = wakes_promptly(p, tctx, wake_flags);
+	tctx->prompt = tctx->fresh = wakes_promptly(p, tctx, wake_flags);
 	target = affine_target(p, tctx, prev, wake_flags);
 	if (is_asym())
 		note_asleep(p, tctx, prev);
@@ -130,7 +130,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
 	bool preempt = false, urgent = false;
-	u64 queue, now;
+	u64 queue, at, now;
 
 	/* A CPU that has just come online has no queue: the kernel is about to have us start anew for it. */
 	if (!tctx || !cpu_layout(cpu)->present) {
@@ -177,13 +177,15 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	tctx->queued_on = cpu;
 	join_line(p, tctx, cctx);
 	queue = mark_waiting(p, cpu, cctx);
-	scx_bpf_dsq_insert_vtime(p, queue, tun.slice_ns,
-				 urgent ? cctx->vclock - FIRST_NS : line_deadline(p, tctx, cctx), enq_flags);
+	at = urgent ? cctx->vclock - FIRST_NS : line_deadline(p, tctx, cctx);
+	if (cctx->lends && !(enq_flags & SCX_ENQ_WAKEUP))
+		at = lender_place(cctx, queue, at);
+	scx_bpf_dsq_insert_vtime(p, queue, tun.slice_ns, at, enq_flags);
 	tctx->offered = !soon_goes_on(p, tctx, cctx) && kick_thief(p, cpu);
 	preempt = preempt && !tctx->offered;
 	if (preempt)
 		preempt_curr(cpu, cctx);
-	else if (tctx->prompt && !tctx->offered && in_first_turn(cctx))
+	else if (tctx->fresh && !tctx->offered && in_first_turn(cctx))
 		await_turn(cpu, cctx, now);
 	stat_inc(urgent ? STAT_KTHREAD : preempt ? STAT_PREEMPT : STAT_QUEUED);
 	/* It had no slice left, and now has: the CPU is about to go idle. */
@@ -302,6 +304,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	if (cctx->waiting && !READ_ONCE(cctx->line_load))
 		note_none_waits(cpu, cctx);
 	tctx->queued_at = 0;
+	cctx->lends = false;
 	tctx->charged = p->se.sum_exec_runtime;
 	cctx->wakes = tctx->wakes;
 	note_running(p, tctx, cctx);
@@ -343,8 +346,10 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	if (tun.nr_llcs > 1)
 		tctx->stopped_at = scx_bpf_now();
 	tctx->wakes = cctx->wakes;
-	if (!runnable)
+	if (!runnable) {
+		tctx->prompt = false;
 		group_leave(tctx, scx_bpf_task_cpu(p));
+	}
 }
 
 /* sched_yield(): the slice ends, and those that wait come first. The rq lock of @p's CPU is held. */

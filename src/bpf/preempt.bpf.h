@@ -18,7 +18,8 @@
  */
 #pragma once
 
-#define FIRST_NS (1ULL << 60) /* before a CPU's clock, which light tasks carry far away: nobody's deadline is that early */
+#define FIRST_NS                                                                                                       \
+	(1ULL << 60) /* before a CPU's clock, which light tasks carry far away: nobody's deadline is that early */
 
 /*
  * How @p is to come to a CPU that was idle a moment ago: that may find another task while this one is under way, and who
@@ -34,7 +35,7 @@ static u64 wakeup_gran(const struct task_ctx *woken, const struct cpu_ctx *cctx)
 {
 	if (cctx->curr_hog)
 		return 0;
-	if (!woken->prompt || cctx->curr_urgent)
+	if (!woken->fresh || cctx->curr_urgent)
 		return tun.wakeup_gran_ns;
 	if (!cctx->curr_prompt)
 		return 0;

@@ -18,7 +18,8 @@ struct task_ctx {
 	u64 woke_exec;	/* sum_exec_runtime when it last woke: from there on it counts as one burst */
 	u64 queued_at;	/* scx_bpf_now() when it was put in line; 0: it has run since */
 	u8 offered;	/* ... and an idle CPU was told of it */
-	u8 prompt;	/* vtime.bpf.h: it woke, not by WF_SYNC, and has not run yet */
+	u8 prompt;	/* vtime.bpf.h: a timer, a device or a futex woke it, */
+	u8 fresh;	/* ... and it has not run yet */
 	s32 trust;	/* handoff.bpf.h: that it sleeps soon after it woke another */
 	s32 queued_on;	/* ... on this CPU; NO_CPU: in its group's queue */
 	s32 home;	/* CPU whose clock vruntime is on: where it ran or waits; -1: none yet */

@@ -19,7 +19,7 @@
  *
  *	it is prompt: woken by a timer, a device, a futex
  *	... -- not by WF_SYNC, with which wakers tell that
- *	they send it something, nor by a kernel lock -------> slice_lag less, until it runs
+ *	they send it something, nor by a kernel lock -------> slice_lag less, until it has had a slice
  *
  * So those that run in short bursts come before hogs, until they are slice_lag ahead of them, and the prompt before both. But
  * who reads what another writes earns nothing by its sleep: were it to, it would come before the writer, and find little to
@@ -72,8 +72,10 @@ static void note_producer(struct cpu_ctx *cctx)
 	struct task_ctx *tctx = task_ctx(p);
 
 	cctx->curr_hog = false;
-	if (tctx)
-		tctx->woke_exec = p->se.sum_exec_runtime;
+	if (!tctx)
+		return;
+	tctx->woke_exec = p->se.sum_exec_runtime;
+	tctx->prompt = false;
 }
 
 /*
@@ -86,6 +88,12 @@ static bool wakes_promptly(const struct task_struct *woken, struct task_ctx *tct
 	       (!BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) || BPF_CORE_READ_BITFIELD(woken, in_iowait));
 }
 
+/* From when it woke until it has had a slice. */
+static bool is_prompt(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	return tctx->prompt && burst(p, tctx) < tun.slice_ns;
+}
+
 static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)
 {
 	u32 weight = task_weight(p, tctx);
@@ -94,7 +102,7 @@ static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)
 	/* The same for all of them: among themselves it changes nothing. */
 	if (is_hog(p, tctx))
 		return from + to_vtime(tun.slice_ns, weight) + tun.slice_lag_ns;
-	if (tctx->prompt)
+	if (is_prompt(p, tctx))
 		from -= tun.slice_lag_ns;
 	/* The first slice after a sleep does not come later for a light one, though it does more seldom. */
 	if (weight < WEIGHT_DFL << WEIGHT_SHIFT && burst(p, tctx) < tun.slice_ns)
@@ -142,8 +150,8 @@ static void note_running(const struct task_struct *p, struct task_ctx *tctx, str
 		cctx->vclock = tctx->vruntime;
 	cctx->curr_deadline = deadline(p, tctx);
 	cctx->curr_hog = is_hog(p, tctx);
-	cctx->curr_prompt = tctx->prompt;
-	tctx->prompt = false;
+	cctx->curr_prompt = is_prompt(p, tctx);
+	tctx->fresh = false;
 	cctx->curr_started = scx_bpf_now();
 	cctx->curr_idle_policy = is_idle_policy(p, tctx);
 	cctx->curr_weight = weight;

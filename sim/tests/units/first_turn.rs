@@ -2,6 +2,7 @@
 //! `first_turn.bpf.h`: who woke promptly makes way, after its first turn, for one that did and waits for its own.
 
 use magpie_sim::dsq::TaskId;
+use magpie_sim::kernel::Curr;
 use magpie_sim::native::{SCX_ENQ_WAKEUP, TURN_LEAST_NS};
 use magpie_sim::task::State;
 use magpie_sim::time::USEC;
@@ -41,7 +42,7 @@ fn wakes_ahead(rig: &mut Rig, prompt: bool, after: u64, ahead: u64) -> TaskId {
     let task = rig.task();
     rig.remembered(task, |tctx| (tctx.home, tctx.vruntime) = (0, ahead));
     rig.kernel.now = START + after;
-    rig.remembered(task, |tctx| tctx.prompt = prompt.into());
+    rig.remembered(task, |tctx| (tctx.prompt, tctx.fresh) = (prompt.into(), prompt.into()));
     rig.kernel.tasks[task].state = State::Sleeping;
     rig.kernel.activate(task, 0, SCX_ENQ_WAKEUP);
     assert_eq!(rig.kernel.violation, None);
@@ -101,9 +102,9 @@ fn one_turn_follows_the_other() {
     for (waits, expected) in [(true, Some(TURN)), (false, None)] {
         let mut rig = rig(&[], false);
         let next = rig.task();
-        rig.remembered(next, |tctx| tctx.prompt = true.into());
+        rig.remembered(next, |tctx| (tctx.prompt, tctx.fresh) = (1, 1));
         let waiting = rig.task();
-        rig.remembered(waiting, |tctx| tctx.prompt = waits.into());
+        rig.remembered(waiting, |tctx| (tctx.prompt, tctx.fresh) = (1, waits.into()));
         rig.queue(waiting, 0, 0);
         starts(&mut rig, next);
         assert_eq!(due(&rig), expected);
@@ -122,4 +123,30 @@ fn what_has_changed_since_counts() {
     set.kernel.take_out(waiting);
     assert_eq!(fires(&mut set), (vec![], 0));
     assert_eq!(due(&set), None);
+}
+
+/// Who lent its CPU comes behind those that wait for their first turn, and before all others, whatever their deadlines.
+#[test]
+fn who_lends_waits_for_first_turns_only() {
+    for lends in [true, false] {
+        let mut rig = rig(&[], true);
+        let curr = rig.kernel.cpus[0].curr;
+        let Curr::Task(curr) = curr else { panic!("CPU 0 idles") };
+        let fresh = [(); 2].map(|()| wakes(&mut rig, true, 0));
+        let other = rig.task();
+        rig.queue(other, 0, 0);
+        for (task, deadline) in fresh.into_iter().zip([-2i64, -1]).chain([(other, 0)]) {
+            rig.kernel.take_out(task);
+            rig.queue(task, 0, deadline as u64);
+        }
+        if lends {
+            assert_eq!(fires(&mut rig), (vec![0], 1));
+        }
+        rig.kernel.tasks[curr].state = State::Runnable;
+        rig.kernel.do_enqueue(curr, 0, 0);
+        assert_eq!(rig.kernel.violation, None);
+        let expected = if lends { [fresh[0], fresh[1], curr, other] } else { [curr, fresh[0], fresh[1], other] };
+        assert_eq!(rig.waiting(0), expected);
+        assert_eq!(rig.cpu(0, |cctx| cctx.lends), 0);
+    }
 }

@@ -40,7 +40,7 @@ impl Pair {
             rig.remembered(task, |tctx| tctx.vruntime = 1 << 40);
         }
         rig.remembered(curr, |tctx| tctx.prompt = self.curr_prompt.into());
-        rig.remembered(woken, |tctx| tctx.prompt = self.prompt.into());
+        rig.remembered(woken, |tctx| (tctx.prompt, tctx.fresh) = (self.prompt.into(), self.prompt.into()));
         rig.kernel.tasks[curr].raw_mut().se.sum_exec_runtime = if self.curr_hog { HOG_NS.into() } else { 0 };
         rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
         rig.cpu(0, |cctx| cctx.curr_urgent = self.curr_urgent.into());

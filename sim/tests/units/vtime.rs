@@ -4,6 +4,7 @@
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{HOG_NS, OVERRUN_NS, PRODUCER_NS, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, WEIGHT_SHIFT};
 use magpie_sim::task::{SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
+use magpie_sim::trace::Op;
 use proptest::prelude::*;
 
 use crate::rig::Rig;
@@ -79,7 +80,7 @@ proptest! {
         // The first slice of a light task does not wait for longer than that of others.
         let first = by_weight(SLICE, if burst < SLICE as u64 { weight.max(100) } else { weight });
         let asks = match burst < HOG_NS.into() {
-            true if prompt => first - LAG,
+            true if prompt && burst < SLICE as u64 => first - LAG,
             true => first,
             false => by_weight(SLICE, weight) + LAG,
         };
@@ -128,14 +129,30 @@ proptest! {
     }
 
     #[test]
-    fn who_runs_is_no_longer_prompt(prompt: bool) {
+    fn who_is_prompt_is_so_for_a_slice_and_fresh_until_it_runs(prompt: bool, burst in burst()) {
         let mut rig = Rig::new("1x1x2x1", &[]);
         let task = task_at(&mut rig, 0, 0, 0, 100);
-        rig.remembered(task, |tctx| tctx.prompt = prompt.into());
-        for was in [prompt, false] {
-            rig.call(rig.u.note_running, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
-            prop_assert_eq!(rig.cpu(0, |cctx| cctx.curr_prompt != 0), was);
+        has_run_since_it_woke(&mut rig, task, burst);
+        rig.remembered(task, |tctx| (tctx.prompt, tctx.fresh) = (prompt.into(), prompt.into()));
+        rig.call(rig.u.note_running, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
+        prop_assert_eq!(rig.cpu(0, |cctx| cctx.curr_prompt != 0), prompt && burst < SLICE as u64);
+        prop_assert_eq!(rig.remembered(task, |tctx| tctx.fresh), 0);
+    }
+
+    /// Nor who sends others something, or is to be woken otherwise.
+    #[test]
+    fn who_sends_or_sleeps_is_not_prompt_any_more(sends: bool, sleeps: bool) {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        let task = task_at(&mut rig, 0, 0, 0, 100);
+        rig.run(task, 0);
+        rig.remembered(task, |tctx| tctx.prompt = 1);
+        if sends {
+            rig.call(rig.u.note_producer, (rig.cctx(0),));
         }
+        let raw = rig.raw(task);
+        // SAFETY: as the kernel calls it.
+        rig.kernel.call(Op::Stopping, Some(task), 0, |ops| unsafe { ops.stopping.unwrap()(raw, !sleeps) });
+        prop_assert_eq!(rig.remembered(task, |tctx| tctx.prompt != 0), !sends && !sleeps);
     }
 
     #[test]
