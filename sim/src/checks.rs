@@ -252,7 +252,7 @@ impl Kernel {
         if let Some(group) = queue_group(id) {
             return self.check_throttled(task, group);
         }
-        let (pinned, id) = (is_pinned_queue(id), queue_cpu(id));
+        let (pinned, queue, id) = (is_pinned_queue(id), id, queue_cpu(id));
         let cctx = self.native.cpu_ctx(id);
         let (waiting, overloaded) = (cctx.waiting != 0, cctx.overloaded != 0);
         let vclock = cctx.vclock;
@@ -279,7 +279,12 @@ impl Kernel {
         if first && !pinned && self.dsqs[id].as_ref().unwrap().iter().next() != Some(task) {
             return self.violate("urgent", format!("task {task}, the loader, is not the first that waits on CPU {id}"));
         }
-        if !first && !(least..=most).contains(&ahead) {
+        // Who lends its CPU is where those are that wait for their first turn.
+        let vtime = raw.scx.dsq_vtime;
+        let lent = enq_flags & SCX_ENQ_WAKEUP == 0
+            && (self.dsqs[queue].as_ref().unwrap().iter())
+                .any(|other| other != task && self.tasks[other].raw().scx.dsq_vtime.wrapping_sub(vtime) <= 1);
+        if !first && !lent && !(least..=most).contains(&ahead) {
             let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
             return self.violate("virtual time", what);
         }
