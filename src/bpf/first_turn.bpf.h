@@ -4,9 +4,8 @@
  *
  *	who runs was prompt, too, and the first ----> when it has had its first turn, by the timer of again.bpf.h:
  *	in line waits for its first turn              is it still so? then it lends its CPU
- *	                                                |
- *	first in line: B C D E F ... <-- lent: enqueued <+   behind those that wait for their first turn, before all others
- *	               prompt, not
+ *
+ *	in line then:   to run    wait for their first turn    who lent    all others
  *
  * When more wake at once than there are CPUs, the last of them wait for the first turns of the others, not until these have
  * done all they have to; and those that have little to do are done within it. The price is a switch a wakeup, at most. Who
@@ -61,7 +60,15 @@ static void look_turn(s32 cpu)
 	}
 	stat_inc(STAT_TURN);
 	preempt_curr(cpu, cctx);
-	cctx->lends = cctx->preempted = true;
+	cctx->lends = true;
+}
+
+/* In dispatch: does who runs on the CPU of @cctx lend it to the @next in line? Who was to have it may be gone: stolen. */
+static bool lends_to(const struct cpu_ctx *cctx, struct task_struct *next)
+{
+	struct task_ctx *tctx = cctx->lends ? task_ctx(next) : NULL;
+
+	return tctx && tctx->fresh;
 }
 
 /* In enqueue of who lent the CPU of @cctx: where in @queue it is, if not at its deadline, @at. Bounded by MAX_TURN_LOOKS. */

@@ -224,7 +224,7 @@ struct cpu_ctx {
 	u8 overloaded;	     /* ... in that of tasks that may: the bit in overload_map is set */
 	u8 making_way;	     /* for an urgent task: the one that ran is not offered until that is done */
 	u8 lends;	     /* who runs has had its first turn, and makes way for another's; see first_turn.bpf.h */
-	u8 preempted;	     /* who runs makes way for the first in line: a SCHED_IDLE task, or one that lends */
+	u8 preempted;	     /* who runs, a SCHED_IDLE task, makes way for the first in line */
 	u8 misfit;	     /* who runs has outgrown this CPU */
 	u32 curr_util;	     /* task_util of who runs, when it started or at the last tick */
 	u32 line_turn;	     /* whose turn it is to be looked at by line_for(), */

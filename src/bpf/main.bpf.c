@@ -14,7 +14,7 @@
  *	waits    enqueue     in line                 vtime.bpf.h     by virtual deadline
  *	                     who could take it?      overload.bpf.h  bit set, an idle CPU kicked
  *	                     none; due much sooner?  preempt.bpf.h   who runs makes way
- *	                     has it just woken, too? first_turn.bpf.h  in a moment
+ *	                     has it just woken, too? first_turn.bpf.h in a moment
  *	is away  tick        where is its memory?    home.bpf.h      or where has it run most?
  *	         enqueue     sent home               return.bpf.h
  *	outgrows tick        is its CPU too small?   misfit.bpf.h    a stronger one is idle, or has a task that is not?
@@ -28,6 +28,7 @@
  *	         running, stopping                   vtime.bpf.h     charged by weight, which is
  *	                                             cgroup.bpf.h    its own times its groups' shares
  *	         cpu.max used up                     throttle.bpf.h  waits, until the pool (bandwidth.bpf.h) is full
+ *	wherever             what time is it?        clock.bpf.h
  *
  * A runnable task is in one place: the local DSQ of a CPU that was idle or has to run it at once, or a queue (DSQ)
  * of the CPU whose runqueue the kernel has it on (scx_bpf_task_cpu()). That CPU looks there when it runs
@@ -227,9 +228,10 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	}
 	if (tctx) {
 		charge(prev, tctx);
-		if (!next ||
-		    (!preempted && vtime_before(deadline(prev, tctx), at + producer_lead(prev, tctx, cctx, now)))) {
+		if (!next || (!preempted && !lends_to(cctx, next) &&
+			      vtime_before(deadline(prev, tctx), at + producer_lead(prev, tctx, cctx, now)))) {
 			keep = true;
+			cctx->lends = false;
 			at = deadline(prev, tctx);
 		}
 	}

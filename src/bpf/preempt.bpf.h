@@ -8,8 +8,8 @@
  *
  *	woken: SCHED_BATCH, SCHED_IDLE, cpu.idle? --------------------------------> wait
  *	running: SCHED_IDLE, cpu.idle? -------------------------------------------> preempt
- *	running one has run for less than gran (wakeup_gran; a hog, or before
- *	a prompt one if it is none: 0)? ------------------------------------------> wait
+ *	running one has run for less than gran (wakeup_gran; first_turn among the
+ *	prompt; a hog, or before a prompt one if it is none: 0)? ------------------> wait
  *	running one's deadline by now - woken one's > gran (by weight)? ----------> preempt, else wait
  *
  * Where an idle CPU can take the woken one, it does, and nobody is preempted (enqueue). It waits in line, as all do, until
@@ -18,8 +18,8 @@
  */
 #pragma once
 
-#define FIRST_NS                                                                                                       \
-	(1ULL << 60) /* before a CPU's clock, which light tasks carry far away: nobody's deadline is that early */
+/* Before a CPU's clock, which light tasks carry far away: nobody's deadline is that early. */
+#define FIRST_NS (1ULL << 60)
 
 /*
  * How @p is to come to a CPU that was idle a moment ago: that may find another task while this one is under way, and who

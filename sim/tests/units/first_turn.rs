@@ -150,3 +150,27 @@ fn who_lends_waits_for_first_turns_only() {
         assert_eq!(rig.cpu(0, |cctx| cctx.lends), 0);
     }
 }
+
+/// Whoever waits has its deadline after that of who lends: it gets the CPU only if it waits for its first turn.
+#[test]
+fn who_lends_goes_on_if_nobody_waits_for_a_first_turn_any_more() {
+    for gone in [false, true] {
+        let mut rig = rig(&[], true);
+        let Curr::Task(curr) = rig.kernel.cpus[0].curr else { panic!("CPU 0 idles") };
+        let fresh = wakes(&mut rig, true, 0);
+        let other = rig.task();
+        rig.queue(other, 0, 20_000 * USEC);
+        rig.kernel.take_out(fresh);
+        rig.queue(fresh, 0, 10_000 * USEC);
+        assert_eq!(fires(&mut rig), (vec![0], 1));
+        if gone {
+            rig.kernel.take_out(fresh);
+        }
+        rig.kernel.tasks[curr].set_queued(true);
+        let raw = rig.raw(curr);
+        // SAFETY: as the kernel calls it.
+        rig.kernel.call(Op::Dispatch, Some(curr), 0, |ops| unsafe { ops.dispatch.unwrap()(0, raw) });
+        assert_eq!(rig.local(0), if gone { vec![] } else { vec![fresh] });
+        assert_eq!(rig.cpu(0, |cctx| cctx.lends != 0), !gone);
+    }
+}
