@@ -6,6 +6,7 @@
 //! worker:           wait --> woken: now - time = its latency --> spin c us --> tell the message thread
 //! ```
 
+use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -30,6 +31,10 @@ struct Cli {
     #[arg(short, default_value_t = 10_000, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     s: u64,
 
+    /// By how much that time differs, up or down, by chance: teams then do not fall into step. Percent of it, 0..100.
+    #[arg(short, default_value_t = 0, value_name = "PCT", value_parser = clap::value_parser!(u64).range(0..=100))]
+    j: u64,
+
     /// Time that a worker spins. Microseconds, 1..10000000.
     #[arg(short, default_value_t = 15_000, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     c: u64,
@@ -37,6 +42,10 @@ struct Cli {
     /// Time that the run takes. Seconds, 1..86400.
     #[arg(short, default_value_t = 30, value_name = "SEC", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     r: u64,
+
+    /// Workers wait for a byte from a pipe, not on a futex: woken by WF_SYNC, as readers of pipes and sockets are.
+    #[arg(long)]
+    pipe: bool,
 
     /// Print a line of JSON.
     #[arg(long)]
@@ -103,10 +112,79 @@ impl Futex {
     }
 }
 
-#[derive(Default)]
-struct Worker {
+/// How long a message thread sleeps.
+struct Pause {
+    least_ns: u64,
+    most_ns: u64,
+    chance: fastrand::Rng,
+}
+
+impl Pause {
+    /// `seed`: teams with different ones differ.
+    fn new(cli: &Cli, seed: u64) -> Self {
+        let percent_ns = cli.s * 10;
+        Self {
+            least_ns: percent_ns * (100 - cli.j),
+            most_ns: percent_ns * (100 + cli.j),
+            chance: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    fn take(&mut self) {
+        let ns = self.chance.u64(self.least_ns..=self.most_ns);
+        if ns > 0 {
+            thread::sleep(Duration::from_nanos(ns));
+        }
+    }
+}
+
+/// What a worker waits on.
+enum Bell {
     /// 1: woken.
-    go: Futex,
+    Futex(Futex),
+    Pipe(PipeReader, PipeWriter),
+}
+
+impl Bell {
+    fn new(pipe: bool) -> Result<Self> {
+        if !pipe {
+            return Ok(Self::Futex(Futex::default()));
+        }
+        let (reader, writer) = std::io::pipe()?;
+        Ok(Self::Pipe(reader, writer))
+    }
+
+    /// Before who rings can know that it is waited for.
+    fn reset(&self) {
+        if let Self::Futex(futex) = self {
+            futex.0.store(0, Ordering::Release);
+        }
+    }
+
+    fn ring(&self) {
+        match self {
+            Self::Futex(futex) => {
+                futex.0.store(1, Ordering::Release);
+                futex.wake();
+            }
+            Self::Pipe(_, writer) => (&mut &*writer).write_all(&[1]).expect("its reader is there"),
+        }
+    }
+
+    fn wait(&self, stop: &AtomicBool) {
+        match self {
+            Self::Futex(futex) => {
+                while futex.0.load(Ordering::Acquire) == 0 && !stop.load(Ordering::Relaxed) {
+                    futex.wait(0);
+                }
+            }
+            Self::Pipe(reader, _) => (&mut &*reader).read_exact(&mut [0]).expect("its writer is there"),
+        }
+    }
+}
+
+struct Worker {
+    bell: Bell,
     /// ns since the start; when it was woken.
     woken_at: AtomicU64,
 }
@@ -121,7 +199,12 @@ struct Team {
 }
 
 impl Team {
-    fn message(&self, start: Instant, sleep: Duration, stop: &AtomicBool) {
+    fn new(workers: u32, pipe: bool) -> Result<Self> {
+        let worker = |_| Ok(Worker { bell: Bell::new(pipe)?, woken_at: AtomicU64::new(0) });
+        Ok(Self { workers: (0..workers).map(worker).collect::<Result<_>>()?, ..Self::default() })
+    }
+
+    fn message(&self, start: Instant, mut pause: Pause, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             let waiting = std::mem::take(&mut *self.waiting.lock().expect("nobody panics"));
             for worker in waiting {
@@ -130,9 +213,7 @@ impl Team {
             while self.news.0.swap(0, Ordering::AcqRel) == 0 && !stop.load(Ordering::Relaxed) {
                 self.news.wait(0);
             }
-            if !sleep.is_zero() {
-                thread::sleep(sleep);
-            }
+            pause.take();
         }
         (0..self.workers.len()).for_each(|worker| self.wake(worker, start));
     }
@@ -140,8 +221,7 @@ impl Team {
     fn wake(&self, worker: usize, start: Instant) {
         let worker = &self.workers[worker];
         worker.woken_at.store(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        worker.go.0.store(1, Ordering::Release);
-        worker.go.wake();
+        worker.bell.ring();
     }
 
     /// Returns its latencies in ns.
@@ -149,13 +229,11 @@ impl Team {
         let worker = &self.workers[id];
         let mut latencies = Vec::new();
         loop {
-            worker.go.0.store(0, Ordering::Release);
+            worker.bell.reset();
             self.waiting.lock().expect("nobody panics").push(id);
             self.news.0.store(1, Ordering::Release);
             self.news.wake();
-            while worker.go.0.load(Ordering::Acquire) == 0 && !stop.load(Ordering::Relaxed) {
-                worker.go.wait(0);
-            }
+            worker.bell.wait(stop);
             if stop.load(Ordering::Relaxed) {
                 return latencies;
             }
@@ -169,22 +247,20 @@ impl Team {
     }
 }
 
-fn run(cli: &Cli) -> Report {
+fn run(cli: &Cli) -> Result<Report> {
+    let teams = (0..cli.m).map(|_| Ok(Arc::new(Team::new(cli.t, cli.pipe)?))).collect::<Result<Vec<_>>>()?;
     let (start, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
-    let (sleep, spin) = (Duration::from_micros(cli.s), Duration::from_micros(cli.c));
+    let spin = Duration::from_micros(cli.c);
     let mut latencies = Vec::new();
     thread::scope(|scope| {
-        let teams: Vec<Arc<Team>> = (0..cli.m)
-            .map(|_| Arc::new(Team { workers: (0..cli.t).map(|_| Worker::default()).collect(), ..Team::default() }))
-            .collect();
         let mut workers = Vec::new();
-        for team in &teams {
+        for (number, team) in (0..).zip(&teams) {
             for id in 0..cli.t as usize {
                 let (team, stop) = (team.clone(), stop.clone());
                 workers.push(scope.spawn(move || team.work(id, start, spin, &stop)));
             }
-            let (team, stop) = (team.clone(), stop.clone());
-            scope.spawn(move || team.message(start, sleep, &stop));
+            let (team, stop, pause) = (team.clone(), stop.clone(), Pause::new(cli, number));
+            scope.spawn(move || team.message(start, pause, &stop));
         }
         thread::sleep(Duration::from_secs(cli.r));
         stop.store(true, Ordering::Relaxed);
@@ -196,12 +272,12 @@ fn run(cli: &Cli) -> Report {
             latencies.extend(worker.join().expect("workers do not panic"));
         }
     });
-    Report::new(latencies, cli.r)
+    Ok(Report::new(latencies, cli.r))
 }
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
-    let report = run(&cli);
+    let report = run(&cli)?;
     if cli.json {
         println!("{}", serde_json::to_string(&report)?);
     } else {
@@ -229,8 +305,10 @@ mod tests {
 
     #[test]
     fn workers_are_woken_and_all_ends() {
-        let report = run(&Cli { m: 1, t: 2, s: 1000, c: 100, r: 1, json: false });
-        assert!(report.wakeups > 20, "{report:?}");
-        assert!(report.p50_us > 0.0, "{report:?}");
+        for pipe in [false, true] {
+            let report = run(&Cli { m: 1, t: 2, s: 1000, j: 50, c: 100, r: 1, pipe, json: false }).unwrap();
+            assert!(report.wakeups > 20, "{report:?}");
+            assert!(report.p50_us > 0.0, "{report:?}");
+        }
     }
 }
