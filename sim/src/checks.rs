@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::costs::TICK;
 use crate::dsq::{TaskId, is_pinned_queue, pinned_queue, queue_cpu, queue_group};
 use crate::kernel::{Call, Curr, Event, Kernel};
-use crate::native::{GROUP_FLAGS, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, WEIGHT_SHIFT};
+use crate::native::{GROUP_FLAGS, Native, PROMPT_NS, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, WEIGHT_SHIFT};
 use crate::sched::local_on;
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, State, Task};
 use crate::time::{MSEC, USEC};
@@ -271,7 +271,7 @@ impl Kernel {
         };
         let prompt = (self.tasks[task].tctx())
             .is_some_and(|tctx| tctx.prompt != 0 && raw.se.sum_exec_runtime - tctx.woke_exec < slice);
-        let asks = asks - if prompt { (self.tunables.slice_us_lag * USEC) as i64 } else { 0 };
+        let asks = asks - if prompt { (self.tunables.slice_us_lag * USEC + u64::from(PROMPT_NS)) as i64 } else { 0 };
         let ahead = (raw.scx.dsq_vtime.wrapping_sub(vclock) as i64).saturating_sub(asks);
         let least = if enq_flags & SCX_ENQ_WAKEUP != 0 { 0 } else { i64::MIN };
         let most = by_weight(slice + OVERRUN);

@@ -19,12 +19,13 @@
  *
  *	it is prompt: woken by a timer, a device, a futex
  *	... -- not by WF_SYNC, with which wakers tell that
- *	they send it something, nor by a kernel lock -------> slice_lag less, until it has had a slice
+ *	they send it something, nor by a kernel lock -------> slice_lag and PROMPT_NS less, until it has had a slice
  *
  * So those that run in short bursts come before hogs, until they are slice_lag ahead of them, and the prompt before both. But
  * who reads what another writes earns nothing by its sleep: were it to, it would come before the writer, and find little to
  * read (hackbench switched twice as often). For the same reason a producer, who woke somebody by WF_SYNC within the last slice,
- * goes on for PRODUCER_NS more, unless it is preempted (preempt.bpf.h).
+ * goes on for PRODUCER_NS more, unless it is preempted (preempt.bpf.h). The clock goes with it, and all that wait are then owed
+ * that: PROMPT_NS is twice as much, or the prompt, who are owed nothing, would come after them.
  *
  * Those of a kind that are less than a slice ahead come in the order in which they came (line_deadline()): no order keeps
  * the last one waiting for less.
@@ -37,7 +38,8 @@
 enum {
 	OVERRUN_NS = 20000000, /* that a slice may be overrun and is charged for: two ticks at HZ=100 */
 	PRODUCER_NS = 9000000, /* that a producer may get further ahead of those that wait */
-	HOG_NS = 100000000,    /* CPU time without a sleep after which a task is not expected to sleep soon */
+	PROMPT_NS = 2 * PRODUCER_NS,
+	HOG_NS = 100000000, /* CPU time without a sleep after which a task is not expected to sleep soon */
 };
 
 static bool vtime_before(u64 a, u64 b)
@@ -103,7 +105,7 @@ static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)
 	if (is_hog(p, tctx))
 		return from + to_vtime(tun.slice_ns, weight) + tun.slice_lag_ns;
 	if (is_prompt(p, tctx))
-		from -= tun.slice_lag_ns;
+		from -= tun.slice_lag_ns + PROMPT_NS;
 	/* The first slice after a sleep does not come later for a light one, though it does more seldom. */
 	if (weight < WEIGHT_DFL << WEIGHT_SHIFT && burst(p, tctx) < tun.slice_ns)
 		weight = WEIGHT_DFL << WEIGHT_SHIFT;

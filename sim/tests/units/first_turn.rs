@@ -92,6 +92,7 @@ fn there_is_nothing_to_wait_for() {
     }
     // Who runs has had its turn, and yet less than who wakes.
     let mut rig = rig(&[], false);
+    rig.cpu(0, |cctx| cctx.curr_deadline = cctx.curr_deadline.wrapping_sub(10_000 * USEC));
     wakes_ahead(&mut rig, true, 0, 20_000 * USEC);
     assert_eq!((rig.kicked(), due(&rig)), (vec![], None));
 }

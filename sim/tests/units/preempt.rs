@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `preempt.bpf.h`: who takes the CPU of whom, and that urgent tasks wait for each other only.
 
-use magpie_sim::native::{HOG_NS, SCX_ENQ_WAKEUP};
+use magpie_sim::native::{HOG_NS, PROMPT_NS, SCX_ENQ_WAKEUP};
 use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL, State};
 use magpie_sim::trace::Op;
 use proptest::prelude::*;
@@ -12,6 +12,8 @@ use crate::rig::Rig;
 const GRAN: i64 = 4_000_000;
 const SLICE: i64 = 3_000_000;
 const LAG: i64 = 6_000_000;
+/// What the prompt come before others.
+const LEAD: i64 = LAG + PROMPT_NS as i64;
 const TURN: i64 = 250_000;
 
 /// A woken task against the one that runs on CPU 0.
@@ -55,12 +57,12 @@ impl Pair {
             return false;
         }
         let brief = |weight: u32| by_weight(SLICE, weight.max(100));
-        let sooner = |prompt| if prompt { LAG } else { 0 };
+        let sooner = |prompt| if prompt { LEAD } else { 0 };
         let (gran, curr_asks) = match (self.curr_hog, self.curr_prompt) {
             (true, _) => (0, by_weight(SLICE, self.curr_weight) + LAG),
             (false, prompt) if !self.prompt || self.curr_urgent => (GRAN, brief(self.curr_weight) - sooner(prompt)),
             (false, false) => (0, brief(self.curr_weight)),
-            (false, true) => (TURN, brief(self.curr_weight) - LAG),
+            (false, true) => (TURN, brief(self.curr_weight) - LEAD),
         };
         let ran = self.ran.max(0);
         let curr_deadline = by_weight(ran, self.curr_weight) + curr_asks;
@@ -127,8 +129,8 @@ fn at_the_edges() {
         (Pair { ran: -1, prompt: true, ..PLAIN }, true),
         // Before one that is prompt there is no rest, but for who was prompt itself.
         (Pair { prompt: true, ran: 1, ..PLAIN }, true),
-        (Pair { prompt: true, ran: 1, owed: -LAG, ..PLAIN }, true),
-        (Pair { prompt: true, ran: 1, owed: -LAG - 1, ..PLAIN }, false),
+        (Pair { prompt: true, ran: 1, owed: -LEAD, ..PLAIN }, true),
+        (Pair { prompt: true, ran: 1, owed: -LEAD - 1, ..PLAIN }, false),
         (Pair { prompt: true, curr_prompt: true, ran: TURN - 1, ..PLAIN }, false),
         (Pair { prompt: true, curr_prompt: true, ran: TURN + 1, ..PLAIN }, true),
         (Pair { prompt: true, curr_urgent: true, ran: GRAN - 1, ..PLAIN }, false),

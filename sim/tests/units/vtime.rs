@@ -2,7 +2,9 @@
 //! `vtime.bpf.h`: time is charged by weight, and what a task is owed or ahead is kept and bounded.
 
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{HOG_NS, OVERRUN_NS, PRODUCER_NS, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, WEIGHT_SHIFT};
+use magpie_sim::native::{
+    HOG_NS, OVERRUN_NS, PRODUCER_NS, PROMPT_NS, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, WEIGHT_SHIFT,
+};
 use magpie_sim::task::{SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
 use magpie_sim::trace::Op;
 use proptest::prelude::*;
@@ -80,7 +82,7 @@ proptest! {
         // The first slice of a light task does not wait for longer than that of others.
         let first = by_weight(SLICE, if burst < SLICE as u64 { weight.max(100) } else { weight });
         let asks = match burst < HOG_NS.into() {
-            true if prompt && burst < SLICE as u64 => first - LAG,
+            true if prompt && burst < SLICE as u64 => first - LAG - i64::from(PROMPT_NS),
             true => first,
             false => by_weight(SLICE, weight) + LAG,
         };

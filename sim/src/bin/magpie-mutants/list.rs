@@ -283,7 +283,7 @@ pub const MUTANTS: &[Mutant] = &[
         "(u64)ahead < tun.slice_ns && ", "(u64)ahead < 0 && ",
         "the same are served, in another order; units/vtime.rs catches it"),
     mutant("prompt-never", "who wakes by a timer waits behind those that wake by messages", "vtime.bpf.h",
-        "\t\tfrom -= tun.slice_lag_ns;\n", "\t\t;\n"),
+        "\t\tfrom -= tun.slice_lag_ns + PROMPT_NS;\n", "\t\t;\n"),
     mutant("prompt-for-good", "who was prompt once comes first ever after", "vtime.bpf.h",
         "return tctx->prompt && burst(p, tctx) < tun.slice_ns;", "return tctx->prompt;"),
     survivor("producer-for-good", "who wakes others goes on, whoever waits", "vtime.bpf.h",
