@@ -33,7 +33,7 @@
 	X(join_line) X(leave_line) X(cpu_load) \
 	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_home) X(adapt_scan_period) \
 	X(scan_home) X(node_any_idle) X(look_home) X(send_home) X(steal_home) \
-	X(pinned_queue) X(mark_waiting) X(note_taken) X(note_none_waits) X(waits_in_one) X(first_waiting) X(take_own) X(kick_thief) X(offer_waiting) \
+	X(pinned_queue) X(mark_waiting) X(note_taken) X(note_all_taken) X(note_none_waits) X(waits_in_one) X(first_waiting) X(take_own) X(kick_thief) X(offer_waiting) \
 	X(make_way) \
 	X(steal) \
 	X(waited) X(account_idle) X(next_overloaded) X(sample_two) X(trim_drift) X(carry_over) X(balance) \

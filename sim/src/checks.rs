@@ -496,8 +496,9 @@ impl Kernel {
         let cctx = self.native.cpu_ctx(cpu);
         let (idle, waiting, overloaded) = (cctx.idle != 0, cctx.waiting != 0, cctx.overloaded != 0);
         let shown = overloaded && self.tunables.steal != Steal::Off;
-        if self.native.is_overload_bit(slot) != shown {
-            return self.violate("overload bit", format!("CPU {cpu}'s bit is not what it thinks: {shown}"));
+        let bit = self.native.is_overload_bit(slot);
+        if bit && !shown {
+            return self.violate("overload bit", format!("CPU {cpu}'s bit is set, and it thinks it is not"));
         }
         let is_idle = self.cpus[cpu].curr == Curr::Idle;
         if self.native.is_idle_bit(slot) && !(is_idle && idle) {
@@ -520,12 +521,12 @@ impl Kernel {
             let queued = queued + pinned;
             return self.violate("lost", format!("CPU {cpu} does not know that {queued} tasks wait in its queues"));
         }
-        if movable && !overloaded {
+        if movable && (!overloaded || shown && !bit) {
             return self.violate("overload bit", format!("CPU {cpu} hides tasks that wait and may move"));
         }
 
         // The tick clears it.
-        let stale = overloaded && queued == 0 && self.cpus[cpu].curr != Curr::HigherClass;
+        let stale = bit && queued == 0 && self.cpus[cpu].curr != Curr::HigherClass;
         let since = self.checks.stale_since[cpu].filter(|_| stale).or(stale.then_some(self.now));
         self.checks.stale_since[cpu] = since;
         if since.is_some_and(|since| self.now > since + STALE_GRACE) {

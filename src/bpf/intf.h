@@ -221,7 +221,7 @@ struct cpu_ctx {
 	u8 idle;	     /* in the idle loop */
 	u8 waiting;	     /* tasks may be waiting, in either queue */
 	u8 waiting_pinned;   /* ... in that of tasks that may not move */
-	u8 overloaded;	     /* ... in that of tasks that may: the bit in overload_map is set */
+	u8 overloaded;	     /* ... in that of tasks that may: its bit is set, if not all were taken */
 	u8 making_way;	     /* for an urgent task: the one that ran is not offered until that is done */
 	u8 lends;	     /* who runs has had its first turn, and makes way for another's; see first_turn.bpf.h */
 	u8 preempted;	     /* who runs, a SCHED_IDLE task, makes way for the first in line */

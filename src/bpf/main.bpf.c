@@ -302,7 +302,8 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		group_enter(p, tctx);
 		rebase(tctx, cpu);
 	}
-	leave_line(tctx);
+	if (leave_line(tctx) && tctx->queued_on != cpu)
+		note_all_taken(tctx->queued_on);
 	if (cctx->waiting && !READ_ONCE(cctx->line_load))
 		note_none_waits(cpu, cctx);
 	tctx->queued_at = 0;

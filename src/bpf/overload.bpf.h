@@ -9,10 +9,13 @@
  *	running()   it was the last that waited? ---------> bit cleared
  *	dispatch()  queue of those that may move empty? -> bit cleared
  *	tick()      the same ----------------------------> bit cleared
+ *	running()   on another CPU, which took the last -> bit cleared, and set again if one joins meanwhile
+ *	steal()     in vain: was it the last? -----------> the same
  *
- * All of it under the rq lock of the queue's CPU, so a cleared bit never hides a waiting task that may move. A
- * thief takes tasks and leaves the bit alone: one that is stale costs a look, until the next tick. Writes only when
- * the state changes.
+ * All of it but the last under the rq lock of the queue's CPU, so a cleared bit never hides a waiting task that may move. A
+ * thief that sees an empty queue cannot tell whether the kernel is about to insert a task; line_load (load.bpf.h) can. A bit
+ * that stays all the same, for pinned tasks wait there, costs thieves a look, until the tick. Writes only when the state
+ * changes.
  */
 #pragma once
 
@@ -35,11 +38,9 @@ static u64 mark_waiting(const struct task_struct *p, s32 cpu, struct cpu_ctx *cc
 		cctx->waiting_pinned = true;
 		return pinned_queue(cpu);
 	}
-	if (!cctx->overloaded) {
-		cctx->overloaded = true;
-		if (tun.steal)
-			map_set(&overload_map, cpu_layout(cpu));
-	}
+	cctx->overloaded = true;
+	if (tun.steal && !map_test(&overload_map, cpu_layout(cpu)->slot))
+		map_set(&overload_map, cpu_layout(cpu));
 	return cpu;
 }
 
@@ -67,6 +68,25 @@ static void note_taken(s32 cpu, struct cpu_ctx *cctx)
 	if (cctx->waiting_pinned && !scx_bpf_dsq_nr_queued(pinned_queue(cpu)))
 		cctx->waiting_pinned = false;
 	cctx->waiting = cctx->overloaded || cctx->waiting_pinned;
+}
+
+/*
+ * Elsewhere: are all that waited on @victim taken? Who joins after that either finds the bit cleared, or is found in line
+ * here; then a CPU may have gone idle meanwhile, for it saw no bit.
+ */
+__noinline s32 note_all_taken(s32 victim)
+{
+	u32 slot = cpu_layout(victim)->slot;
+	s32 idle;
+
+	if (READ_ONCE(cpu_ctx(victim)->line_load) || !map_test(&overload_map, slot) ||
+	    !map_test_and_clear(&overload_map, slot) || !READ_ONCE(cpu_ctx(victim)->line_load))
+		return 0;
+	map_set(&overload_map, cpu_layout(victim));
+	idle = any_idle_in_reach(victim);
+	if (idle >= 0)
+		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
+	return 0;
 }
 
 static bool waits_in_one(const struct cpu_ctx *cctx)

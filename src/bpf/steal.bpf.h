@@ -33,6 +33,7 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 		if (picky ? take_cold(cpu, victim, cost) : scx_bpf_dsq_move_to_local(victim, 0))
 			return true;
 		stat_inc(STAT_STEAL_MISS);
+		note_all_taken(victim);
 		*tries += bpf_arena_loop_one;
 		if (*tries >= tun.steal_tries) {
 			if (own)
@@ -53,7 +54,7 @@ static bool steal(s32 cpu)
 		return false;
 	stat_inc(STAT_STEAL);
 	cctx->cold_in = 0;
-	if (steal_from(cpu, cpu_layout(cpu)->llc, &tries)) {
+	if (map_any(&overload_map, cpu_layout(cpu)->llc) && steal_from(cpu, cpu_layout(cpu)->llc, &tries)) {
 		stat_inc(STAT_STEAL_LLC);
 		return true;
 	}

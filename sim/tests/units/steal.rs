@@ -34,10 +34,10 @@ fn order(rig: &Rig, cpu: usize) -> Vec<usize> {
 #[test]
 fn a_claim_that_comes_while_stealing_is_not_lost() {
     for claimed in [false, true] {
-        let mut rig = Rig::new("1x1x2x1", &[]);
+        let mut rig = Rig::new("1x1x3x1", &[]);
         rig.kernel.quirks.claimed_while_stealing = claimed;
         rig.only_idle(&[0]);
-        set_up(&mut rig, 1, 0, Victim::Stale);
+        set_up(&mut rig, 1, 0, Victim::Restricted);
         let ops = rig.kernel.ops;
         rig.kernel.call(Op::Dispatch, None, 0, |_| unsafe { ops.dispatch.unwrap()(0, std::ptr::null_mut()) });
         assert_eq!(rig.kernel.kicks, if claimed { vec![(0, 0)] } else { vec![] });
@@ -120,6 +120,21 @@ proptest! {
         for stat in [magpie_stat_STAT_STEAL_LLC, magpie_stat_STAT_STEAL_NODE, magpie_stat_STAT_STEAL_FAR] {
             prop_assert_eq!(rig.stat(stat), u64::from(far == Some(stat)));
         }
+    }
+}
+
+/// Nobody is led there twice.
+#[test]
+fn a_bit_without_tasks_is_cleared() {
+    let mut rig = Rig::new("2x2x4x1", &[]);
+    rig.only_idle(&[]);
+    for (cpu, victim) in [(1, Victim::Stale), (2, Victim::Restricted), (9, Victim::Stale)] {
+        set_up(&mut rig, cpu, 0, victim);
+    }
+    for misses in [3, 4] {
+        assert!(!rig.call(rig.u.steal, (0,)));
+        assert_eq!(rig.stat(magpie_stat_STAT_STEAL_MISS), misses);
+        assert_eq!(rig.overloaded(), [2].into());
     }
 }
 
