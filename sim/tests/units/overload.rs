@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::MAX_OFFER_LOOKS;
+use magpie_sim::trace;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
@@ -114,6 +115,25 @@ proptest! {
             prop_assert!(set || !model.may_move(), "a waiting task is hidden");
             prop_assert!(model.queue.is_empty() || rig.cpu(0, |cctx| cctx.waiting != 0), "it is not looked for");
         }
+    }
+}
+
+/// Of two that wait on CPU 0, CPU 1 takes one after the other.
+#[test]
+fn who_takes_the_last_clears_the_bit() {
+    let mut rig = Rig::new("1x1x4x1", &[]);
+    rig.only_idle(&[]);
+    let tasks = [rig.task(), rig.task()];
+    for task in tasks {
+        rig.queue(task, 0, 0);
+    }
+    for (task, left) in tasks.into_iter().zip([true, false]) {
+        rig.kernel.take_out(task);
+        rig.run(task, 1);
+        let raw = rig.raw(task);
+        // SAFETY: as the kernel calls it.
+        rig.kernel.call(trace::Op::Running, Some(task), 1, |ops| unsafe { ops.running.unwrap()(raw) });
+        assert_eq!(rig.overloaded().contains(&0), left);
     }
 }
 
