@@ -12,10 +12,10 @@
  *	running()   on another CPU, which took the last -> bit cleared, and set again if one joins meanwhile
  *	steal()     in vain: was it the last? -----------> the same
  *
- * All of it but the last under the rq lock of the queue's CPU, so a cleared bit never hides a waiting task that may move. A
- * thief that sees an empty queue cannot tell whether the kernel is about to insert a task; line_load (load.bpf.h) can. A bit
- * that stays all the same, for pinned tasks wait there, costs thieves a look, until the tick. Writes only when the state
- * changes.
+ * All but the last two under the rq lock of the queue's CPU. A thief that sees an empty queue cannot tell whether the kernel
+ * is about to insert a task; line_load (load.bpf.h) can. So a cleared bit never hides a waiting task that may move, but for
+ * the moment in which one joins while a thief clears it. A bit that stays, for pinned tasks wait there, costs thieves a look,
+ * until the tick. Writes only when the state changes.
  */
 #pragma once
 
@@ -71,8 +71,9 @@ static void note_taken(s32 cpu, struct cpu_ctx *cctx)
 }
 
 /*
- * Elsewhere: are all that waited on @victim taken? Who joins after that either finds the bit cleared, or is found in line
- * here; then a CPU may have gone idle meanwhile, for it saw no bit.
+ * In running and dispatch of another CPU: are all that waited on @victim taken? Who joins after that either finds the bit
+ * cleared, or is found in line here; then a CPU may have gone idle meanwhile, for it saw no bit. Should @victim itself take
+ * that one first, the bit stays until the next thief comes here. Returns 0.
  */
 __noinline s32 note_all_taken(s32 victim)
 {
