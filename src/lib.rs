@@ -23,6 +23,7 @@ pub mod publisher;
 pub mod rodata;
 pub mod scheduler;
 pub mod stats;
+pub mod table;
 pub mod topology;
 pub mod verifier_stats;
 pub mod wake_cases;

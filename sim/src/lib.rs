@@ -7,14 +7,13 @@
 //!   kernel.rs             events in time (time.rs), callbacks; wakeup.rs, sched.rs, exec.rs, faults.rs, dsq.rs
 //!     native.rs           the BPF program; kfuncs.rs: what it asks
 //!     machine.rs          its CPUs; costs.rs, cache.rs: what things cost there
-//!   checks.rs             what must hold; report.rs, trace.rs: what came of it
+//!   checks/               what must hold; report.rs, trace.rs: what came of it
 //! growth.rs               what a callback costs as the machine grows; instructions.rs counts
 //! ```
 
 pub mod cache;
 pub mod cgroup;
 pub mod checks;
-pub mod checks_capacity;
 pub mod costs;
 pub mod dsq;
 pub mod exec;

@@ -7,13 +7,14 @@
 //! JSON --Json (members in order)--> Task, Phase, Event --add()--> steps: BeginDue, Run, End, Timer, Loop ...
 //! ```
 
+mod json;
+
 use std::collections::BTreeMap;
-use std::fmt;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::de::{MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
+use self::json::Json;
 use super::Builder;
 use crate::mask::Mask;
 use crate::program::{ChannelId, Dist, Step};
@@ -116,7 +117,7 @@ const GLOBAL_IGNORED: [&str; 13] = [
 ];
 
 fn parse(text: &str) -> Result<Vec<Task>> {
-    let root: Json = serde_json::from_str(&without_comments(text))?;
+    let root = Json::parse(text)?;
     let mut policy = SCHED_NORMAL;
     let mut tasks = None;
     for (key, value) in root.object()? {
@@ -457,171 +458,6 @@ fn event_steps(
     }
 }
 
-/// JSON whose objects keep the order of their members, and members of the same name: events happen in that order, and
-/// rt-app's workgen lets them repeat.
-#[derive(Debug)]
-enum Json {
-    Other(&'static str),
-    Bool(bool),
-    Number(i64),
-    Text(String),
-    Array(Vec<Json>),
-    Object(Vec<(String, Json)>),
-}
-
-impl Json {
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Other(kind) => kind,
-            Self::Bool(_) => "a boolean",
-            Self::Number(_) => "a number",
-            Self::Text(_) => "a string",
-            Self::Array(_) => "an array",
-            Self::Object(_) => "an object",
-        }
-    }
-
-    fn object(&self) -> Result<&[(String, Json)]> {
-        match self {
-            Self::Object(members) => Ok(members),
-            other => bail!("this is {}, and an object is needed", other.kind()),
-        }
-    }
-
-    fn array(&self) -> Result<&[Json]> {
-        match self {
-            Self::Array(values) => Ok(values),
-            other => bail!("this is {}, and an array is needed", other.kind()),
-        }
-    }
-
-    fn text(&self) -> Result<&str> {
-        match self {
-            Self::Text(text) => Ok(text),
-            other => bail!("this is {}, and a string is needed", other.kind()),
-        }
-    }
-
-    fn number(&self, from: i64, to: i64) -> Result<i64> {
-        match *self {
-            Self::Number(number) => {
-                ensure!((from..=to).contains(&number), "{number} is not in {from}..{to}");
-                Ok(number)
-            }
-            ref other => bail!("this is {}, and an integer is needed", other.kind()),
-        }
-    }
-
-    /// -1 is for ever.
-    fn loops(&self) -> Result<Option<u32>> {
-        let loops = self.number(-1, u32::MAX.into())?;
-        ensure!(loops != 0, "0 loops: it is -1, for ever, or at least 1");
-        Ok(u32::try_from(loops).ok())
-    }
-}
-
-impl<'de> Deserialize<'de> for Json {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(JsonVisitor)
-    }
-}
-
-struct JsonVisitor;
-
-impl<'de> Visitor<'de> for JsonVisitor {
-    type Value = Json;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<Json, E> {
-        Ok(Json::Other("null"))
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
-        Ok(Json::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
-        Ok(Json::Number(value))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
-        // Too large for any key, either way.
-        Ok(Json::Number(i64::try_from(value).unwrap_or(i64::MAX)))
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Json, E> {
-        Ok(Json::Other("a number with a fraction"))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
-        Ok(Json::Text(value.into()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = seq.next_element()? {
-            values.push(value);
-        }
-        Ok(Json::Array(values))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
-        let mut members = Vec::new();
-        while let Some(member) = map.next_entry()? {
-            members.push(member);
-        }
-        Ok(Json::Object(members))
-    }
-}
-
-/// The text with spaces for C and C++ comments, which rt-app's JSON library allows. Lines and columns stay.
-fn without_comments(text: &str) -> String {
-    #[derive(PartialEq)]
-    enum In {
-        Json,
-        Text,
-        Line,
-        Block,
-    }
-    let mut state = In::Json;
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(char) = chars.next() {
-        let pair = (char, chars.peek().copied().unwrap_or(' '));
-        match (&state, pair) {
-            (In::Json, ('/', '/')) => state = In::Line,
-            (In::Json, ('/', '*')) => {
-                chars.next();
-                out.push_str("  ");
-                state = In::Block;
-                continue;
-            }
-            (In::Json, ('"', _)) => state = In::Text,
-            (In::Text, ('"', _)) => state = In::Json,
-            (In::Text, ('\\', next)) => {
-                out.push(char);
-                out.push(next);
-                chars.next();
-                continue;
-            }
-            (In::Line, ('\n', _)) => state = In::Json,
-            (In::Block, ('*', '/')) => {
-                chars.next();
-                out.push_str("  ");
-                state = In::Json;
-                continue;
-            }
-            _ => {}
-        }
-        let comment = matches!(state, In::Line | In::Block);
-        out.push(if comment && !char.is_whitespace() { ' ' } else { char });
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -780,7 +616,6 @@ mod tests {
                 task(r#""phases": {"p": {"run": 1, "priority": 1}}"#),
                 "phase \"p\": \"priority\" is simulated for a whole",
             ),
-            ("{\n  /* a\n  comment */ \"tasks\": nothing\n}".into(), "line 3 column 24"),
         ] {
             let err = format!("{:#}", parse(&json).unwrap_err());
             assert!(err.contains(message), "{json}: {err}");
@@ -799,15 +634,6 @@ mod tests {
             let err = with_file(&json, tests::refusal);
             assert!(err.contains(message), "{err}");
         }
-    }
-
-    #[test]
-    fn comments_leave_lines_and_texts() {
-        let text = "{ // one \"two\"\n \"a//b\\\"/*\": /* c\n * d */ 1 }";
-        let stripped = without_comments(text);
-        assert_eq!(stripped.chars().count(), text.chars().count());
-        assert_eq!(stripped.split_whitespace().collect::<Vec<_>>(), ["{", "\"a//b\\\"/*\":", "1", "}"]);
-        assert_eq!(stripped.lines().count(), 3);
     }
 
     #[test]

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What must hold at any time, looked at each CHECK_EVERY: lines and bits of CPUs, where each task is, the groups' sums, and
+//! how long anybody waits.
+
+use scx_magpie::bpf_intf::*;
+use scx_magpie::cli::Steal;
+
+use super::CHECK_EVERY;
+use crate::costs::TICK;
+use crate::dsq::{pinned_queue, queue_cpu, queue_group};
+use crate::kernel::{Curr, Event, Kernel};
+use crate::task::{Place, SCHED_BATCH, SCHED_IDLE, State};
+use crate::time::{MSEC, USEC};
+
+/// No CPU of an LLC idles while a task that may use all CPUs waits there for longer than that: a kick, the way out of
+/// idle and a steal take a few us.
+const WAKEUP_GRACE: u64 = MSEC;
+/// After which one that made way for an urgent task is offered: OFFER_NS.
+const OFFER: u64 = MSEC / 4;
+/// MAX_OFFER_LOOKS, MAX_HEAT_LOOKS.
+const LOOKS: usize = 16;
+
+/// The same where the scheduler's rules leave help to the tick: tasks with affinity, behind an urgent task, between LLCs;
+/// tasks that were sent to an idle CPU which another took a moment before they arrived.
+const TICK_GRACE: u64 = 3 * TICK;
+
+/// A bit whose reason is gone may stay until the next tick.
+const STALE_GRACE: u64 = 3 * TICK;
+
+/// LLCs that a wakeup or a kick reaches (MAX_BEYOND and the own one).
+const REACH: usize = 9;
+
+impl Kernel {
+    /// Everything that holds at any time.
+    pub fn check(&mut self) {
+        self.check_places();
+        for cpu in self.online.iter().collect::<Vec<_>>() {
+            if let Some(slot) = self.native.slot(cpu) {
+                self.check_bits(cpu, slot);
+            }
+        }
+        self.check_lines();
+        self.check_groups();
+        self.check_waits();
+        self.push(self.now + CHECK_EVERY, Event::Check);
+    }
+
+    /// No bit is set where there are no slots, and none where nobody looks.
+    fn check_lines(&mut self) {
+        let fault = (0..self.layout.llcs.len()).find_map(|llc| {
+            self.native.map_lines(llc).into_iter().find_map(|(lines, word)| {
+                lines.iter().enumerate().find_map(|(i, line)| match line.bits {
+                    bits if bits >> magpie_limits_SLOTS_PER_LINE != 0 => {
+                        Some(format!("bits beyond line {i} of LLC {llc}"))
+                    }
+                    bits if bits != 0 && word & 1 << i == 0 => Some(format!("line {i} of LLC {llc} is hidden")),
+                    _ => None,
+                })
+            })
+        });
+        if let Some(fault) = fault {
+            self.violate("bitmap", fault);
+        }
+    }
+
+    /// Each runnable task is in the queue where we put it, and in no other; nothing is under way for ever.
+    fn check_places(&mut self) {
+        let mut seen = vec![0u32; self.tasks.len()];
+        for cpu in &self.cpus {
+            cpu.local.iter().for_each(|task| seen[task] += 1);
+        }
+        self.dsqs.iter().flatten().flat_map(|dsq| dsq.iter()).for_each(|task| seen[task] += 1);
+        for (task, seen) in seen.into_iter().enumerate() {
+            let t = &self.tasks[task];
+            let queued = u32::from(t.state == State::Runnable);
+            if seen != queued {
+                let (state, place) = (t.state, t.place);
+                let kind = if seen > queued { "two places" } else { "lost" };
+                self.violate(kind, format!("task {task}, {state:?} in {place:?}, is in {seen} queues"));
+            } else if t.state == State::Waking && self.now > t.runnable_at + TICK_GRACE {
+                self.violate("lost", format!("task {task} is still waking"));
+            }
+        }
+    }
+
+    /// A group's sum is that of the weights of what is runnable in it, and of what CPUs keep for those who have just
+    /// fallen asleep; its weight is in its parent's as long as there is any.
+    fn check_groups(&mut self) {
+        if self.tunables.no_cgroups || self.cgroups.len() == 1 {
+            return;
+        }
+        let ids: Vec<u32> = (0..self.cgroups.len()).map(|id| self.program_id(id)).collect();
+        let mut sums = vec![0u64; self.cgroups.len()];
+        for (id, task) in self.tasks.iter().enumerate().filter(|(_, task)| task.is_alive()) {
+            let Some(tctx) = task.tctx() else { continue };
+            let weight = task.raw().scx.weight;
+            let counts = match task.state {
+                // Moved or reniced on its way to a CPU: it counts when it runs.
+                State::Runnable if matches!(task.place, Place::Local(_)) => true,
+                State::Runnable | State::Running => tctx.counted == weight,
+                State::Sleeping => tctx.counted == 0,
+                State::Waking | State::Dead => true,
+            };
+            if tctx.group != ids[task.cgroup] {
+                let what = format!("task {id} of cgroup {} is in group {}", task.cgroup, tctx.group);
+                return self.violate("cgroup", what);
+            }
+            if tctx.group != 0 && !counts {
+                let (state, counted) = (task.state, tctx.counted);
+                return self.violate("cgroup", format!("task {id}, {state:?}, of weight {weight} counts {counted}"));
+            }
+            sums[task.cgroup] += u64::from(tctx.counted);
+        }
+        // Children come after their parents.
+        for id in (1..self.cgroups.len()).rev().filter(|&id| self.cgroups[id].alive) {
+            let group = self.native.group(ids[id]);
+            let sum = sums[id] + self.native.lazy_weight(ids[id]);
+            let cgroup = &self.cgroups[id];
+            let weight = if cgroup.is_idle() { 1 } else { u64::from(cgroup.weight) };
+            let counted = if sum > 0 && cgroup.parent != 0 { weight } else { 0 };
+            if (group.sum, group.counted) != (sum, counted) {
+                let (has, counts) = (group.sum as i64, group.counted);
+                let what = format!("cgroup {id} has {has} and counts {counts}, not {sum} and {counted}");
+                return self.violate("cgroup", what);
+            }
+            sums[cgroup.parent] += counted;
+        }
+    }
+
+    /// Idle and overload bits tell the truth, or did a moment ago.
+    fn check_bits(&mut self, cpu: usize, slot: usize) {
+        let cctx = self.native.cpu_ctx(cpu);
+        let (idle, waiting, overloaded) = (cctx.idle != 0, cctx.waiting != 0, cctx.overloaded != 0);
+        let shown = overloaded && self.tunables.steal != Steal::Off;
+        let bit = self.native.is_overload_bit(slot);
+        if bit && !shown {
+            return self.violate("overload bit", format!("CPU {cpu}'s bit is set, and it thinks it is not"));
+        }
+        let is_idle = self.cpus[cpu].curr == Curr::Idle;
+        if self.native.is_idle_bit(slot) && !(is_idle && idle) {
+            return self.violate("idle bit", format!("CPU {cpu} is busy and its idle bit is set"));
+        }
+        let dsq = self.dsqs[cpu].as_ref();
+        let queued = dsq.map_or(0, |dsq| dsq.len());
+        let pinned = self.dsqs[pinned_queue(cpu)].as_ref().map_or(0, |dsq| dsq.len());
+        let line: u64 = (self.tasks.iter())
+            .filter(|task| matches!(task.place, Place::Dsq(id) if queue_group(id).is_none() && queue_cpu(id) == cpu))
+            .filter_map(|task| task.tctx())
+            .map(|tctx| u64::from(tctx.line_weight))
+            .sum();
+        if cctx.line_load != line || (queued + pinned > 0 && line == 0) {
+            let load = cctx.line_load;
+            return self.violate("load", format!("the load of those in line on CPU {cpu} is {line}, not {load}"));
+        }
+        let movable = dsq.is_some_and(|dsq| dsq.iter().any(|task| self.may_be_stolen(task)));
+        if queued + pinned > 0 && !waiting {
+            let queued = queued + pinned;
+            return self.violate("lost", format!("CPU {cpu} does not know that {queued} tasks wait in its queues"));
+        }
+        if movable && (!overloaded || shown && !bit) {
+            return self.violate("overload bit", format!("CPU {cpu} hides tasks that wait and may move"));
+        }
+
+        // The tick clears it.
+        let stale = bit && queued == 0 && self.cpus[cpu].curr != Curr::HigherClass;
+        let since = self.checks.stale_since[cpu].filter(|_| stale).or(stale.then_some(self.now));
+        self.checks.stale_since[cpu] = since;
+        if since.is_some_and(|since| self.now > since + STALE_GRACE) {
+            return self.violate("overload bit", format!("CPU {cpu}'s bit stays set, and nothing that may move waits"));
+        }
+        let unknown = is_idle && !self.native.is_idle_bit(slot) && self.now > self.cpus[cpu].busy_until;
+        let since = self.checks.unknown_since[cpu].filter(|_| unknown).or(unknown.then_some(self.now));
+        self.checks.unknown_since[cpu] = since;
+        // Not if it only happened to be claimed whenever we looked.
+        if since.is_some_and(|since| self.now > since.max(self.cpus[cpu].idle_since) + WAKEUP_GRACE) {
+            self.violate("idle bit", format!("CPU {cpu} is idle and its idle bit is not set"));
+        }
+    }
+
+    /// Work conservation, and bounded waits.
+    fn check_waits(&mut self) {
+        let idle: Vec<usize> = (self.online.iter())
+            .filter(|&cpu| {
+                let state = &self.cpus[cpu];
+                state.curr == Curr::Idle
+                    && self.now > state.idle_since + WAKEUP_GRACE
+                    && self.native.slot(cpu).is_some()
+            })
+            .collect();
+        let within_reach = self.layout.llcs.len() <= REACH;
+        let capacities = || self.machine.places.iter().map(|place| place.capacity);
+        let strongest = capacities().max().unwrap_or(0);
+        let alike = capacities().all(|capacity| capacity == strongest);
+        let watchdog = u64::from(self.tunables.timeout_ms) * MSEC;
+        for task in 0..self.tasks.len() {
+            if !self.is_waiting(task) {
+                continue;
+            }
+            let t = &self.tasks[task];
+            let waited = self.now.saturating_sub(t.runnable_at);
+            let could_move = self.now.saturating_sub(t.runnable_at.max(t.allowed_at));
+            if waited > watchdog {
+                let cpu = t.cpu;
+                return self.violate("starved", format!("task {task} waits on CPU {cpu} for {} ms", waited / MSEC));
+            }
+            // Sent to an idle CPU that a higher class took before it arrived: the kernel tells nobody (cpu_release() is
+            // for CPUs that run a task of ours).
+            let taken = matches!(t.place, Place::Local(cpu) if self.cpus[cpu].curr == Curr::HigherClass);
+            // Who is released goes on when a CPU has its slice over, or the next period begins.
+            let throttled = matches!(t.place, Place::Dsq(id) if queue_group(id).is_some());
+            if could_move <= WAKEUP_GRACE || idle.is_empty() || taken || throttled {
+                continue;
+            }
+            // SCHED_BATCH and SCHED_IDLE tasks do not take the CPU from who came there at the same time.
+            let second = matches!(t.place, Place::Local(_)) && matches!(t.traits.policy, SCHED_BATCH | SCHED_IDLE);
+            let confined = t.mask().and(&self.online) != self.online || second;
+            let making_way = if self.native.cpu_ctx(t.cpu).making_way != 0 { OFFER } else { 0 };
+            // From afar, and by weak CPUs, only the first of a queue are looked at, and who comes up to them need not have been there for long.
+            let deep = matches!(t.place, Place::Dsq(id) if self.dsqs[id].as_ref().unwrap().iter().nth(LOOKS).is_some());
+            let tick_grace = TICK_GRACE.max(self.tunables.slice_us * USEC + 2 * TICK);
+            let helper = idle.iter().copied().find(|&cpu| {
+                let place = &self.machine.places[cpu];
+                // Who is told of a waiting task may be a weak CPU, which does not look far for it.
+                let near =
+                    place.llc == self.machine.places[t.cpu].llc && (alike || place.capacity >= strongest && !deep);
+                let grace = if near && !confined { WAKEUP_GRACE + making_way } else { tick_grace };
+                let may = cpu == t.cpu || t.may_run_on(cpu) && self.may_move(task) && self.steals_from(cpu, t.cpu);
+                may && (near || within_reach && !deep)
+                    && could_move > grace
+                    && self.now > self.cpus[cpu].idle_since + grace
+            });
+            if let Some(cpu) = helper {
+                let (at, place) = (t.cpu, t.place);
+                return self.violate(
+                    "work conservation",
+                    format!("CPU {cpu} idles while task {task} waits on CPU {at} ({place:?}) for {} us", waited / USEC),
+                );
+            }
+        }
+    }
+}

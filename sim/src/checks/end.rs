@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What must hold at the end of a run: the program's counters add up to what was seen from outside, and shares follow weights.
+
+use scx_magpie::bpf_intf::*;
+
+use crate::costs::TICK;
+use crate::dsq::TaskId;
+use crate::kernel::Kernel;
+use crate::time::{MSEC, USEC};
+use crate::trace::Op;
+
+impl Kernel {
+    /// Counters of the program against what was seen from outside.
+    pub fn check_counters(&mut self) {
+        let mut sums = [0u64; magpie_stat_MAGPIE_NR_STATS as usize];
+        for cpu in 0..self.cpus.len() {
+            let stats = self.native.cpu_ctx(cpu).stats;
+            sums.iter_mut().zip(stats).for_each(|(sum, count)| *sum += count);
+        }
+        let sum = |stats: &[magpie_stat]| -> u64 { stats.iter().map(|&stat| sums[stat as usize]).sum() };
+        let called = |op: Op| self.trace.counts[op as usize] - self.checks.counts[op as usize];
+        let pairs = [
+            ("select_cpu() calls", called(Op::SelectCpu), sum(&[magpie_stat_STAT_SEARCH, magpie_stat_STAT_HANDOFF])),
+            (
+                "where wakeups went",
+                called(Op::SelectCpu),
+                sum(&[
+                    magpie_stat_STAT_TARGET,
+                    magpie_stat_STAT_PREV,
+                    magpie_stat_STAT_RECENT,
+                    magpie_stat_STAT_SCAN,
+                    magpie_stat_STAT_BEYOND,
+                    magpie_stat_STAT_HANDOFF,
+                    magpie_stat_STAT_FAILED,
+                ]),
+            ),
+            (
+                "enqueue() calls",
+                called(Op::Enqueue) - self.checks.absent,
+                sum(&[
+                    magpie_stat_STAT_LOCAL,
+                    magpie_stat_STAT_KTHREAD,
+                    magpie_stat_STAT_PREEMPT,
+                    magpie_stat_STAT_NEXT,
+                    magpie_stat_STAT_QUEUED,
+                    magpie_stat_STAT_THROTTLED,
+                    magpie_stat_STAT_HOME_MOVE,
+                    magpie_stat_STAT_MISFIT_MOVE,
+                ]),
+            ),
+            (
+                "tasks that dispatch() brought",
+                self.checks.moved,
+                sum(&[
+                    magpie_stat_STAT_OWN,
+                    magpie_stat_STAT_STEAL_LLC,
+                    magpie_stat_STAT_STEAL_NODE,
+                    magpie_stat_STAT_STEAL_FAR,
+                    magpie_stat_STAT_BALANCE,
+                    magpie_stat_STAT_STARVED,
+                    magpie_stat_STAT_RELEASED,
+                ]),
+            ),
+            (
+                "dispatch() calls",
+                called(Op::Dispatch) - self.checks.moved,
+                sum(&[magpie_stat_STAT_KEEP, magpie_stat_STAT_EMPTY]),
+            ),
+            ("kicks of idle CPUs", self.checks.kicked, sum(&[magpie_stat_STAT_KICK])),
+            ("tasks that fled", self.checks.reenqueued, sum(&[magpie_stat_STAT_REENQUEUE])),
+        ];
+        for (what, seen, counted) in pairs {
+            if seen != counted {
+                return self.violate("counters", format!("{what}: {seen}, and the program counted {counted}"));
+            }
+        }
+    }
+
+    /// `task` was brought to a local DSQ by dispatch().
+    pub fn note_moved(&mut self) {
+        self.checks.moved += 1;
+    }
+
+    /// Another CPU's queue had none.
+    pub fn note_missed(&mut self) {
+        self.checks.missed += 1;
+    }
+
+    /// An idle CPU is kicked.
+    pub fn note_kicked(&mut self) {
+        self.checks.kicked += 1;
+    }
+
+    /// A task flees a CPU that the program knows.
+    pub fn note_reenqueued(&mut self) {
+        self.checks.reenqueued += 1;
+    }
+
+    /// enqueue() was called for a CPU that the program does not know.
+    pub fn note_absent(&mut self) {
+        self.checks.absent += 1;
+    }
+
+    /// Tasks that never slept since `from`: those that share one CPU have shares that follow their weights, but for a few
+    /// slices, the turns that the guard against starvation gave, and what the first that is known for a hog waits longer.
+    pub fn check_shares(&mut self, hogs: &[TaskId], from: u64) {
+        for cpu in 0..self.cpus.len() {
+            self.update_curr(cpu);
+        }
+        let starve = u64::from(self.tunables.timeout_ms) * MSEC / 4;
+        let turns = 3 + (self.now - from) / starve;
+        for cpu in 0..self.cpus.len() {
+            let on: Vec<TaskId> = (hogs.iter().copied())
+                .filter(|&task| self.tasks[task].traits.allowed.is_only(cpu) && self.tasks[task].cgroup == 0)
+                .collect();
+            // Each in ns of weight 100.
+            let share = |kernel: &Self, task: TaskId| {
+                let raw = kernel.tasks[task].raw();
+                (raw.se.sum_exec_runtime * 100 / u64::from(raw.scx.weight), u64::from(raw.scx.weight))
+            };
+            let slice = self.tunables.slice_us * USEC + 2 * TICK;
+            for (i, &a) in on.iter().enumerate() {
+                for &b in &on[i + 1..] {
+                    let ((ran_a, weight_a), (ran_b, weight_b)) = (share(self, a), share(self, b));
+                    let lag = self.tunables.slice_us_lag * USEC;
+                    let slack = turns * slice * 100 / weight_a + turns * slice * 100 / weight_b + lag;
+                    if ran_a.abs_diff(ran_b) > slack {
+                        return self.violate(
+                            "fairness",
+                            format!(
+                                "tasks {a} and {b} of weights {weight_a} and {weight_b} share CPU {cpu}: {} and {} us by weight",
+                                ran_a / USEC,
+                                ran_b / USEC
+                            ),
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

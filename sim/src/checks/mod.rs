@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What must hold in each run, whatever the scheduler's flags, the machine, the load and the faults. The first thing
+//! that does not is the run's [`Violation`].
+//!
+//! ```text
+//! at each callback    budgets of loops; a task is where it may be, and as far from the clock; utilization: here, and
+//!   capacity.rs       ... where CPUs differ: it is big enough
+//! anytime.rs          each CHECK_EVERY: every task in one place; nobody waits while a CPU idles; bits agree with queues;
+//!                     waits are bounded
+//! end.rs              counters add up; shares follow weights
+//! ```
+
+mod anytime;
+mod capacity;
+mod end;
+
+use std::fmt;
+
+use scx_magpie::bpf_intf::*;
+use scx_magpie::cli::Steal;
+use serde::{Deserialize, Serialize};
+
+use crate::dsq::{TaskId, is_pinned_queue, queue_cpu, queue_group};
+use crate::kernel::{Call, Curr, Event, Kernel};
+use crate::native::{GROUP_FLAGS, Native, PROMPT_NS, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, WEIGHT_SHIFT};
+use crate::sched::local_on;
+use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, Task};
+use crate::time::{MSEC, USEC};
+use crate::trace::Op;
+
+const CHECK_EVERY: u64 = 500 * USEC;
+
+/// Waiting tasks that one loop looks at (MAX_OFFER_LOOKS, MAX_STARVE).
+const MAX_LOOKS: u32 = 16;
+
+/// What a task may be ahead of its CPU's clock, besides a slice (OVERRUN_NS).
+const OVERRUN: u64 = 20 * MSEC;
+/// CPU time without a sleep from which on a task counts as one that has none (HOG_NS).
+const HOG: u64 = 100 * MSEC;
+
+/// Time in which utilization halves: 32 periods of 1024 us.
+const HALF_LIFE: f64 = 32.0 * 1024.0 * USEC as f64;
+
+/// What its parts of periods make of it: it is exact for those that are over.
+const UTIL_SLACK: f64 = 32.0;
+
+/// An invariant that did not hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Violation {
+    pub kind: String,
+    /// Simulated ns.
+    pub at: u64,
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} (at {} us)", self.kind, self.what, self.at / USEC)
+    }
+}
+
+pub struct Checks {
+    /// Since when a CPU's overload bit has no reason; since when it is idle and nobody could know.
+    stale_since: Vec<Option<u64>>,
+    unknown_since: Vec<Option<u64>>,
+    /// Victims without a task for dispatch(), as the program counted them until then, and as seen in this one.
+    steal_misses: u64,
+    missed: u64,
+    /// Counted before the search that goes on: CPUs gone over, and searches that found one so.
+    scanned: u64,
+    scans: u64,
+    utils: Vec<Util>,
+    /// Callbacks before the scheduler attached last, by Op.
+    counts: [u64; Op::COUNT],
+    /// Tasks that dispatch() brought since then, and that were enqueued on a CPU that the program does not know.
+    moved: u64,
+    absent: u64,
+    /// Kicks of idle CPUs; tasks that fled a higher class.
+    kicked: u64,
+    reenqueued: u64,
+}
+
+/// Utilization of a CPU, in the real numbers that PELT stands for.
+#[derive(Clone, Copy, Default)]
+struct Util {
+    avg: f64,
+    at: u64,
+    running: bool,
+}
+
+impl Util {
+    /// The CPU is `running` from here on.
+    fn update(&mut self, now: u64, capacity: u64, running: bool) {
+        let goal = if self.running { capacity as f64 } else { 0.0 };
+        self.avg = goal + (self.avg - goal) * (-((now - self.at) as f64) / HALF_LIFE).exp2();
+        (self.at, self.running) = (now, running);
+    }
+}
+
+impl Checks {
+    pub fn new(nr_cpus: usize, now: u64) -> Self {
+        Self {
+            stale_since: vec![None; nr_cpus],
+            unknown_since: vec![None; nr_cpus],
+            steal_misses: 0,
+            scanned: 0,
+            scans: 0,
+            missed: 0,
+            utils: vec![Util { at: now, ..Util::default() }; nr_cpus],
+            counts: [0; Op::COUNT],
+            moved: 0,
+            absent: 0,
+            kicked: 0,
+            reenqueued: 0,
+        }
+    }
+
+    pub fn before_select(&mut self, native: &Native, cpu: usize) {
+        let stats = native.cpu_ctx(cpu).stats;
+        self.scanned = stats[magpie_stat_STAT_SCANNED as usize];
+        self.scans = stats[magpie_stat_STAT_SCAN as usize];
+    }
+
+    pub fn before_dispatch(&mut self, native: &Native, cpu: usize) {
+        self.steal_misses = native.cpu_ctx(cpu).stats[magpie_stat_STAT_STEAL_MISS as usize];
+        self.missed = 0;
+    }
+}
+
+impl Kernel {
+    /// A program without a past runs from here on.
+    pub fn checks_attached(&mut self) {
+        self.checks = Checks::new(self.cpus.len(), self.now);
+        self.checks.counts = self.trace.counts;
+    }
+
+    /// Has check() run now and then.
+    pub fn start_checks(&mut self) {
+        self.push(self.now + CHECK_EVERY, Event::Check);
+    }
+
+    /// select_cpu() chose `cpu`.
+    pub fn check_selected(&mut self, task: TaskId, cpu: usize) {
+        let might = self.tasks[task].mask().and(&self.online);
+        if self.online.test(cpu) && !might.test(cpu) && !might.is_empty() {
+            self.violate("affinity", format!("select_cpu() sends task {task} to CPU {cpu}, which it may not use"));
+        }
+        let claims = self.tasks[task].ddsp.is_some();
+        if claims && self.native.slot(cpu).is_some_and(|slot| self.native.is_idle_bit(slot)) {
+            self.violate("idle bit", format!("select_cpu() sends task {task} to CPU {cpu}, and leaves it for others"));
+        }
+        if claims {
+            self.check_fits(task, cpu);
+        }
+    }
+
+    /// select_cpu() has returned: it searched as far as it might. Judged where there is one LLC, and no search for cores nor
+    /// for strong CPUs.
+    pub fn check_scanned(&mut self) {
+        let stats = self.native.cpu_ctx(self.cpu).stats;
+        let scanned = stats[magpie_stat_STAT_SCANNED as usize] - self.checks.scanned;
+        if stats[magpie_stat_STAT_SCAN as usize] > self.checks.scans && scanned == 0 {
+            return self.violate("counters", "a search found a CPU and went over none".into());
+        }
+        let [llc] = &self.layout.llcs[..] else { return };
+        let nr_scan = u64::from(self.native.nr_scan(0));
+        let bounded = !self.tunables.no_scan_limit && nr_scan < llc.nr_cpus as u64;
+        let budget = if bounded { nr_scan } else { llc.nr_slots as u64 };
+        if self.layout.smt_width == 1 && self.layout.nr_stronger() == 0 && scanned > budget {
+            self.violate("budget", format!("a search went over {scanned} CPUs, more than {budget}"));
+        }
+    }
+
+    /// The task starts to run on `cpu`.
+    pub fn check_start(&mut self, cpu: usize, task: TaskId) {
+        if !self.online.test(cpu) {
+            self.violate("affinity", format!("task {task} runs on CPU {cpu}, which is offline"));
+        }
+        if !self.tasks[task].may_run_on(cpu) {
+            self.violate("affinity", format!("task {task} runs on CPU {cpu}, which it may not use"));
+        }
+    }
+
+    /// A callback has returned.
+    pub fn check_call(&mut self) {
+        let Some(Call { op, looks, .. }) = self.call else { return };
+        if looks > MAX_LOOKS {
+            self.violate("budget", format!("{op:?} looked at {looks} waiting tasks, more than {MAX_LOOKS}"));
+        }
+    }
+
+    /// dispatch() has returned.
+    pub fn check_dispatch(&mut self, cpu: usize) {
+        let misses = self.native.cpu_ctx(cpu).stats[magpie_stat_STAT_STEAL_MISS as usize] - self.checks.steal_misses;
+        // Balance has one, and does not count it. Of other LLCs the program looks at tasks, not only at queues, with a cost.
+        let missed = self.checks.missed;
+        let at_least =
+            if self.tunables.migration_cost_llc_us + self.tunables.migration_cost_node_us > 0 { 0 } else { misses };
+        if !(at_least..=misses + 1).contains(&missed) {
+            self.violate("counters", format!("CPU {cpu} tried {missed} victims in vain, and counted {misses}"));
+        }
+        // Once, and when the idle task runs once again after the CPU was marked idle.
+        let attempts = if self.cpus[cpu].curr == Curr::Idle { 2 } else { 1 };
+        let max = u64::from(attempts * self.tunables.steal_tries);
+        if misses > max {
+            self.violate("budget", format!("CPU {cpu} tried {misses} victims in vain, more than {max}"));
+        }
+    }
+
+    /// A task is about to be inserted where select_cpu() or enqueue() said.
+    pub fn check_insert(&mut self, task: TaskId, to: &Insert) {
+        let Task { traits, .. } = &self.tasks[task];
+        let patient = matches!(traits.policy, SCHED_BATCH | SCHED_IDLE) && !traits.kthread && !traits.loader;
+        if patient && to.enq_flags & SCX_ENQ_PREEMPT != 0 {
+            let policy = traits.policy;
+            self.violate("preemption", format!("task {task} of policy {policy} preempts"));
+        }
+    }
+
+    /// select_cpu() or enqueue() names the queue. Only running tasks go to other CPUs' local ones: up, if they have outgrown
+    /// theirs, or home, if nothing holds them back.
+    pub fn check_sent(&mut self, task: TaskId, dsq_id: u64) {
+        let (Some(to), Some(tctx)) = (local_on(dsq_id), self.tasks[task].tctx()) else { return };
+        let (home, held) = (tctx.home_node, tctx.held != 0);
+        if self.moves_up(task, to) {
+            return self.check_moved_up(task, to);
+        }
+        if self.machine.places[to].node as i32 != home || held {
+            self.violate(
+                "home",
+                format!("task {task} is sent to CPU {to}; its home is node {home}, held back: {held}"),
+            );
+        }
+    }
+
+    /// A task was put somewhere by enqueue().
+    pub fn check_enqueued(&mut self, task: TaskId, cpu: usize, enq_flags: u64) {
+        let Place::Dsq(id) = self.tasks[task].place else { return };
+        if let Some(group) = queue_group(id) {
+            return self.check_throttled(task, group);
+        }
+        let (pinned, queue, id) = (is_pinned_queue(id), id, queue_cpu(id));
+        let cctx = self.native.cpu_ctx(id);
+        let (waiting, overloaded) = (cctx.waiting != 0, cctx.overloaded != 0);
+        let vclock = cctx.vclock;
+
+        // Its deadline is what it may ask for after its virtual time, which is not far from the clock.
+        let raw = self.tasks[task].raw();
+        let weight = self.weight(task);
+        let by_weight = |ns: u64| (ns * (100 << WEIGHT_SHIFT) / weight) as i64;
+        let slice = self.tunables.slice_us * USEC;
+        // Who was held back for its group and released begins anew, as if it woke.
+        let released_at = self.tasks[task].tctx().map_or(0, |tctx| tctx.woke_exec);
+        let asks = match raw.se.sum_exec_runtime - self.tasks[task].woke_exec.max(released_at) {
+            HOG.. => by_weight(slice) + (self.tunables.slice_us_lag * USEC) as i64,
+            burst if burst < slice => by_weight(slice).min(slice as i64),
+            _ => by_weight(slice),
+        };
+        let prompt = (self.tasks[task].tctx())
+            .is_some_and(|tctx| tctx.prompt != 0 && raw.se.sum_exec_runtime - tctx.woke_exec < slice);
+        let asks = asks - if prompt { (self.tunables.slice_us_lag * USEC + u64::from(PROMPT_NS)) as i64 } else { 0 };
+        let ahead = (raw.scx.dsq_vtime.wrapping_sub(vclock) as i64).saturating_sub(asks);
+        let least = if enq_flags & SCX_ENQ_WAKEUP != 0 { 0 } else { i64::MIN };
+        let most = by_weight(slice + OVERRUN);
+        let first = self.tasks[task].traits.loader && enq_flags & SCX_ENQ_WAKEUP != 0;
+        if first && !pinned && self.dsqs[id].as_ref().unwrap().iter().next() != Some(task) {
+            return self.violate("urgent", format!("task {task}, the loader, is not the first that waits on CPU {id}"));
+        }
+        // Who lends its CPU is where those are that wait for their first turn.
+        let vtime = raw.scx.dsq_vtime;
+        let lent = enq_flags & SCX_ENQ_WAKEUP == 0
+            && (self.dsqs[queue].as_ref().unwrap().iter())
+                .any(|other| other != task && self.tasks[other].raw().scx.dsq_vtime.wrapping_sub(vtime) <= 1);
+        if !first && !lent && !(least..=most).contains(&ahead) {
+            let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
+            return self.violate("virtual time", what);
+        }
+        let share = self.share(task);
+        if (weight as f64 - share).abs() > 2.0 + share / 1000.0 {
+            self.violate("cgroup", format!("task {task}'s weight is {weight}, and its share {share:.1}"));
+        }
+        let traits = &self.tasks[task].traits;
+        let urgent = (traits.kthread || traits.loader) && self.tasks[task].raw().nr_cpus_allowed == 1;
+        if urgent && enq_flags & SCX_ENQ_WAKEUP != 0 {
+            self.violate("urgent", format!("task {task}, which serves a CPU, waits in line"));
+        }
+        if id != cpu {
+            self.violate("lost", format!("task {task} of CPU {cpu} waits in the queue of CPU {id}"));
+        }
+        if !waiting {
+            self.violate("lost", format!("CPU {id} does not know that task {task} waits"));
+        }
+        if pinned && self.may_be_stolen(task) {
+            self.violate("pinned", format!("task {task} may move, and waits on CPU {id} where nobody looks for it"));
+        }
+        if !pinned {
+            self.checks.stale_since[id] = None;
+        }
+        if !overloaded && self.may_be_stolen(task) {
+            self.violate("overload bit", format!("CPU {id} hides task {task}, which waits and may move"));
+        }
+    }
+
+    /// A task waits in the queue of a group.
+    fn check_throttled(&mut self, task: TaskId, group: u32) {
+        let above = self.cgroup_path(self.tasks[task].cgroup).any(|id| self.program_id(id) == group);
+        if !above || self.native.group(group).throttled == 0 {
+            self.violate(
+                "throttled",
+                format!("task {task} waits for group {group}, which is none of its throttled ones"),
+            );
+        }
+        if self.native.group(group).waiting == 0 {
+            self.violate("lost", format!("group {group} does not know that task {task} waits"));
+        }
+    }
+
+    /// What the program took for the task's weight when it last looked, in its units.
+    fn weight(&self, task: TaskId) -> u64 {
+        let task = &self.tasks[task];
+        match task.tctx() {
+            Some(tctx) if tctx.group != 0 => tctx.cached & u64::from(!GROUP_FLAGS),
+            _ => u64::from(task.raw().scx.weight) << WEIGHT_SHIFT,
+        }
+    }
+
+    /// What it should be by the sums of the groups, which [`Kernel::check_groups`] checks.
+    fn share(&self, task: TaskId) -> f64 {
+        let unit = f64::from(1u32 << WEIGHT_SHIFT);
+        let plain = f64::from(self.tasks[task].raw().scx.weight);
+        if self.tunables.no_cgroups {
+            return plain * unit;
+        }
+        let share = self.cgroup_path(self.tasks[task].cgroup).fold(plain, |share, id| {
+            let cgroup = &self.cgroups[id];
+            let weight = if cgroup.is_idle() { 1.0 } else { f64::from(cgroup.weight) };
+            share * weight / self.native.group(self.program_id(id)).sum as f64
+        });
+        (share * unit).clamp(1.0, 10_000.0 * unit)
+    }
+
+    /// cpu_release() has returned: what was about to run there waits where it can be stolen.
+    pub fn check_released(&mut self, cpu: usize) {
+        // Some kernels move them a moment later; the program's part is the same.
+        if self.quirks.defers_reenqueue {
+            return;
+        }
+        let moves = self.cpus[cpu].push_away;
+        let left = self.cpus[cpu].local.iter().find(|&task| Some(task) != moves);
+        if let Some(task) = left.filter(|_| self.native.slot(cpu).is_some()) {
+            self.violate("left behind", format!("task {task} stays on CPU {cpu}, which a higher class has taken"));
+        }
+    }
+
+    /// The program has taken note that the CPU is `running` from here on.
+    pub fn check_util(&mut self, cpu: usize, running: bool) {
+        let capacity = self.machine.places[cpu].capacity;
+        let util = &mut self.checks.utils[cpu];
+        util.update(self.now, capacity, running);
+        let (seen, avg) = (util.avg, self.native.cpu_ctx(cpu).pelt.util_avg);
+        if self.native.slot(cpu).is_some() && (seen - f64::from(avg)).abs() > UTIL_SLACK {
+            self.violate("utilization", format!("CPU {cpu}'s is {seen:.0}, and the program has {avg}"));
+        }
+    }
+
+    fn may_move(&self, task: TaskId) -> bool {
+        self.tasks[task].raw().nr_cpus_allowed > 1 && !self.tasks[task].is_migration_disabled()
+    }
+
+    fn may_be_stolen(&self, task: TaskId) -> bool {
+        self.tunables.steal != Steal::Off && self.may_move(task)
+    }
+
+    /// May `thief` take tasks that wait for `cpu`, by --steal?
+    fn steals_from(&self, thief: usize, cpu: usize) -> bool {
+        let (thief, cpu) = (&self.machine.places[thief], &self.machine.places[cpu]);
+        match self.tunables.steal {
+            Steal::Off => false,
+            Steal::Llc => thief.llc == cpu.llc,
+            Steal::Node => thief.node == cpu.node,
+            Steal::All => true,
+        }
+    }
+}
