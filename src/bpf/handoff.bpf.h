@@ -18,6 +18,7 @@
 enum {
 	HANDOFF_TRUST = 4,
 	HANDOFF_DISTRUST = 32,
+	HANDOFF_LOOK_NS = 400000, /* the woken one waits for twice as long, at most */
 };
 
 /* Does this CPU's task, which is to sleep, leave it to the one it wakes? */
@@ -71,4 +72,17 @@ static void judge_handoff(struct task_ctx *tctx, struct cpu_ctx *cctx, bool slee
 		tctx->trust = 0;
 	cctx->handed_off = false;
 	cctx->sync_wakes = 0;
+}
+
+/* The running task of @cpu was to sleep soon, and did not? Then it makes way. When it has not had the time yet: later. */
+static void look_handoff(s32 cpu)
+{
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+
+	if (!cctx->handed_off)
+		return;
+	if ((s64)(unlocked_now() - cctx->sync_woke_at - tun.handoff_ns) < 0)
+		look_again(cpu, HANDOFF_LOOK_NS);
+	else
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }

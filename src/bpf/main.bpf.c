@@ -13,7 +13,7 @@
  *	                     how long did that take? latency.bpf.h   of stealing, too
  *	waits    enqueue     in line                 vtime.bpf.h     by virtual deadline
  *	                     who could take it?      overload.bpf.h  bit set, an idle CPU kicked
- *	                     none; due much sooner?  preempt.bpf.h   who runs makes way
+ *	                     none; due much sooner?  preempt.bpf.h   who runs makes way; for an urgent one, make_way.bpf.h
  *	                     has it just woken, too? first_turn.bpf.h in a moment
  *	is away  tick        where is its memory?    home.bpf.h      or where has it run most?
  *	         enqueue     sent home               return.bpf.h
@@ -22,7 +22,7 @@
  *	runs     dispatch    own queue, keep running vtime.bpf.h
  *	                     another CPU's queue     steal.bpf.h     nothing of its own
  *	                                             heat.bpf.h      not yet: its caches are worth it
- *	                                             again.bpf.h     but in a moment
+ *	                                             again.bpf.h     but in a moment, by a timer: looks.bpf.h
  *	                                             balance.bpf.h   there they are owed more
  *	                                             starve.bpf.h    here one waits far too long
  *	         running, stopping                   vtime.bpf.h     charged by weight, which is
@@ -63,7 +63,9 @@
 #include "again.bpf.h"
 #include "handoff.bpf.h"
 #include "overload.bpf.h"
+#include "make_way.bpf.h"
 #include "first_turn.bpf.h"
+#include "looks.bpf.h"
 #include "return.bpf.h"
 #include "misfit.bpf.h"
 #include "heat.bpf.h"

@@ -185,24 +185,3 @@ __noinline s32 offer_waiting(s32 cpu)
 	}
 	return 0;
 }
-
-/*
- * Is @p, which was just put in line, the one that makes way for an urgent task, which is brief? Not if there are two, nor if
- * it took so long to make way (interrupts off) that the timer has looked already.
- */
-static bool soon_goes_on(const struct task_struct *p, const struct task_ctx *tctx, const struct cpu_ctx *cctx)
-{
-	return cctx->making_way && p == bpf_get_current_task_btf() && tctx->queued_at < cctx->offer_at &&
-	       scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) <= 1;
-}
-
-/* An urgent task takes @cpu: the running one, if there is one, will soon go on. It is offered if it does not. */
-static void make_way(s32 cpu, struct cpu_ctx *cctx)
-{
-	if (!cctx->curr_weight)
-		return;
-	cctx->making_way = true;
-	cctx->curr_weight = 0;
-	cctx->offer_at = scx_bpf_now() + OFFER_NS;
-	look_again(cpu, OFFER_NS);
-}
