@@ -5,6 +5,7 @@
  * the first task in line of the one that is further behind, if that is owed more than its own next task.
  *
  *	dispatch, BALANCE_NS after the last look -> the next two overloaded CPUs of the LLC, of others every second time
+ *	    own next is prompt (vtime.bpf.h)?                not now: it is brief, and the CPU looks when it has run
  *	    its deadline + gran, by weight < own next's?     take it: owed
  *	    it waited patience() longer, by weight?          take it: its CPU does other things
  *
@@ -185,6 +186,14 @@ static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 c
 	tctx->home = cpu;
 }
 
+/* Is the @next in line here, which NULL is not, prompt? It has just woken: where many wait for long, all waited longer. */
+static bool comes_promptly(struct task_struct *next)
+{
+	struct task_ctx *tctx = next ? task_ctx(next) : NULL;
+
+	return tctx && is_prompt(next, tctx);
+}
+
 static bool balance_due(const struct cpu_ctx *cctx, u64 now)
 {
 	return now - cctx->balanced_at >= BALANCE_NS;
@@ -202,7 +211,7 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 	struct task_struct *p;
 	s32 victim;
 
-	if (!balance_due(cctx, now))
+	if (!balance_due(cctx, now) || comes_promptly(next))
 		return false;
 	cctx->balanced_at = now;
 	victim = balance_victim(cpu);

@@ -219,6 +219,23 @@ fn who_was_offered_is_left_to_the_idle_cpu() {
     }
 }
 
+/// Who has just woken by a timer has waited less than all others, and goes first; the CPU looks when it has run.
+#[test]
+fn who_is_prompt_comes_first() {
+    for prompt in [true, false] {
+        let mut rig = rig("1x1x2x1");
+        let own = waiting(&mut rig, 0, 0, 100);
+        rig.remembered(own, |tctx| tctx.prompt = u8::from(prompt));
+        let other = waiting(&mut rig, 1, 2 * WAIT, 100);
+        assert_eq!(balance(&mut rig), !prompt);
+        if prompt {
+            rig.remembered(own, |tctx| tctx.prompt = 0);
+            assert!(balance(&mut rig));
+        }
+        assert_eq!(rig.local(0), [other]);
+    }
+}
+
 /// A strong CPU with a big task leaves what waits at weak ones there, however much it is owed, unless it waits for long.
 #[test]
 fn big_tasks_are_left_alone() {
