@@ -14,6 +14,12 @@ use anyhow::Result;
 use crate::stats::{Group, Memory, Metrics};
 use crate::wake_cases;
 
+/// Widest bar of the histogram.
+const BAR: u64 = 40;
+
+/// Room for a million events an interval.
+const COLUMN_WIDTH: usize = 7;
+
 impl Group {
     /// The table's columns: those figures that tell how it goes. JSON has them all.
     pub fn columns(&self) -> [(&'static str, String); 20] {
@@ -40,12 +46,7 @@ impl Group {
             ("in_line", self.nr_queued.to_string()),
         ]
     }
-}
 
-/// Widest bar of the histogram.
-const BAR: u64 = 40;
-
-impl Group {
     /// How long searches took: a line for each power of two that occurred, and those between.
     fn format_latencies<W: Write>(&self, w: &mut W) -> Result<()> {
         let (Some(first), Some(last)) =
@@ -63,9 +64,6 @@ impl Group {
         Ok(())
     }
 }
-
-/// Room for a million events an interval.
-const COLUMN_WIDTH: usize = 7;
 
 fn line<W: Write>(w: &mut W, name: &str, cells: impl Iterator<Item = impl AsRef<str>>) -> Result<()> {
     write!(w, "{name:<7}")?;

@@ -5,7 +5,7 @@
 use scx_magpie::bpf_intf::*;
 use scx_magpie::cli::Steal;
 
-use super::CHECK_EVERY;
+use super::{CHECK_EVERY, REACH};
 use crate::costs::TICK;
 use crate::dsq::{pinned_queue, queue_cpu, queue_group};
 use crate::kernel::{Curr, Event, Kernel};
@@ -15,20 +15,18 @@ use crate::time::{MSEC, USEC};
 /// No CPU of an LLC idles while a task that may use all CPUs waits there for longer than that: a kick, the way out of
 /// idle and a steal take a few us.
 const WAKEUP_GRACE: u64 = MSEC;
-/// After which one that made way for an urgent task is offered: OFFER_NS.
-const OFFER: u64 = MSEC / 4;
-/// MAX_OFFER_LOOKS, MAX_HEAT_LOOKS.
-const LOOKS: usize = 16;
 
 /// The same where the scheduler's rules leave help to the tick: tasks with affinity, behind an urgent task, between LLCs;
 /// tasks that were sent to an idle CPU which another took a moment before they arrived.
 const TICK_GRACE: u64 = 3 * TICK;
 
+/// After which one that made way for an urgent task is offered: OFFER_NS.
+const OFFER: u64 = MSEC / 4;
+/// MAX_OFFER_LOOKS, MAX_HEAT_LOOKS.
+const LOOKS: usize = 16;
+
 /// A bit whose reason is gone may stay until the next tick.
 const STALE_GRACE: u64 = 3 * TICK;
-
-/// LLCs that a wakeup or a kick reaches (MAX_BEYOND and the own one).
-const REACH: usize = 9;
 
 impl Kernel {
     /// Everything that holds at any time.
@@ -215,7 +213,8 @@ impl Kernel {
             let second = matches!(t.place, Place::Local(_)) && matches!(t.traits.policy, SCHED_BATCH | SCHED_IDLE);
             let confined = t.mask().and(&self.online) != self.online || second;
             let making_way = if self.native.cpu_ctx(t.cpu).making_way != 0 { OFFER } else { 0 };
-            // From afar, and by weak CPUs, only the first of a queue are looked at, and who comes up to them need not have been there for long.
+            // From afar, and by weak CPUs, only the first of a queue are looked at, and who comes up to them need not have been
+            // there for long.
             let deep = matches!(t.place, Place::Dsq(id) if self.dsqs[id].as_ref().unwrap().iter().nth(LOOKS).is_some());
             let tick_grace = TICK_GRACE.max(self.tunables.slice_us * USEC + 2 * TICK);
             let helper = idle.iter().copied().find(|&cpu| {

@@ -6,11 +6,9 @@
 //! enqueue() sends to another  it is stronger; it is idle, or runs a task that would do where this one was
 //! ```
 
+use super::REACH;
 use crate::dsq::TaskId;
 use crate::kernel::{Curr, Kernel};
-
-/// LLCs that a search reaches: MAX_BEYOND and the own one.
-const REACH: usize = 9;
 
 /// The kernel's fits_capacity().
 fn fits(util: u32, capacity: u64) -> bool {

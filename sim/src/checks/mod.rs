@@ -30,6 +30,9 @@ use crate::trace::Op;
 
 const CHECK_EVERY: u64 = 500 * USEC;
 
+/// LLCs that a search or a kick reaches: MAX_BEYOND and the own one.
+const REACH: usize = 9;
+
 /// Waiting tasks that one loop looks at (MAX_OFFER_LOOKS, MAX_STARVE).
 const MAX_LOOKS: u32 = 16;
 
