@@ -12,7 +12,6 @@
 
 pub mod bpf_intf;
 pub mod bpf_skel;
-pub mod cgroups;
 pub mod cli;
 pub mod frequency;
 pub mod nr_scan;
@@ -23,10 +22,8 @@ pub mod publisher;
 pub mod rodata;
 pub mod scheduler;
 pub mod stats;
-pub mod table;
 pub mod topology;
 pub mod verifier_stats;
-pub mod wake_cases;
 
 /// The command's name, and where its log targets start: that of this crate.
 pub const SCHEDULER_NAME: &str = "scx_magpie";

@@ -11,8 +11,7 @@ use std::io::Write;
 
 use anyhow::Result;
 
-use crate::stats::{Group, Memory, Metrics};
-use crate::wake_cases;
+use super::{Group, Memory, Metrics, wake_cases};
 
 /// Widest bar of the histogram.
 const BAR: u64 = 40;

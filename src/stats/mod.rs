@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Statistics: what the counters mean, and how they get from the BPF program to whoever asks.
+//!
+//! ```text
+//! cpu_ctxs[].stats --Snapshot::new()--> Snapshot (snapshot.rs: totals since start, by LLC)
+//!                                         --since(), one reader a client--> Metrics (metrics.rs: what the interval added)
+//!                                             --scx_stats socket--> monitor(): a table (table.rs) or JSON lines
+//! ```
+//!
+//! Of each kind of figures a file: what it is called, what it means, how it is computed.
+
+pub mod cgroups;
+mod group;
+mod memory;
+mod metrics;
+mod nodes;
+mod search;
+mod snapshot;
+mod table;
+pub mod wake_cases;
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use scx_stats::prelude::*;
+
+pub use group::Group;
+pub use memory::{Memory, SamplerSnapshot};
+pub use metrics::Metrics;
+pub use nodes::Node;
+pub use search::SearchCounts;
+pub use snapshot::{Counters, Latencies, LlcSnapshot, Shared, Snapshot};
+use wake_cases::WakeCase;
+
+use crate::preflight::Refusal;
+
+/// The statistics server's data: each client that connects gets intervals of its own.
+pub fn server_data() -> StatsServerData<(), Snapshot> {
+    let open: Box<dyn StatsOpener<(), Snapshot>> = Box::new(|(req, res)| {
+        req.send(())?;
+        let mut prev = res.recv()?;
+        let read: Box<dyn StatsReader<(), Snapshot>> = Box::new(move |_args, (req, res)| {
+            req.send(())?;
+            let now = res.recv()?;
+            let metrics = now.since(&prev, now.at.saturating_sub(prev.at));
+            prev = now;
+            metrics.to_json()
+        });
+        Ok(read)
+    });
+    StatsServerData::new()
+        .add_meta(Metrics::meta())
+        .add_meta(Group::meta())
+        .add_meta(cgroups::Cgroups::meta())
+        .add_meta(cgroups::Cgroup::meta())
+        .add_meta(Memory::meta())
+        .add_meta(Node::meta())
+        .add_meta(WakeCase::meta())
+        .add_ops("top", StatsOps { open, close: None })
+}
+
+/// Prints the statistics of the scheduler that runs, each `interval`, until `shutdown`.
+pub fn monitor(interval: Duration, json: bool, shutdown: Arc<AtomicBool>) -> Result<()> {
+    scx_utils::monitor_stats::<Metrics>(
+        &[],
+        interval,
+        || shutdown.load(Ordering::Relaxed),
+        |metrics| {
+            let mut out = std::io::stdout().lock();
+            if json {
+                writeln!(out, "{}", serde_json::to_string(&metrics)?)?;
+            } else {
+                metrics.format(&mut out)?;
+            }
+            Ok(out.flush()?)
+        },
+    )
+    .map_err(|err| match err.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+        Some(std::io::ErrorKind::PermissionDenied) => Refusal::NotRoot.into(),
+        _ => err,
+    })
+}
+
+/// 0 of nothing is 0 %.
+fn percent(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the BPF program has counted since the start, at one time: read in place, from memory that it writes meanwhile.
+//!
+//! ```text
+//! cpu_ctxs[].stats --sum by LLC--> LlcSnapshot --whole()--> the machine
+//! ```
+
+use std::cell::UnsafeCell;
+use std::time::Duration;
+
+use super::memory::SamplerSnapshot;
+use super::{cgroups, wake_cases};
+use crate::bpf_intf::*;
+use crate::numa;
+use crate::topology::Layout;
+
+pub type Counters = [u64; magpie_stat_MAGPIE_NR_STATS as usize];
+
+pub const NO_COUNTERS: Counters = [0; magpie_stat_MAGPIE_NR_STATS as usize];
+
+/// Of `struct latency_hist`.
+pub type Latencies = [u64; magpie_limits_LATENCY_BUCKETS as usize];
+
+/// Memory that the BPF program writes while we read it.
+pub struct Shared<'a> {
+    pub cpu_ctxs: &'a [UnsafeCell<cpu_ctx>],
+    pub llc_publisheds: &'a [UnsafeCell<llc_published>],
+    pub latency_hists: &'a [UnsafeCell<latency_hist>],
+    pub groups: &'a [UnsafeCell<group>],
+    pub capacities: &'a UnsafeCell<capacities>,
+    pub wake_cases: &'a [UnsafeCell<crate::bpf_intf::wake_cases>],
+}
+
+/// State of one LLC at one time.
+#[derive(Clone, Debug)]
+pub struct LlcSnapshot {
+    pub nr_cpus: usize,
+    /// Sum of its CPUs' capacities, each 0..1024.
+    pub capacity: usize,
+    /// Sum of `util_avg` of its CPUs, 0..capacity.
+    pub sum_util: u32,
+    /// CPUs that a search may go over now.
+    pub nr_scan: u32,
+    /// Tasks waiting in the queues of its CPUs.
+    pub nr_queued: u64,
+    /// The longest of these queues.
+    pub max_queued: u64,
+    pub node: usize,
+    /// Counted since the start.
+    pub counters: Counters,
+    /// Searches since the start by the time that they took, in powers of two of ns; with --latency-hist.
+    pub latencies: Latencies,
+}
+
+/// State of the machine at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    pub llcs: Vec<LlcSnapshot>,
+    pub cgroups: cgroups::Snapshot,
+    /// When it was taken, CLOCK_MONOTONIC: intervals are measured by that, for it may be on its way for long.
+    pub at: Duration,
+    pub sampler: SamplerSnapshot,
+    pub wake_cases: wake_cases::Snapshot,
+}
+
+/// For how long a CPU has been busy that is not yet in its counter: since its last tick, or since it went busy. ns.
+fn busy_since(pelt: pelt, mono_offset: u64, now: Duration) -> u64 {
+    let counted = pelt.updated_at.wrapping_add(mono_offset);
+    if pelt.running == 0 { 0 } else { (now.as_nanos() as u64).saturating_sub(counted) }
+}
+
+impl Snapshot {
+    /// What is in the shared memory `now` (CLOCK_MONOTONIC), by LLC, with the publisher's `sum_util` of each. The BPF program
+    /// may write them meanwhile; how many tasks wait is as old as its last sample.
+    pub fn new(
+        layout: &Layout,
+        shared: &Shared<'_>,
+        sum_util: &[u32],
+        sampler: Option<&numa::Costs>,
+        now: Duration,
+    ) -> Self {
+        let mut llcs: Vec<LlcSnapshot> = (layout.llcs.iter().zip(sum_util).zip(shared.llc_publisheds))
+            .map(|((llc, &sum_util), published)| LlcSnapshot {
+                nr_cpus: llc.nr_cpus,
+                capacity: llc.capacity,
+                sum_util,
+                // SAFETY: valid; a plain word.
+                nr_scan: unsafe { (&raw const (*published.get()).nr_scan).read_volatile() },
+                nr_queued: 0,
+                max_queued: 0,
+                node: llc.node,
+                counters: NO_COUNTERS,
+                latencies: Latencies::default(),
+            })
+            .collect();
+        for (&id, cpu) in &layout.cpus {
+            let (cctx, hist) = (shared.cpu_ctxs[id].get(), shared.latency_hists[id].get());
+            let llc = &mut llcs[cpu.llc];
+            // SAFETY: valid; plain words, the counters among them incremented by their CPU.
+            let (nr_queued, counters) = unsafe {
+                let mut stats: Counters = std::array::from_fn(|stat| (&raw const (*cctx).stats[stat]).read_volatile());
+                let mono_offset = (&raw const (*cctx).mono_offset).read_volatile();
+                let pelt = (&raw const (*cctx).pelt).read_volatile();
+                stats[magpie_stat_STAT_BUSY_NS as usize] += busy_since(pelt, mono_offset, now);
+                ((&raw const (*cctx).nr_queued).read_volatile().max(0) as u64, stats)
+            };
+            llc.nr_queued += nr_queued;
+            llc.max_queued = llc.max_queued.max(nr_queued);
+            for (total, count) in llc.counters.iter_mut().zip(counters) {
+                *total += count;
+            }
+            for (bucket, total) in llc.latencies.iter_mut().enumerate() {
+                // SAFETY: as above.
+                *total += unsafe { (&raw const (*hist).buckets[bucket]).read_volatile() };
+            }
+        }
+        let cgroups = cgroups::Snapshot::new(shared.groups, cgroups::SYS_CGROUP.as_ref());
+        let sampler = sampler.map(SamplerSnapshot::from).unwrap_or_default();
+        let ids = layout.cpus.keys().copied();
+        let wake_cases = wake_cases::Snapshot::new(layout.nr_stronger() > 0, shared.wake_cases, ids);
+        Self { llcs, cgroups, sampler, wake_cases, at: now }
+    }
+
+    /// The LLCs taken together.
+    pub fn whole(&self) -> Option<LlcSnapshot> {
+        self.llcs.iter().cloned().reduce(|mut sum, llc| {
+            sum.nr_cpus += llc.nr_cpus;
+            sum.capacity += llc.capacity;
+            sum.sum_util += llc.sum_util;
+            sum.nr_scan += llc.nr_scan;
+            for (total, count) in sum.latencies.iter_mut().zip(llc.latencies) {
+                *total += count;
+            }
+            sum.nr_queued += llc.nr_queued;
+            sum.max_queued = sum.max_queued.max(llc.max_queued);
+            for (total, count) in sum.counters.iter_mut().zip(llc.counters) {
+                *total += count;
+            }
+            sum
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_add_up_by_llc() {
+        let (topo, nr_cpus) = scx_utils::testutils::make_test_topo(1, 2, 2, 1);
+        let layout = Layout::new(&topo).unwrap();
+        // SAFETY: plain integers.
+        let mut cpu_ctxs: Vec<UnsafeCell<cpu_ctx>> = (0..nr_cpus).map(|_| unsafe { std::mem::zeroed() }).collect();
+        for (id, cctx) in cpu_ctxs.iter_mut().enumerate() {
+            let cctx = cctx.get_mut();
+            cctx.nr_queued = id as i32;
+            cctx.stats = std::array::from_fn(|stat| (id * 100 + stat) as u64);
+            // CPU 3 has been busy for 40 ns at 1000.
+            cctx.pelt = pelt { updated_at: 460, running: u8::from(id == 3), ..cctx.pelt };
+            cctx.mono_offset = 500;
+        }
+        cpu_ctxs[0].get_mut().nr_queued = -1; // an error: counts as none
+
+        // SAFETY: as above.
+        let zeroed = || unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        let (llc_publisheds, latency_hists): (Vec<_>, Vec<_>) = (0..nr_cpus).map(|_| zeroed()).unzip();
+        // SAFETY: as above.
+        let capacities = unsafe { std::mem::zeroed() };
+        let shared = Shared {
+            cpu_ctxs: &cpu_ctxs,
+            llc_publisheds: &llc_publisheds,
+            latency_hists: &latency_hists,
+            groups: &[],
+            capacities: &capacities,
+            wake_cases: &[],
+        };
+        let llcs = Snapshot::new(&layout, &shared, &[7, 8], None, Duration::from_nanos(1000)).llcs;
+        assert_eq!((llcs[0].nr_cpus, llcs[0].capacity, llcs[0].sum_util, llcs[1].sum_util), (2, 2048, 7, 8));
+        assert_eq!((llcs[0].nr_queued, llcs[0].max_queued), (1, 1)); // CPUs 0 and 1
+        assert_eq!((llcs[1].nr_queued, llcs[1].max_queued), (2 + 3, 3));
+        assert_eq!(llcs[1].counters[3], 200 + 300 + 2 * 3);
+        let busy = |llc: usize| llcs[llc].counters[magpie_stat_STAT_BUSY_NS as usize];
+        let counted = 2 * u64::from(magpie_stat_STAT_BUSY_NS);
+        assert_eq!((busy(0), busy(1)), (100 + counted, 200 + 300 + counted + 40));
+    }
+}
