@@ -4,7 +4,7 @@
  * it happens on machines with several nodes only, and at ticks: nothing is done for it at each switch.
  *
  *	tick, HOME_LOOK_NS after the last look -> the running task's process in `processes`: looks++, node?
- *	    node known to the loader (src/numa.rs)     that is home
+ *	    node known to the loader (src/numa)        that is home
  *	    else, of its run time less than half is    home is here now
  *	     at home, decaying
  *

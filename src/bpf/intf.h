@@ -295,7 +295,7 @@ struct group {
 	u32 armed; /* its timer */
 } __attribute__((aligned(CACHE_LINE)));
 
-/* A process, by its tgid; see home.bpf.h and src/numa.rs. */
+/* A process, by its tgid; see home.bpf.h and src/numa. */
 struct process {
 	u64 looks; /* at its tasks while they ran */
 	s32 node;  /* that has its memory; NO_NODE: none, or not known */

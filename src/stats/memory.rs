@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What looking at where processes have their memory (numa.rs) came to.
+//! What looking at where processes have their memory (src/numa) came to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

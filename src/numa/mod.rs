@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Where processes have their memory: a thread that looks at those that use most CPU time, now and then, and tells the
+//! BPF program of each on which node its tasks are at home (`bpf/home.bpf.h`). Not on machines with one node.
+//!
+//! ```text
+//! processes (BPF map): looks --Tracker::due()--> busy, and its turn --Pass::go_on()--> Tally --preferred()--+
+//!            node <-----------------------------------------------------------------------------------------+
+//!                            tracker.rs                              maps.rs
+//! ```
+//!
+//! It costs `--numa-sample-share` of a CPU at most: what a look took is followed by as much rest as that asks for. A
+//! look takes `--numa-sample-ms` at most; a process with more mappings than fit is gone on with in a later round. (One
+//! mapping is read as a whole, by the kernel. That cannot be cut short, but is paid for by rest like all else.)
+
+mod maps;
+mod tracker;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use log::warn;
+use scx_utils::Cpumask;
+
+use maps::Pass;
+use tracker::Tracker;
+
+use crate::bpf_intf::{NO_NODE, process};
+use crate::cli::Tunables;
+use crate::publisher::clock;
+use crate::topology::Layout;
+
+/// How often it is looked who uses CPU time.
+const ROUND: Duration = Duration::from_millis(500);
+
+/// What the sampler has done since the start, for statistics.
+#[derive(Debug, Default)]
+pub struct Costs {
+    /// CPU time, ns.
+    pub cpu_ns: AtomicU64,
+    /// Processes looked at, whole.
+    pub samples: AtomicU64,
+    /// Times that one was left for later, for it took too long.
+    pub cut: AtomicU64,
+    /// The longest look at a time, ns.
+    pub longest_ns: AtomicU64,
+    /// Processes whose memory is on one node, as far as is known now.
+    pub homes: AtomicU64,
+}
+
+/// The thread; it ends when this is dropped.
+pub struct Sampler {
+    pub costs: Arc<Costs>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sampler {
+    /// Starts it. `processes` is the BPF map of this name.
+    pub fn start(processes: MapHandle, layout: &Layout, tunables: &Tunables) -> Result<Self> {
+        let (costs, stop) = (Arc::new(Costs::default()), Arc::new(AtomicBool::new(false)));
+        let mut worker = Worker {
+            processes,
+            node_cpus: layout.node_cpus(),
+            share: tunables.numa_sample_share,
+            limit: Duration::from_millis(tunables.numa_sample_ms),
+            tracker: Tracker::default(),
+            rested: Instant::now(),
+            costs: costs.clone(),
+        };
+        let stopped = stop.clone();
+        let run = move || {
+            // So that the BPF program does not take it for one of the threads that it must not keep waiting.
+            // SAFETY: of this thread; the parameters are valid.
+            unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &libc::sched_param { sched_priority: 0 }) };
+            while !stopped.load(Ordering::Relaxed) {
+                if let Err(err) = worker.round(&stopped) {
+                    return warn!("memory is not looked at any more: {err:#}");
+                }
+                thread::park_timeout(ROUND);
+            }
+        };
+        let thread = thread::Builder::new().name("magpie-numa".into()).spawn(run).context("cannot start a thread")?;
+        Ok(Self { costs, stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It has said what went wrong.
+            _ = thread.join();
+        }
+    }
+}
+
+struct Worker {
+    processes: MapHandle,
+    /// CPUs of each node that has any.
+    node_cpus: BTreeMap<i32, Vec<usize>>,
+    /// % of a CPU.
+    share: u32,
+    /// For one look.
+    limit: Duration,
+    tracker: Tracker,
+    /// When it has rested for all that it did.
+    rested: Instant,
+    costs: Arc<Costs>,
+}
+
+impl Worker {
+    /// Nothing, if it has not rested yet. One process at least, or it might always be too tired for any; others after a
+    /// rest, until it is time to look again who is busy.
+    fn round(&mut self, stopped: &AtomicBool) -> Result<()> {
+        if Instant::now() < self.rested {
+            return Ok(());
+        }
+        let (began, end) = (thread_time(), Instant::now() + ROUND);
+        let entries = self.entries()?;
+        let homes = entries.iter().filter(|(_, process)| process.node != NO_NODE).count();
+        self.costs.homes.store(homes as u64, Ordering::Relaxed);
+        let due = self.tracker.due(Instant::now(), &entries);
+        self.rest(began);
+        for (tgid, process) in due {
+            let began = thread_time();
+            self.look_at(tgid, process, began)?;
+            self.costs.longest_ns.fetch_max((thread_time() - began).as_nanos() as u64, Ordering::Relaxed);
+            self.rest(began);
+            while !stopped.load(Ordering::Relaxed) && Instant::now() < self.rested.min(end) {
+                thread::park_timeout(self.rested.min(end) - Instant::now());
+            }
+            if Instant::now() < self.rested || stopped.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// After work that began then, by this thread's CPU time.
+    fn rest(&mut self, began: Duration) {
+        let took = thread_time() - began;
+        self.costs.cpu_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        self.rested = self.rested.max(Instant::now()) + took * 100 / self.share;
+    }
+
+    fn entries(&self) -> Result<Vec<(i32, process)>> {
+        let batches =
+            self.processes.lookup_batch(256, MapFlags::ANY, MapFlags::ANY).context("cannot read processes")?;
+        Ok(batches
+            .filter_map(|(key, value)| Some((i32::from_ne_bytes(key.try_into().ok()?), decode(&value)?)))
+            .collect())
+    }
+
+    /// Looks at a process's memory, some of it if there is much.
+    fn look_at(&mut self, tgid: i32, process: process, began: Duration) -> Result<()> {
+        let Some(known) = self.tracker.known.get_mut(&tgid) else { return Ok(()) };
+        let limit = self.limit;
+        let pass = known.pass.take().map_or_else(|| Pass::new(tgid), Ok);
+        let done = pass.and_then(|mut pass| Ok((pass.go_on(|| thread_time() - began < limit)?, pass)));
+        match done {
+            Ok((true, pass)) => {
+                let node = Some(pass.tally.preferred()).filter(|node| may_run_there(tgid, self.node_cpus.get(node)));
+                let node = node.unwrap_or(NO_NODE);
+                let resized = known.resized(pass.tally.total);
+                known.looked_at(Instant::now(), node == process.node && !resized);
+                self.costs.samples.fetch_add(1, Ordering::Relaxed);
+                if node != process.node {
+                    self.publish(tgid, bpf_process(process.looks, node))?;
+                }
+            }
+            Ok((false, pass)) => {
+                known.pass = Some(pass);
+                known.due = Instant::now();
+                self.costs.cut.fetch_add(1, Ordering::Relaxed);
+            }
+            // It has ended: its number may come again.
+            Err(err) if err.kind() == ErrorKind::NotFound || err.raw_os_error() == Some(libc::ESRCH) => {
+                self.tracker.known.remove(&tgid);
+                _ = self.processes.delete(&tgid.to_ne_bytes());
+            }
+            Err(_) => known.looked_at(Instant::now(), true),
+        }
+        Ok(())
+    }
+
+    fn publish(&self, tgid: i32, process: process) -> Result<()> {
+        match self.processes.update(&tgid.to_ne_bytes(), &encode(&process), MapFlags::EXIST) {
+            // Forgotten meanwhile, for others ran more.
+            Err(err) if err.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
+            result => result.context("cannot tell of a process's memory"),
+        }
+    }
+}
+
+/// Do CPUs that the user lets the process use belong to the node?
+fn may_run_there(tgid: i32, cpus: Option<&Vec<usize>>) -> bool {
+    let (Some(cpus), Ok(status)) = (cpus, fs::read_to_string(format!("/proc/{tgid}/status"))) else { return false };
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let Some(Ok(allowed)) = allowed.map(|list| Cpumask::from_cpulist(list.trim())) else { return false };
+    cpus.iter().any(|&cpu| allowed.test_cpu(cpu))
+}
+
+fn bpf_process(looks: u64, node: i32) -> process {
+    process { looks, node, pad: 0 }
+}
+
+fn encode(process: &process) -> [u8; size_of::<process>()] {
+    let mut bytes = [0; size_of::<process>()];
+    bytes[..8].copy_from_slice(&process.looks.to_ne_bytes());
+    bytes[8..12].copy_from_slice(&process.node.to_ne_bytes());
+    bytes
+}
+
+fn decode(value: &[u8]) -> Option<process> {
+    let looks = u64::from_ne_bytes(value.get(..8)?.try_into().ok()?);
+    Some(bpf_process(looks, i32::from_ne_bytes(value.get(8..12)?.try_into().ok()?)))
+}
+
+fn thread_time() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_bound_stays() {
+        let pid = std::process::id() as i32;
+        assert!(may_run_there(pid, Some(&(0..1024).collect())));
+        assert!(!may_run_there(pid, Some(&vec![])) && !may_run_there(pid, None));
+    }
+
+    #[test]
+    fn what_the_map_has_survives() {
+        let process = bpf_process(7 << 40, -1);
+        assert_eq!(decode(&encode(&process)).map(|process| (process.looks, process.node)), Some((7 << 40, -1)));
+        assert!(decode(&[0; 3]).is_none());
+    }
+}
