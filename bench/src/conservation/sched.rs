@@ -1,168 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `magpie-conservation`: does a CPU idle while a task that may run there waits? By the kernel's own tracepoints, whatever
-//! the scheduler:
-//!
-//! ```text
-//! COMMAND runs for --seconds, traced
-//! line of the trace --> Event ---> Sched: who waits since when and where, which CPU idles since when
-//!                                    a wait ends, or an idle period: how long were both at once?
-//! /proc/*/task/*/status: where a task may run ------------------> of those CPUs only; by distance of the CPU
-//! ```
-//!
-//! A CPU idles from when it halts until it is told to look, wakes by itself, or does in an interrupt what has it reschedule;
-//! a task whose CPU was told of it, or woke it itself while it was idle, in an interrupt, is under way.
-//! How long it takes to do as told is a figure of its own, for that is the machine's: interrupts that are off, an emulated
-//! CPU that waits for its turn. Nor can the scheduler help it when a busy CPU stands still, and does not even take the
-//! interrupt of a timer of its own that is due, or is not done with the one it sent itself: what waits there then counts as
-//! waiting before and after that only. The same while another CPU was told to come and has not come yet. The load ends
-//! before the trace is read. Tasks that are gone when the trace ends count as allowed everywhere, and those that were
-//! preempted where they may not migrate not at all. What was lost by the ring buffer is an error.
+//! Who waits since when and where, which CPU idles since when, and for how long both were so at once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::Command;
-use std::thread::sleep;
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use clap::Parser;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
-use scx_utils::{Cpumask, Topology};
 use serde::Serialize;
 
-const TRACING: &str = "/sys/kernel/tracing";
-const EVENTS: [&str; 11] = [
-    "sched/sched_switch",
-    "sched/sched_wakeup",
-    "sched/sched_wakeup_new",
-    "sched/sched_migrate_task",
-    "sched/sched_wake_idle_without_ipi",
-    "ipi/ipi_send_cpu",
-    "power/cpu_idle",
-    "irq_vectors/local_timer_entry",
-    "irq_vectors/irq_work_exit",
-    "timer/hrtimer_start",
-    "timer/hrtimer_cancel",
-];
-
-/// What cpu_idle says when a CPU has woken.
-const PWR_EVENT_EXIT: u32 = u32::MAX;
-
-/// Says for how long CPUs were idle while a task that may run there waited; prints a line of JSON. Needs root and tracefs.
-#[derive(Parser)]
-struct Cli {
-    /// Time that is traced.
-    #[arg(long, default_value_t = 10.0, value_name = "SEC")]
-    seconds: f64,
-    /// More than this is counted, for a CPU of the LLC where the task waits. Microseconds.
-    #[arg(long, default_value_t = 1000.0, value_name = "US")]
-    llc_limit_us: f64,
-    /// The same for other CPUs. Microseconds.
-    #[arg(long, default_value_t = 1000.0, value_name = "US")]
-    beyond_limit_us: f64,
-    /// Print what was traced of so many that are longer than the limit.
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    show: usize,
-    /// Ring buffer of a CPU. MB.
-    #[arg(long, default_value_t = 64)]
-    buffer_mb: u64,
-    /// The load; it is killed, with what it started, when the time is over.
-    #[arg(last = true, required = true)]
-    command: Vec<String>,
-}
-
-#[derive(Debug, PartialEq)]
-enum Event {
-    /// prev leaves the CPU, and still wants one if it is runnable, this one if it may not migrate; 0 is the idle task.
-    Switch { prev: i32, runnable: bool, may_migrate: bool, next: i32 },
-    /// Put in line on a CPU.
-    Wakeup { pid: i32, cpu: usize },
-    /// Moved to the queue of a CPU.
-    Migrate { pid: i32, cpu: usize },
-    /// The CPU is to look what there is.
-    Told { cpu: usize },
-    /// This CPU is about to halt.
-    Halt,
-    /// This CPU has woken.
-    Wake,
-    /// This CPU takes a timer interrupt.
-    Timer,
-    /// This CPU has taken the interrupt that it sent itself, and done what it was for: the kicks of a scheduler are sent there.
-    IrqWork,
-    /// This CPU sets a timer, which is due then, in us.
-    Start { timer: u64, due: f64 },
-    /// ... or does without.
-    Cancel { timer: u64 },
-}
-
-struct Line {
-    cpu: usize,
-    /// us
-    now: f64,
-    /// The CPU is to reschedule as soon as it may.
-    resched: bool,
-    event: Event,
-}
-
-/// None for comments.
-fn parse(line: &str) -> Option<Line> {
-    let (event, (head, rest)) = (EVENTS.iter().map(|event| event.split_once('/').unwrap().1))
-        .find_map(|event| Some((event, line.split_once(&format!(": {event}:"))?)))?;
-    let (head, time) = head.rsplit_once(' ')?;
-    let (cpu, flags) = head.rsplit_once('[')?.1.split_once(']')?;
-    let cpu = cpu.parse().ok()?;
-    // Of the last one of that name: a comm may contain anything.
-    let field = |name: &str| rest.rsplit_once(&format!(" {name}="))?.1.split_whitespace().next();
-    let pid = |name: &str| field(name)?.parse::<i32>().ok();
-    let to = |name: &str| field(name)?.parse::<usize>().ok();
-    let timer = || u64::from_str_radix(field("hrtimer")?.trim_start_matches("0x"), 16).ok();
-    let event = match event {
-        "sched_switch" => {
-            let runnable = field("prev_state")?.starts_with('R');
-            // irqs-off, need-resched, hard and soft interrupt, preempt-depth, migrate-disable
-            let may_migrate = flags.trim().chars().nth(4)? == '.';
-            Event::Switch { prev: pid("prev_pid")?, runnable, may_migrate, next: pid("next_pid")? }
-        }
-        "sched_migrate_task" => Event::Migrate { pid: pid("pid")?, cpu: to("dest_cpu")? },
-        "sched_wake_idle_without_ipi" | "ipi_send_cpu" => Event::Told { cpu: to("cpu")? },
-        "cpu_idle" if field("state")?.parse() == Ok(PWR_EVENT_EXIT) => Event::Wake,
-        "cpu_idle" => Event::Halt,
-        "local_timer_entry" => Event::Timer,
-        "irq_work_exit" => Event::IrqWork,
-        "hrtimer_start" => Event::Start { timer: timer()?, due: field("expires")?.parse::<f64>().ok()? / 1e3 },
-        "hrtimer_cancel" => Event::Cancel { timer: timer()? },
-        _ => Event::Wakeup { pid: pid("pid")?, cpu: to("target_cpu")? },
-    };
-    let resched = matches!(flags.trim().chars().nth(1)?, 'N' | 'n' | 'B' | 'b');
-    Some(Line { cpu, now: time.parse::<f64>().ok()? * 1e6, resched, event })
-}
+use crate::still::{Still, clipped, union};
+use crate::trace::{Event, Line, parse};
 
 /// CPUs where a task may run.
-type Allowed = BTreeMap<i32, BTreeSet<usize>>;
+pub type Allowed = BTreeMap<i32, BTreeSet<usize>>;
 
 /// A task waited beside an idle CPU, for longer than the limit. Times in us.
-struct Case {
-    from: f64,
-    to: f64,
-    pid: i32,
-    cpu: usize,
-    idle: usize,
+pub struct Case {
+    pub from: f64,
+    pub to: f64,
+    pub pid: i32,
+    pub cpu: usize,
+    pub idle: usize,
 }
 
 impl Case {
     /// Does the line of the trace help to see how it came to that?
-    fn concerns(&self, line: &str) -> bool {
+    pub fn concerns(&self, line: &str) -> bool {
         parse(line).is_some_and(|line| (self.from - 9000.0..=self.to).contains(&line.now))
     }
 }
 
 /// How long a CPU was idle at most while a task waited that it might have run, and how often for longer than the limit.
 #[derive(Default, Serialize)]
-struct Overlap {
+pub struct Overlap {
     max_us: f64,
     over_limit: u64,
     /// Of the longest: when (in us), who, where it waited, which CPU was idle.
@@ -181,83 +48,10 @@ struct Waiting {
 /// A CPU that is told so soon before or after a task was put in line there, is told of it. us
 const AT_ONCE: f64 = 100.0;
 
-/// A busy CPU takes an interrupt of its own that late, or it stood still. us
-const LATE: f64 = 100.0;
-
-/// When busy CPUs stood still: from, to; in us, by CPU.
-#[derive(Default)]
-struct Still(Vec<Vec<(f64, f64)>>);
-
-impl Still {
-    fn new(nr_cpus: usize, lines: impl Iterator<Item = Line>) -> Self {
-        let mut still = vec![Vec::new(); nr_cpus];
-        let mut busy = vec![false; nr_cpus];
-        // When the timers are due that each set while it was busy.
-        let mut due = vec![BTreeMap::new(); nr_cpus];
-        // When each sent itself an interrupt.
-        let mut sent = vec![None; nr_cpus];
-        for Line { cpu, now, event, .. } in lines {
-            match event {
-                Event::Switch { next, .. } => busy[cpu] = next != 0,
-                // It takes interrupts.
-                Event::Halt => due[cpu].clear(),
-                Event::Told { cpu: to } if to == cpu => _ = sent[cpu].get_or_insert(now),
-                Event::IrqWork => {
-                    if let Some(since) = sent[cpu].take().filter(|since| now - since > LATE) {
-                        still[cpu].push((since, now));
-                    }
-                }
-                Event::Start { timer, due: at } => {
-                    due.iter_mut().for_each(|due| _ = due.remove(&timer));
-                    if busy[cpu] {
-                        due[cpu].insert(timer, at);
-                    }
-                }
-                Event::Cancel { timer } => due.iter_mut().for_each(|due| _ = due.remove(&timer)),
-                Event::Timer => {
-                    let since = due[cpu].values().copied().fold(now, f64::min);
-                    if now - since > LATE {
-                        still[cpu].push((since, now));
-                    }
-                    due[cpu].retain(|_, &mut at| at > now);
-                }
-                _ => {}
-            }
-        }
-        Self(still)
-    }
-
-    /// When within that time.
-    fn within(&self, cpu: usize, from: f64, to: f64) -> impl Iterator<Item = (f64, f64)> {
-        clipped(&self.0[cpu], from, to)
-    }
-
-    fn longest(&self) -> f64 {
-        self.0.iter().flatten().map(|still| still.1 - still.0).fold(0.0, f64::max)
-    }
-}
-
-/// Of spans that are in order of their ends, those within a time.
-fn clipped(spans: &[(f64, f64)], from: f64, to: f64) -> impl Iterator<Item = (f64, f64)> {
-    let first = spans.partition_point(|span| span.1 <= from);
-    spans[first..].iter().take_while(move |span| span.0 < to).map(move |span| (span.0.max(from), span.1.min(to)))
-}
-
-/// How long some of the spans lasted.
-fn union(mut spans: Vec<(f64, f64)>) -> f64 {
-    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (mut sum, mut end) = (0.0, 0.0_f64);
-    for (from, to) in spans {
-        sum += (to - from.max(end)).max(0.0);
-        end = end.max(to);
-    }
-    sum
-}
-
 /// What the events so far say.
-struct Sched<'a> {
+pub struct Sched<'a> {
     llc_of: &'a [usize],
-    still: Still,
+    pub still: Still,
     allowed: &'a Allowed,
     /// In us, for other CPUs of the LLC and beyond it.
     limits: [f64; 2],
@@ -268,15 +62,15 @@ struct Sched<'a> {
     told_at: Vec<Option<(f64, bool)>>,
     /// From when it was told to when it did so, for those that were idle; us.
     came: Vec<Vec<(f64, f64)>>,
-    overlaps: [Overlap; 2],
-    cases: Vec<Case>,
+    pub overlaps: [Overlap; 2],
+    pub cases: Vec<Case>,
     /// The longest from when an idle CPU was told to look to when it did something, us.
-    told_max: f64,
-    nr_waits: u64,
+    pub told_max: f64,
+    pub nr_waits: u64,
 }
 
 impl<'a> Sched<'a> {
-    fn new(llc_of: &'a [usize], allowed: &'a Allowed, limits: [f64; 2], still: Still) -> Self {
+    pub fn new(llc_of: &'a [usize], allowed: &'a Allowed, limits: [f64; 2], still: Still) -> Self {
         Sched {
             llc_of,
             still,
@@ -294,7 +88,7 @@ impl<'a> Sched<'a> {
         }
     }
 
-    fn event(&mut self, Line { cpu, now, resched, event }: Line) {
+    pub fn event(&mut self, Line { cpu, now, resched, event }: Line) {
         let by = cpu;
         if resched {
             self.idle_ends(cpu, now);
@@ -413,96 +207,6 @@ impl<'a> Sched<'a> {
             overlap.longest = Some((now, pid, waiting.cpu, idle));
         }
     }
-}
-
-/// Where each task that there is may run.
-fn allowed() -> Result<Allowed> {
-    let mut allowed = BTreeMap::new();
-    for process in fs::read_dir("/proc")?.flatten() {
-        let Ok(tasks) = fs::read_dir(process.path().join("task")) else { continue };
-        for task in tasks.flatten() {
-            let pid = task.file_name().to_string_lossy().parse()?;
-            let Ok(status) = fs::read_to_string(task.path().join("status")) else { continue };
-            let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-            allowed.insert(pid, Cpumask::from_cpulist(list.context("no Cpus_allowed_list")?.trim())?.iter().collect());
-        }
-    }
-    Ok(allowed)
-}
-
-fn write(file: &str, what: impl AsRef<[u8]>) -> Result<()> {
-    fs::write(Path::new(TRACING).join(file), what).with_context(|| format!("{TRACING}/{file}"))
-}
-
-/// Traces for so long, on the clock that timers are set by; the trace is in the ring buffer then.
-fn trace(seconds: f64, buffer_mb: u64) -> Result<()> {
-    write("trace_clock", "mono")?;
-    write("buffer_size_kb", (buffer_mb * 1024).to_string())?;
-    write("trace", "")?;
-    // All at once: events come and go one after the other, which takes a while.
-    write("tracing_on", "0")?;
-    let enable = |on| EVENTS.iter().try_for_each(|event| write(&format!("events/{event}/enable"), on));
-    enable("1")?;
-    write("tracing_on", "1")?;
-    sleep(Duration::from_secs_f64(seconds));
-    write("tracing_on", "0")?;
-    enable("0")?;
-    for cpu in fs::read_dir(Path::new(TRACING).join("per_cpu"))?.flatten() {
-        let stats = fs::read_to_string(cpu.path().join("stats"))?;
-        let lost = stats.lines().any(|line| line.starts_with("overrun: ") && line != "overrun: 0");
-        ensure!(!lost, "events were lost: take a larger --buffer-mb");
-    }
-    Ok(())
-}
-
-fn main() -> Result<()> {
-    let cli = Cli::parse();
-    let topology = Topology::new()?;
-    let llc_of: Vec<usize> = topology.all_cpus.values().map(|cpu| cpu.llc_id).collect();
-    if topology.all_cpus.keys().copied().ne(0..llc_of.len()) {
-        bail!("a CPU is offline: bring it back");
-    }
-
-    let mut load = Command::new(&cli.command[0]).args(&cli.command[1..]).process_group(0).spawn()?;
-    trace(cli.seconds, cli.buffer_mb)?;
-    let allowed = allowed()?;
-    ensure!(load.try_wait()?.is_none(), "the load ended too early");
-    killpg(Pid::from_raw(load.id() as i32), Signal::SIGKILL)?;
-    load.wait()?;
-
-    let lines = || Ok::<_, anyhow::Error>(BufReader::new(fs::File::open(Path::new(TRACING).join("trace"))?).lines());
-    let still = Still::new(llc_of.len(), lines()?.map_while(Result::ok).filter_map(|line| parse(&line)));
-    let mut sched = Sched::new(&llc_of, &allowed, [cli.llc_limit_us, cli.beyond_limit_us], still);
-    for line in lines()? {
-        if let Some(line) = parse(&line?) {
-            sched.event(line);
-        }
-    }
-    for case in &sched.cases[..sched.cases.len().min(cli.show)] {
-        let Case { from, to, pid, cpu, idle } = case;
-        eprintln!("CPU {idle} was idle while task {pid} waited on CPU {cpu}, from {from:.0} to {to:.0} us");
-    }
-    let shown = &sched.cases[..sched.cases.len().min(cli.show)];
-    for line in lines()?.filter(|_| !shown.is_empty()) {
-        let line = line?;
-        if shown.iter().any(|case| case.concerns(&line)) {
-            eprintln!("{line}");
-        }
-    }
-    write("trace", "")?;
-    ensure!(sched.nr_waits > 0, "nobody waited: there is no load");
-    println!(
-        "{}",
-        serde_json::json!({
-            "waits": sched.nr_waits,
-            "llc": sched.overlaps[0],
-            "beyond": sched.overlaps[1],
-            "told_max_us": sched.told_max,
-            "stood_still": sched.still.0.iter().map(Vec::len).sum::<usize>(),
-            "stood_still_max_us": sched.still.longest(),
-        })
-    );
-    Ok(())
 }
 
 #[cfg(test)]

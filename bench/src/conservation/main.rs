@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `magpie-conservation`: does a CPU idle while a task that may run there waits? By the kernel's own tracepoints, whatever
+//! the scheduler:
+//!
+//! ```text
+//! COMMAND runs for --seconds, traced
+//! line of the trace --> Event ---> Sched: who waits since when and where, which CPU idles since when
+//!       trace.rs                     a wait ends, or an idle period: how long were both at once?   sched.rs
+//!                              Still: when busy CPUs stood still, which does not count             still.rs
+//! /proc/*/task/*/status: where a task may run ------------------> of those CPUs only; by distance of the CPU
+//! ```
+//!
+//! A CPU idles from when it halts until it is told to look, wakes by itself, or does in an interrupt what has it reschedule;
+//! a task whose CPU was told of it, or woke it itself while it was idle, in an interrupt, is under way.
+//! How long it takes to do as told is a figure of its own, for that is the machine's: interrupts that are off, an emulated
+//! CPU that waits for its turn. Nor can the scheduler help it when a busy CPU stands still, and does not even take the
+//! interrupt of a timer of its own that is due, or is not done with the one it sent itself: what waits there then counts as
+//! waiting before and after that only. The same while another CPU was told to come and has not come yet. The load ends
+//! before the trace is read. Tasks that are gone when the trace ends count as allowed everywhere, and those that were
+//! preempted where they may not migrate not at all. What was lost by the ring buffer is an error.
+
+mod sched;
+mod still;
+mod trace;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use scx_utils::{Cpumask, Topology};
+
+use sched::{Allowed, Case, Sched};
+use still::Still;
+use trace::parse;
+
+/// Says for how long CPUs were idle while a task that may run there waited; prints a line of JSON. Needs root and tracefs.
+#[derive(Parser)]
+struct Cli {
+    /// Time that is traced.
+    #[arg(long, default_value_t = 10.0, value_name = "SEC")]
+    seconds: f64,
+    /// More than this is counted, for a CPU of the LLC where the task waits. Microseconds.
+    #[arg(long, default_value_t = 1000.0, value_name = "US")]
+    llc_limit_us: f64,
+    /// The same for other CPUs. Microseconds.
+    #[arg(long, default_value_t = 1000.0, value_name = "US")]
+    beyond_limit_us: f64,
+    /// Print what was traced of so many that are longer than the limit.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    show: usize,
+    /// Ring buffer of a CPU. MB.
+    #[arg(long, default_value_t = 64)]
+    buffer_mb: u64,
+    /// The load; it is killed, with what it started, when the time is over.
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+/// Where each task that there is may run.
+fn allowed() -> Result<Allowed> {
+    let mut allowed = BTreeMap::new();
+    for process in fs::read_dir("/proc")?.flatten() {
+        let Ok(tasks) = fs::read_dir(process.path().join("task")) else { continue };
+        for task in tasks.flatten() {
+            let pid = task.file_name().to_string_lossy().parse()?;
+            let Ok(status) = fs::read_to_string(task.path().join("status")) else { continue };
+            let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            allowed.insert(pid, Cpumask::from_cpulist(list.context("no Cpus_allowed_list")?.trim())?.iter().collect());
+        }
+    }
+    Ok(allowed)
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    let topology = Topology::new()?;
+    let llc_of: Vec<usize> = topology.all_cpus.values().map(|cpu| cpu.llc_id).collect();
+    if topology.all_cpus.keys().copied().ne(0..llc_of.len()) {
+        bail!("a CPU is offline: bring it back");
+    }
+
+    let mut load = Command::new(&cli.command[0]).args(&cli.command[1..]).process_group(0).spawn()?;
+    trace::record(cli.seconds, cli.buffer_mb)?;
+    let allowed = allowed()?;
+    ensure!(load.try_wait()?.is_none(), "the load ended too early");
+    killpg(Pid::from_raw(load.id() as i32), Signal::SIGKILL)?;
+    load.wait()?;
+
+    let still = Still::new(llc_of.len(), trace::lines()?.map_while(Result::ok).filter_map(|line| parse(&line)));
+    let mut sched = Sched::new(&llc_of, &allowed, [cli.llc_limit_us, cli.beyond_limit_us], still);
+    for line in trace::lines()? {
+        if let Some(line) = parse(&line?) {
+            sched.event(line);
+        }
+    }
+    for case in &sched.cases[..sched.cases.len().min(cli.show)] {
+        let Case { from, to, pid, cpu, idle } = case;
+        eprintln!("CPU {idle} was idle while task {pid} waited on CPU {cpu}, from {from:.0} to {to:.0} us");
+    }
+    let shown = &sched.cases[..sched.cases.len().min(cli.show)];
+    for line in trace::lines()?.filter(|_| !shown.is_empty()) {
+        let line = line?;
+        if shown.iter().any(|case| case.concerns(&line)) {
+            eprintln!("{line}");
+        }
+    }
+    trace::clear()?;
+    ensure!(sched.nr_waits > 0, "nobody waited: there is no load");
+    println!(
+        "{}",
+        serde_json::json!({
+            "waits": sched.nr_waits,
+            "llc": sched.overlaps[0],
+            "beyond": sched.overlaps[1],
+            "told_max_us": sched.told_max,
+            "stood_still": sched.still.times(),
+            "stood_still_max_us": sched.still.longest(),
+        })
+    );
+    Ok(())
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The kernel's trace: recorded, and read line by line.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+const TRACING: &str = "/sys/kernel/tracing";
+const EVENTS: [&str; 11] = [
+    "sched/sched_switch",
+    "sched/sched_wakeup",
+    "sched/sched_wakeup_new",
+    "sched/sched_migrate_task",
+    "sched/sched_wake_idle_without_ipi",
+    "ipi/ipi_send_cpu",
+    "power/cpu_idle",
+    "irq_vectors/local_timer_entry",
+    "irq_vectors/irq_work_exit",
+    "timer/hrtimer_start",
+    "timer/hrtimer_cancel",
+];
+
+/// What cpu_idle says when a CPU has woken.
+const PWR_EVENT_EXIT: u32 = u32::MAX;
+
+#[derive(Debug, PartialEq)]
+pub enum Event {
+    /// prev leaves the CPU, and still wants one if it is runnable, this one if it may not migrate; 0 is the idle task.
+    Switch { prev: i32, runnable: bool, may_migrate: bool, next: i32 },
+    /// Put in line on a CPU.
+    Wakeup { pid: i32, cpu: usize },
+    /// Moved to the queue of a CPU.
+    Migrate { pid: i32, cpu: usize },
+    /// The CPU is to look what there is.
+    Told { cpu: usize },
+    /// This CPU is about to halt.
+    Halt,
+    /// This CPU has woken.
+    Wake,
+    /// This CPU takes a timer interrupt.
+    Timer,
+    /// This CPU has taken the interrupt that it sent itself, and done what it was for: the kicks of a scheduler are sent there.
+    IrqWork,
+    /// This CPU sets a timer, which is due then, in us.
+    Start { timer: u64, due: f64 },
+    /// ... or does without.
+    Cancel { timer: u64 },
+}
+
+pub struct Line {
+    pub cpu: usize,
+    /// us
+    pub now: f64,
+    /// The CPU is to reschedule as soon as it may.
+    pub resched: bool,
+    pub event: Event,
+}
+
+/// None for comments.
+pub fn parse(line: &str) -> Option<Line> {
+    let (event, (head, rest)) = (EVENTS.iter().map(|event| event.split_once('/').unwrap().1))
+        .find_map(|event| Some((event, line.split_once(&format!(": {event}:"))?)))?;
+    let (head, time) = head.rsplit_once(' ')?;
+    let (cpu, flags) = head.rsplit_once('[')?.1.split_once(']')?;
+    let cpu = cpu.parse().ok()?;
+    // Of the last one of that name: a comm may contain anything.
+    let field = |name: &str| rest.rsplit_once(&format!(" {name}="))?.1.split_whitespace().next();
+    let pid = |name: &str| field(name)?.parse::<i32>().ok();
+    let to = |name: &str| field(name)?.parse::<usize>().ok();
+    let timer = || u64::from_str_radix(field("hrtimer")?.trim_start_matches("0x"), 16).ok();
+    let event = match event {
+        "sched_switch" => {
+            let runnable = field("prev_state")?.starts_with('R');
+            // irqs-off, need-resched, hard and soft interrupt, preempt-depth, migrate-disable
+            let may_migrate = flags.trim().chars().nth(4)? == '.';
+            Event::Switch { prev: pid("prev_pid")?, runnable, may_migrate, next: pid("next_pid")? }
+        }
+        "sched_migrate_task" => Event::Migrate { pid: pid("pid")?, cpu: to("dest_cpu")? },
+        "sched_wake_idle_without_ipi" | "ipi_send_cpu" => Event::Told { cpu: to("cpu")? },
+        "cpu_idle" if field("state")?.parse() == Ok(PWR_EVENT_EXIT) => Event::Wake,
+        "cpu_idle" => Event::Halt,
+        "local_timer_entry" => Event::Timer,
+        "irq_work_exit" => Event::IrqWork,
+        "hrtimer_start" => Event::Start { timer: timer()?, due: field("expires")?.parse::<f64>().ok()? / 1e3 },
+        "hrtimer_cancel" => Event::Cancel { timer: timer()? },
+        _ => Event::Wakeup { pid: pid("pid")?, cpu: to("target_cpu")? },
+    };
+    let resched = matches!(flags.trim().chars().nth(1)?, 'N' | 'n' | 'B' | 'b');
+    Some(Line { cpu, now: time.parse::<f64>().ok()? * 1e6, resched, event })
+}
+
+fn write(file: &str, what: impl AsRef<[u8]>) -> Result<()> {
+    fs::write(Path::new(TRACING).join(file), what).with_context(|| format!("{TRACING}/{file}"))
+}
+
+/// Traces for so long, on the clock that timers are set by; the trace is in the ring buffer then.
+pub fn record(seconds: f64, buffer_mb: u64) -> Result<()> {
+    write("trace_clock", "mono")?;
+    write("buffer_size_kb", (buffer_mb * 1024).to_string())?;
+    clear()?;
+    // All at once: events come and go one after the other, which takes a while.
+    write("tracing_on", "0")?;
+    let enable = |on| EVENTS.iter().try_for_each(|event| write(&format!("events/{event}/enable"), on));
+    enable("1")?;
+    write("tracing_on", "1")?;
+    sleep(Duration::from_secs_f64(seconds));
+    write("tracing_on", "0")?;
+    enable("0")?;
+    for cpu in fs::read_dir(Path::new(TRACING).join("per_cpu"))?.flatten() {
+        let stats = fs::read_to_string(cpu.path().join("stats"))?;
+        let lost = stats.lines().any(|line| line.starts_with("overrun: ") && line != "overrun: 0");
+        ensure!(!lost, "events were lost: take a larger --buffer-mb");
+    }
+    Ok(())
+}
+
+/// What was traced.
+pub fn lines() -> Result<impl Iterator<Item = std::io::Result<String>>> {
+    Ok(BufReader::new(fs::File::open(Path::new(TRACING).join("trace"))?).lines())
+}
+
+/// Frees the ring buffer.
+pub fn clear() -> Result<()> {
+    write("trace", "")
+}
