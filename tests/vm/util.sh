@@ -32,6 +32,7 @@ within "$util" 98 100 || fail "not 100 %"
 end_hogs
 util=$(mean 2)
 say "hog gone: LLC 1 at $util %"
-within "$util" 0 5 || fail "not idle"
+# What this script itself does meanwhile is some of it.
+within "$util" 0 10 || fail "not idle"
 no_error_events
 stop_magpie
