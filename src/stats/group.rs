@@ -6,9 +6,9 @@ use std::time::Duration;
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
-use super::percent;
 use super::search::SearchCounts;
 use super::snapshot::LlcSnapshot;
+use super::{percent, rise};
 use crate::bpf_intf::*;
 
 /// What an interval added, of an LLC or the machine. Events count where the CPU was that did them: a wakeup at
@@ -134,11 +134,11 @@ pub struct Group {
 }
 
 impl LlcSnapshot {
-    /// What came since `prev`. Counters that went back (the scheduler restarted) count from 0.
+    /// What came since `prev`.
     pub fn since(&self, prev: Option<&Self>, interval: Duration) -> Group {
         let of = |stat: magpie_stat| {
-            let now = self.counters[stat as usize];
-            now.checked_sub(prev.map_or(0, |prev| prev.counters[stat as usize])).unwrap_or(now)
+            let count = |llc: &Self| llc.counters[stat as usize];
+            rise(count(self), prev.map_or(0, count))
         };
         // Read by another clock than counted, it may go back by a little.
         let busy_ns = |llc: &Self| llc.counters[magpie_stat_STAT_BUSY_NS as usize];
@@ -149,10 +149,7 @@ impl LlcSnapshot {
             + of(magpie_stat_STAT_STEAL_NODE)
             + of(magpie_stat_STAT_STEAL_FAR)
             + of(magpie_stat_STAT_BALANCE);
-        let since = |i: usize| {
-            let now = self.latencies[i];
-            now.checked_sub(prev.map_or(0, |prev| prev.latencies[i])).unwrap_or(now)
-        };
+        let since = |i: usize| rise(self.latencies[i], prev.map_or(0, |prev| prev.latencies[i]));
         Group {
             nr_cpus: self.nr_cpus as u64,
             util: 100.0 * f64::from(self.sum_util) / self.capacity as f64,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
-use super::percent;
+use super::{percent, rise};
 use crate::numa;
 
 /// What the sampler of memory has done since the start; nothing where it does not run.
@@ -52,11 +52,10 @@ pub struct Memory {
 impl SamplerSnapshot {
     /// What came in the `interval` since `prev`.
     pub fn since(&self, prev: &Self, interval: Duration) -> Memory {
-        let since = |now: u64, prev: u64| now.checked_sub(prev).unwrap_or(now);
         Memory {
-            samples: since(self.samples, prev.samples),
-            cut: since(self.cut, prev.cut),
-            cost: percent(since(self.cpu_ns, prev.cpu_ns), interval.as_nanos() as u64),
+            samples: rise(self.samples, prev.samples),
+            cut: rise(self.cut, prev.cut),
+            cost: percent(rise(self.cpu_ns, prev.cpu_ns), interval.as_nanos() as u64),
             longest_us: self.longest_ns / 1000,
             homes: self.homes,
         }

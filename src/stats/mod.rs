@@ -84,6 +84,11 @@ pub fn monitor(interval: Duration, json: bool, shutdown: Arc<AtomicBool>) -> Res
     })
 }
 
+/// What a counter rose by. One that went back (the scheduler restarted) counts from 0.
+fn rise(now: u64, prev: u64) -> u64 {
+    now.checked_sub(prev).unwrap_or(now)
+}
+
 /// 0 of nothing is 0 %.
 fn percent(part: u64, whole: u64) -> f64 {
     100.0 * part as f64 / whole.max(1) as f64

@@ -7,6 +7,7 @@ use std::time::Duration;
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
+use super::rise;
 use super::snapshot::{LlcSnapshot, NO_COUNTERS, Snapshot};
 use crate::bpf_intf::*;
 
@@ -40,8 +41,8 @@ impl Snapshot {
         let of = |(id, node): (&usize, &LlcSnapshot)| {
             let before = before.get(id);
             let since = |stat: magpie_stat| {
-                let now = node.counters[stat as usize];
-                now.checked_sub(before.map_or(0, |before| before.counters[stat as usize])).unwrap_or(now)
+                let count = |node: &LlcSnapshot| node.counters[stat as usize];
+                rise(count(node), before.map_or(0, count))
             };
             let looks = since(magpie_stat_STAT_HOME) + since(magpie_stat_STAT_AWAY);
             (*id, Node { at_home: node.since(before, interval).at_home, looks })

@@ -14,6 +14,7 @@ use anyhow::Result;
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
+use super::rise;
 use crate::bpf_intf::*;
 
 const NR_CASES: usize = magpie_wake_case_NR_WAKE_CASES as usize;
@@ -74,14 +75,13 @@ impl Snapshot {
         Self(Some(sums))
     }
 
-    /// Counts that went back (the scheduler restarted) count from 0.
+    /// What came since `prev`.
     pub fn since(&self, prev: &Self) -> WakeCases {
         let Some(now) = &self.0 else { return WakeCases::new() };
         let before = prev.0.unwrap_or_default();
         let case = |(index, (now, before)): (usize, (&Counts, &Counts))| {
             let since = |of: fn(&Counts) -> &[u64; NR_ENDS], end: magpie_wake_end| {
-                let (now, before) = (of(now)[end as usize], of(before)[end as usize]);
-                now.checked_sub(before).unwrap_or(now)
+                rise(of(now)[end as usize], of(before)[end as usize])
             };
             let kind = |bit: magpie_wake_case| if index as u32 & bit != 0 { "b" } else { "l" };
             let wake_case = WakeCase {

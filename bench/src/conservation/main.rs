@@ -98,11 +98,11 @@ fn main() -> Result<()> {
             sched.event(line);
         }
     }
-    for case in &sched.cases[..sched.cases.len().min(cli.show)] {
+    let shown = &sched.cases[..sched.cases.len().min(cli.show)];
+    for case in shown {
         let Case { from, to, pid, cpu, idle } = case;
         eprintln!("CPU {idle} was idle while task {pid} waited on CPU {cpu}, from {from:.0} to {to:.0} us");
     }
-    let shown = &sched.cases[..sched.cases.len().min(cli.show)];
     for line in trace::lines()?.filter(|_| !shown.is_empty()) {
         let line = line?;
         if shown.iter().any(|case| case.concerns(&line)) {
@@ -118,7 +118,7 @@ fn main() -> Result<()> {
             "llc": sched.overlaps[0],
             "beyond": sched.overlaps[1],
             "told_max_us": sched.told_max,
-            "stood_still": sched.still.times(),
+            "stood_still": sched.still.count(),
             "stood_still_max_us": sched.still.longest(),
         })
     );

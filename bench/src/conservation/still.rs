@@ -56,10 +56,12 @@ impl Still {
         clipped(&self.0[cpu], from, to)
     }
 
-    pub fn times(&self) -> usize {
+    /// How often.
+    pub fn count(&self) -> usize {
         self.0.iter().map(Vec::len).sum()
     }
 
+    /// us
     pub fn longest(&self) -> f64 {
         self.0.iter().flatten().map(|still| still.1 - still.0).fold(0.0, f64::max)
     }
