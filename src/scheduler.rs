@@ -193,20 +193,20 @@ impl<'a> Scheduler<'a> {
 
     fn look_at_frequencies(&mut self) -> Result<()> {
         self.publisher.set_reachable(|cpu, capacity| frequency::reachable(frequency::SYS_CPU.as_ref(), cpu, capacity));
-        let shared = shared(self.skel.maps.bss_data.as_mut().context("no .bss")?);
+        let shared = shared(&mut self.skel)?;
         self.publisher.publish_capacities(shared.capacities);
         Ok(())
     }
 
     fn publish(&mut self) -> Result<()> {
-        let shared = shared(self.skel.maps.bss_data.as_mut().context("no .bss")?);
+        let shared = shared(&mut self.skel)?;
         self.publisher.publish(shared.cpu_ctxs, shared.llc_publisheds, monotonic());
         Ok(())
     }
 
     fn snapshot(&mut self) -> Result<Snapshot> {
         call(&mut self.skel.progs.sample_queues)?;
-        let shared = shared(self.skel.maps.bss_data.as_mut().context("no .bss")?);
+        let shared = shared(&mut self.skel)?;
         let now = monotonic();
         let sum_util = self.publisher.sum_util(shared.cpu_ctxs, now);
         let sampler = self.sampler.as_ref().map(|sampler| sampler.costs.as_ref());
@@ -259,18 +259,20 @@ fn tell(skel: &mut types::rodata, rodata: &Rodata) {
 }
 
 /// What the loader reads and writes while the program runs.
-fn shared(skel: &mut types::bss) -> Shared<'_> {
+fn shared<'a>(skel: &'a mut BpfSkel<'_>) -> Result<Shared<'a>> {
+    let counts_wake_cases = skel.maps.rodata_data.as_ref().context("no .rodata")?.tun.asym != 0;
+    let skel = skel.maps.bss_data.as_mut().context("no .bss")?;
     // SAFETY: pairs made from the same C structs, which hold integers only.
-    unsafe {
+    Ok(unsafe {
         Shared {
             cpu_ctxs: twins::<_, cpu_ctx>(&mut skel.cpu_ctxs),
             llc_publisheds: twins::<_, llc_published>(&mut skel.llc_publisheds),
             latency_hists: twins::<_, latency_hist>(&mut skel.latency_hists),
             groups: twins::<_, group>(&mut skel.groups),
             capacities: &twins::<_, capacities>(slice::from_mut(&mut skel.capacities))[0],
-            wake_cases: twins::<_, wake_cases>(&mut skel.wake_cases),
+            wake_cases: counts_wake_cases.then_some(twins::<_, wake_cases>(&mut skel.wake_cases)),
         }
-    }
+    })
 }
 
 /// Copies C values of the type that Rust knows as `S` from `bpf_intf` and as `D` from the skeleton.

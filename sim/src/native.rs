@@ -146,7 +146,7 @@ impl Native {
                 latency_hists: &latency_hists,
                 groups: &groups,
                 capacities: &reachable,
-                wake_cases: &cases,
+                wake_cases: ((*tun.get()).asym != 0).then_some(&cases[..]),
             }
         }
     }

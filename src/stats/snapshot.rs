@@ -28,7 +28,8 @@ pub struct Shared<'a> {
     pub latency_hists: &'a [UnsafeCell<latency_hist>],
     pub groups: &'a [UnsafeCell<group>],
     pub capacities: &'a UnsafeCell<capacities>,
-    pub wake_cases: &'a [UnsafeCell<crate::bpf_intf::wake_cases>],
+    /// None: it counts none, for CPUs are of one kind, or taken to be.
+    pub wake_cases: Option<&'a [UnsafeCell<crate::bpf_intf::wake_cases>]>,
 }
 
 /// State of one LLC at one time.
@@ -117,7 +118,7 @@ impl Snapshot {
         let cgroups = cgroups::Snapshot::new(shared.groups, cgroups::SYS_CGROUP.as_ref());
         let sampler = sampler.map(SamplerSnapshot::from).unwrap_or_default();
         let ids = layout.cpus.keys().copied();
-        let wake_cases = wake_cases::Snapshot::new(layout.nr_stronger() > 0, shared.wake_cases, ids);
+        let wake_cases = wake_cases::Snapshot::new(shared.wake_cases, ids);
         Self { llcs, cgroups, sampler, wake_cases, at: now }
     }
 
@@ -172,7 +173,7 @@ mod tests {
             latency_hists: &latency_hists,
             groups: &[],
             capacities: &capacities,
-            wake_cases: &[],
+            wake_cases: None,
         };
         let llcs = Snapshot::new(&layout, &shared, &[7, 8], None, Duration::from_nanos(1000)).llcs;
         assert_eq!((llcs[0].nr_cpus, llcs[0].capacity, llcs[0].sum_util, llcs[1].sum_util), (2, 2048, 7, 8));

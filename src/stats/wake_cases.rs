@@ -20,7 +20,7 @@ use crate::bpf_intf::*;
 const NR_CASES: usize = magpie_wake_case_NR_WAKE_CASES as usize;
 const NR_ENDS: usize = magpie_wake_end_NR_WAKE_ENDS as usize;
 
-/// Counted since the start, of all CPUs; `None` where CPUs are of one kind.
+/// Counted since the start, of all CPUs; `None` where none are counted.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot(Option<[Counts; NR_CASES]>);
 
@@ -57,10 +57,8 @@ pub type WakeCases = BTreeMap<usize, WakeCase>;
 
 impl Snapshot {
     /// What the BPF program has counted on the CPUs whose ids these are. It may write meanwhile.
-    pub fn new(asym: bool, wake_cases: &[UnsafeCell<wake_cases>], ids: impl Iterator<Item = usize>) -> Self {
-        if !asym {
-            return Self(None);
-        }
+    pub fn new(wake_cases: Option<&[UnsafeCell<wake_cases>]>, ids: impl Iterator<Item = usize>) -> Self {
+        let Some(wake_cases) = wake_cases else { return Self(None) };
         let mut sums = [Counts::default(); NR_CASES];
         for id in ids {
             // SAFETY: valid; plain words, incremented by their CPU.
@@ -138,14 +136,14 @@ mod tests {
     #[test]
     fn cpus_add_up_by_case() {
         let cpus = [counted(0, magpie_wake_end_WAKE_FAST, 1), counted(6, magpie_wake_end_WAKE_SCAN, 2)];
-        let before = Snapshot::new(true, &cpus[..1], 0..1);
-        let cases = Snapshot::new(true, &cpus, 0..2).since(&before);
+        let before = Snapshot::new(Some(&cpus[..1]), 0..1);
+        let cases = Snapshot::new(Some(&cpus), 0..2).since(&before);
         assert_eq!(cases.len(), 8);
         assert_eq!((cases[&1].case.as_str(), cases[&1].little_fast, cases[&1].big_fast), ("lll", 0, 0));
         assert_eq!((cases[&7].case.as_str(), cases[&7].little_scan, cases[&7].big_scan), ("bbl", 2, 20));
         assert_eq!(cases[&2].case, "llb");
         // Of a scheduler that began anew.
-        assert_eq!(before.since(&Snapshot::new(true, &cpus, 0..2))[&7].big_scan, 0);
+        assert_eq!(before.since(&Snapshot::new(Some(&cpus), 0..2))[&7].big_scan, 0);
 
         let mut out = Vec::new();
         format(&cases, &mut out).unwrap();
@@ -156,7 +154,7 @@ mod tests {
 
     #[test]
     fn machines_of_one_kind_have_no_table() {
-        let cases = Snapshot::new(false, &[], 0..0).since(&Snapshot::default());
+        let cases = Snapshot::new(None, 0..0).since(&Snapshot::default());
         let mut out = Vec::new();
         format(&cases, &mut out).unwrap();
         assert!(cases.is_empty() && out.is_empty());

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --arch arm64 --clusters 2
 # On arm64, little CPUs beside big ones: the capacities are seen, CPUs of two clusters are not taken for one core, and
-# the scheduler attaches, stays while it has work, and detaches.
+# the scheduler attaches, stays while it has work, and detaches. It counts where big and little tasks wake, unless told to
+# take all CPUs for equal.
 . /root/lib.sh
 
 command -v scx_magpie >/dev/null || fail "no scx_magpie for arm64: run make build-arm64"
@@ -17,5 +18,13 @@ for mode in -p -T; do
 	say "hackbench -g 2 $mode: $(sed -n 's/Time: //p' /tmp/out) s"
 	still_enabled
 done
+no_error_events
+stats_json 0.5
+echo "$JSON" | grep -q '"wake_cases":{"1":' || fail "no wake cases"
+stop_magpie
+
+start_magpie --no-capacity
+stats_json 0.5
+echo "$JSON" | grep -q '"wake_cases":{}' || fail "wake cases, though all CPUs are taken for equal"
 no_error_events
 stop_magpie

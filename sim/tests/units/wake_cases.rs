@@ -25,7 +25,7 @@ fn each_wakeup_is_in_one_cell() {
         rig.kernel.cpu = waking;
         rig.call(rig.u.note_wake_case, (rig.tctx(task).cast_const(), prev, target, cpu));
         // SAFETY: the program does not run.
-        let cases = unsafe { &*rig.kernel.native.shared().wake_cases[waking].get() };
+        let cases = unsafe { &*rig.kernel.native.shared().wake_cases.expect("capacities differ")[waking].get() };
         let (there, other) = if big { (&cases.big, &cases.little) } else { (&cases.little, &cases.big) };
         assert_eq!(there[case][end as usize], 1, "{util} {prev} {waking} {target} {cpu}");
         assert_eq!(there.iter().flatten().sum::<u64>(), 1);
