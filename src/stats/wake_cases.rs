@@ -103,7 +103,7 @@ impl Snapshot {
     }
 }
 
-/// The seed's table: what became of the wakeups of each case; nothing where CPUs are of one kind.
+/// The seed's table: what became of the wakeups of each case; nothing where none are counted.
 pub fn format<W: Write>(cases: &WakeCases, w: &mut W) -> Result<()> {
     if cases.is_empty() {
         return Ok(());
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_of_one_kind_have_no_table() {
+    fn where_none_are_counted_there_is_no_table() {
         let cases = Snapshot::new(None, 0..0).since(&Snapshot::default());
         let mut out = Vec::new();
         format(&cases, &mut out).unwrap();
