@@ -8,6 +8,7 @@
  *	idle    waking CPU idle (an interrupt wakes), cache shared with the previous ------> previous if idle, else waking
  *	sync    waker about to sleep, nobody waits for its CPU ----------------------------> waking
  *	idle    previous CPU idle ---------------------------------------------------------> previous
+ *	weight  who runs there makes way at once, the waker would not (makes_way_sooner) --> previous
  *	weight  waking CPU's load with the woken one is less than the previous one's ------> waking
  *	        else ----------------------------------------------------------------------> previous
  *
@@ -66,6 +67,17 @@ static bool wake_affine_weight(const struct task_struct *p, struct task_ctx *tct
 	return here < there + sync;
 }
 
+/*
+ * Is the woken one prompt (vtime.bpf.h), and who runs on @prev not, so that it makes way at once, while the waker is, and has
+ * a first turn (preempt.bpf.h)?
+ */
+static bool makes_way_sooner(const struct task_ctx *tctx, s32 prev, s32 waking)
+{
+	const struct cpu_ctx *cctx = cpu_ctx(prev);
+
+	return tctx->prompt && cpu_ctx(waking)->curr_prompt && cctx->curr_weight && !cctx->curr_prompt;
+}
+
 /* Is @waking to be the target rather than @prev? @p may use both. */
 static bool wake_affine(const struct task_struct *p, struct task_ctx *tctx, s32 waking, s32 prev, bool sync)
 {
@@ -77,7 +89,9 @@ static bool wake_affine(const struct task_struct *p, struct task_ctx *tctx, s32 
 		return true;
 	if (tun.affine_idle && cpu_ctx(prev)->idle)
 		return false;
-	return tun.affine_weight && wake_affine_weight(p, tctx, waking, prev, sync);
+	if (!tun.affine_weight || makes_way_sooner(tctx, prev, waking))
+		return false;
+	return wake_affine_weight(p, tctx, waking, prev, sync);
 }
 
 /* In select_cpu. @prev is a CPU that @p may use. */

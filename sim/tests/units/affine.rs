@@ -129,6 +129,32 @@ fn an_idle_previous_cpu_is_no_matter_of_weight() {
     assert_eq!(target("weight", wakeup), FAR);
 }
 
+/// Who is prompt need not wait for a prompt waker's first turn where a hog, or who has had a slice, makes way at once.
+#[test]
+fn who_makes_way_at_once_is_no_matter_of_weight() {
+    for (prompt, here_prompt, there_runs, there_prompt, expected) in [
+        (true, true, true, false, PREV),
+        (false, true, true, false, NEAR),
+        (true, false, true, false, NEAR),
+        (true, true, false, false, NEAR),
+        (true, true, true, true, NEAR),
+    ] {
+        let mut rig = Rig::new("1x1x4x1", &["--wake-affine", "weight"]);
+        rig.only_idle(&[]);
+        rig.cpu(NEAR, |cctx| (cctx.curr_weight, cctx.curr_prompt) = (WEIGHT as u32, here_prompt.into()));
+        rig.cpu(PREV, |cctx| {
+            (cctx.curr_weight, cctx.curr_prompt) = (if there_runs { WEIGHT as u32 } else { 0 }, there_prompt.into());
+            cctx.line_load = 5 * WEIGHT;
+        });
+        rig.kernel.cpu = NEAR;
+        let task = rig.task();
+        rig.remembered(task, |tctx| tctx.prompt = prompt.into());
+        let target = rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), PREV as i32, SCX_WAKE_TTWU));
+        let case = (prompt, here_prompt, there_runs, there_prompt);
+        assert_eq!((target, rig.stat(STAT_AFFINE)), (expected as i32, u64::from(expected != PREV)), "{case:?}");
+    }
+}
+
 proptest! {
     /// As the kernel's wake_affine_weight(), in real numbers.
     #[test]
