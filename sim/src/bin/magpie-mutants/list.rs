@@ -47,8 +47,9 @@ pub const MUTANTS: &[Mutant] = &[
         "whom it preempts is offered, and it is brief"),
     mutant("affine-disallowed", "the waking CPU need not be allowed", "affine.bpf.h",
         "waking == prev || !may_use(p, waking)", "waking == prev"),
-    mutant("affine-first-turn", "a prompt one is pulled to wait for its waker's first turn", "affine.bpf.h",
-        "!tun.affine_weight || makes_way_sooner(tctx, prev, waking)", "!tun.affine_weight"),
+    survivor("affine-first-turn", "a prompt one is pulled to wait for its waker's first turn", "affine.bpf.h",
+        "!tun.affine_weight || makes_way_sooner(tctx, prev, waking)", "!tun.affine_weight",
+        "it waits for a first turn, no longer; units/affine.rs catches it"),
     // The load of a CPU.
     mutant("load-stays", "who runs still counts as waiting", "main.bpf.c",
         "\tif (leave_line(tctx) && tctx->queued_on != cpu)\n\t\tnote_all_taken(tctx->queued_on);\n", ""),
