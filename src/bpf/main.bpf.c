@@ -19,7 +19,7 @@
  *	         enqueue     sent home               return.bpf.h
  *	outgrows tick        is its CPU too small?   misfit.bpf.h    a stronger one is idle, or has a task that is not?
  *	         enqueue     sent there
- *	runs     dispatch    own queue, keep running vtime.bpf.h
+ *	runs     dispatch    own queue, keep running next.bpf.h
  *	                     another CPU's queue     steal.bpf.h     nothing of its own
  *	                                             heat.bpf.h      not yet: its caches are worth it
  *	                                             again.bpf.h     but in a moment, by a timer: looks.bpf.h
@@ -74,6 +74,7 @@
 #include "balance.bpf.h"
 #include "starve.bpf.h"
 #include "throttle.bpf.h"
+#include "next.bpf.h"
 #include "groups.bpf.h"
 #include "dump.bpf.h"
 
@@ -194,79 +195,6 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	/* It had no slice left, and now has: the CPU is about to go idle. */
 	if (enq_flags & SCX_ENQ_LAST)
 		scx_bpf_kick_cpu(cpu, 0);
-}
-
-/* In dispatch of @cpu: what to run next, be it @prev, to its local DSQ. */
-static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
-{
-	struct task_struct *next = NULL;
-	struct task_ctx *tctx = NULL;
-	u64 queue = cpu, at = 0, slice = tun.slice_ns, now = scx_bpf_now();
-	bool keep = false, preempted = cctx->preempted;
-
-	cctx->preempted = false;
-
-	if (prev && prev->scx.flags & SCX_TASK_QUEUED)
-		tctx = task_ctx(prev);
-	if (tctx && is_limited(tctx) && !is_exempt(prev)) {
-		charge(prev, tctx);
-		slice = take_slice(cpu, tctx->group);
-		if (!slice)
-			tctx = NULL;
-	}
-	if (tctx && (tctx->homebound || tctx->outgrown))
-		tctx = NULL;
-	if (READ_ONCE(waiting_words) && pull_waiting(cpu))
-		return;
-
-	/* Nothing to compare: the first in line, whoever that is. */
-	if (!tctx && waits_in_one(cctx) && !balance_due(cctx, now) && !starved_due(cctx, now) &&
-	    take_own(cpu, cctx, cctx->overloaded ? cpu : pinned_queue(cpu)))
-		return;
-	if (cctx->waiting) {
-		next = first_waiting(cpu, cctx, &queue);
-		if (next)
-			at = next->scx.dsq_vtime;
-	}
-	if (tctx) {
-		charge(prev, tctx);
-		if (!next || (!preempted && !lends_to(cctx, next) &&
-			      vtime_before(deadline(prev, tctx), at + producer_lead(prev, tctx, cctx, now)))) {
-			keep = true;
-			cctx->lends = false;
-			at = deadline(prev, tctx);
-		}
-	}
-	if ((tctx || next) && (run_starved(cpu, cctx, now) || balance(cpu, cctx, keep ? NULL : next, at)))
-		return;
-	if (keep)
-		goto keep;
-	if (cctx->waiting && take_own(cpu, cctx, queue))
-		return;
-	if (tctx)
-		goto keep;
-	if (timed_steal(cpu))
-		return;
-	/* Woken in vain, maybe claimed: idle again, and then comes the other half of kick_thief(). */
-	if (is_idle_task(bpf_get_current_task_btf())) {
-		mark_idle(cpu, cctx);
-		if (work_in_reach(cpu, cctx) && timed_steal(cpu))
-			return;
-		if (READ_ONCE(waiting_words) && pull_waiting(cpu))
-			return;
-		/* Claimed while stealing let go of the rq lock: the kick came too early, for what it asks for ends with this. */
-		if (cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot))
-			scx_bpf_kick_cpu(cpu, 0);
-	}
-	/* While stealing let go of the rq lock, somebody may have queued a task here. */
-	if (cctx->waiting && (take_own(cpu, cctx, cpu) || take_own(cpu, cctx, pinned_queue(cpu))))
-		return;
-	stat_inc(STAT_EMPTY);
-	return;
-keep:
-	stat_inc(STAT_KEEP);
-	note_running(prev, tctx, cctx);
-	scx_bpf_task_set_slice(prev, slice);
 }
 
 /*

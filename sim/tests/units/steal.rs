@@ -44,6 +44,19 @@ fn a_claim_that_comes_while_stealing_is_not_lost() {
     }
 }
 
+/// Whose last task goes to sleep steals at once: by way of the idle loop it would take two switches.
+#[test]
+fn a_cpu_steals_before_it_goes_idle() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    rig.only_idle(&[]);
+    let sleeper = rig.task();
+    rig.run(sleeper, 0);
+    let stolen = set_up(&mut rig, 1, 0, Victim::Movable);
+    let ops = rig.kernel.ops;
+    rig.kernel.call(Op::Dispatch, None, 0, |_| unsafe { ops.dispatch.unwrap()(0, std::ptr::null_mut()) });
+    assert_eq!(rig.local(0), Vec::from_iter(stolen));
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Victim {
     /// Its bit is set, but nobody waits.
