@@ -12,6 +12,10 @@
  *	weight  waking CPU's load with the woken one is less than the previous one's ------> waking
  *	        else ----------------------------------------------------------------------> previous
  *
+ * Nobody idle there? Then it waits in line at that CPU, but not where another is under way (awake_line):
+ *
+ *	        the CPU was idle, and somebody has claimed it: it is still to wake up ------> waking
+ *
  * A pull to a node that is not the task's home starts the back-off of home.bpf.h, for the task and its waker (Gorman's
  * update_wa_numa_placement()).
  */
@@ -120,4 +124,16 @@ static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev,
 		back_off(tctx, cpu_node(waking));
 	}
 	return waking;
+}
+
+/*
+ * In select_cpu, where no idle CPU was found: where @p is to wait. A @target that another wakeup has just claimed leaves the
+ * idle loop first, and then runs that one; until it does, @p may be in the kernel's list of wakeups for it (ttwu_queue), where
+ * nobody can steal it. The waking CPU is awake, puts @p in line at once, and often is about to sleep.
+ */
+static s32 awake_line(struct task_struct *p, s32 target)
+{
+	s32 waking = bpf_get_smp_processor_id();
+
+	return cpu_ctx(target)->idle && cpu_ctx(waking)->curr_weight && may_use(p, waking) ? waking : target;
 }

@@ -114,11 +114,10 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	/* The loader: whomever it preempts would have to wait for it. */
 	if (cpu < 0 && is_urgent(p))
 		cpu = scan_thief(p, target);
-	if (is_asym()) {
-		if (cpu < 0)
-			target = line_for(p, prev, target);
+	if (cpu < 0)
+		target = is_asym() ? line_for(p, prev, target) : awake_line(p, target);
+	if (is_asym())
 		note_wake_case(tctx, prev, target, cpu);
-	}
 	if (cpu < 0)
 		return target;
 

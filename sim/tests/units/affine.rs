@@ -122,6 +122,23 @@ fn a_sync_wakeup_by_what_is_not_ours_counts_for_nothing() {
     assert_eq!(target, PREV as i32);
 }
 
+/// Nobody is idle: who is put in line does not wait for a CPU that still wakes up, if the waking one can have it.
+#[test]
+fn in_line_where_a_cpu_is_awake() {
+    for (claimed, runs, allowed, expected) in
+        [(true, true, true, NEAR), (false, true, true, PREV), (true, false, true, PREV), (true, true, false, PREV)]
+    {
+        let mut rig = Rig::new("1x2x2x1", &[]);
+        rig.only_idle(if claimed { &[PREV] } else { &[] });
+        assert_eq!(rig.call(rig.u.claim_idle, (PREV as i32,)), claimed);
+        rig.cpu(NEAR, |cctx| cctx.curr_weight = if runs { WEIGHT as u32 } else { 0 });
+        rig.kernel.cpu = NEAR;
+        let task = if allowed { rig.task() } else { rig.task_on([PREV, FAR]) };
+        let line = rig.call(rig.u.awake_line, (rig.raw(task), PREV as i32)) as usize;
+        assert_eq!(line, expected, "claimed {claimed}, runs {runs}, allowed {allowed}");
+    }
+}
+
 #[test]
 fn an_idle_previous_cpu_is_no_matter_of_weight() {
     let wakeup = Wakeup { waking: FAR, waking_idle: true, prev_idle: true, prev_waits: 9, ..PLAIN };

@@ -50,6 +50,12 @@ pub const MUTANTS: &[Mutant] = &[
     survivor("affine-first-turn", "a prompt one is pulled to wait for its waker's first turn", "affine.bpf.h",
         "!tun.affine_weight || makes_way_sooner(tctx, prev, waking)", "!tun.affine_weight",
         "it waits for a first turn, no longer; units/affine.rs catches it"),
+    survivor("affine-asleep", "who finds no idle CPU waits for one that another wakeup has claimed", "affine.bpf.h",
+        "return cpu_ctx(target)->idle && cpu_ctx(waking)->curr_weight && may_use(p, waking) ? waking : target;",
+        "return target;",
+        "it is stolen from there; units/affine.rs catches it"),
+    mutant("awake-disallowed", "... or at the waking CPU, though that is not allowed", "affine.bpf.h",
+        "cpu_ctx(waking)->curr_weight && may_use(p, waking) ?", "cpu_ctx(waking)->curr_weight ?"),
     // The load of a CPU.
     mutant("load-stays", "who runs still counts as waiting", "main.bpf.c",
         "\tif (leave_line(tctx) && tctx->queued_on != cpu)\n\t\tnote_all_taken(tctx->queued_on);\n", ""),
