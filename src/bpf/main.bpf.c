@@ -9,6 +9,7 @@
  *	                     how far to look?        nr_scan.bpf.h   the busier the LLC, the less of it
  *	                     who is idle?            scan.bpf.h      found: claimed (idle.bpf.h), run there
  *	                     ... and big enough?     fit.bpf.h       where CPUs differ (capacity.bpf.h, task_util.bpf.h)
+ *	                     nobody?                 affine.bpf.h    waits at the target, or here if that still wakes up
  *	                     what came of that?      wake_cases.bpf.h
  *	                     how long did that take? latency.bpf.h   of stealing, too
  *	waits    enqueue     in line                 vtime.bpf.h     by virtual deadline
