@@ -14,7 +14,7 @@
  *
  * Nobody idle there? Then it waits in line at that CPU, but not where another is under way (awake_line):
  *
- *	        the CPU was idle, and somebody has claimed it: it is still to wake up ------> waking
+ *	        it still wakes up, claimed for another; nobody waits at the waking CPU -----> waking
  *
  * A pull to a node that is not the task's home starts the back-off of home.bpf.h, for the task and its waker (Gorman's
  * update_wa_numa_placement()).
@@ -129,11 +129,13 @@ static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev,
 /*
  * In select_cpu, where no idle CPU was found: where @p is to wait. A @target that another wakeup has just claimed leaves the
  * idle loop first, and then runs that one; until it does, @p may be in the kernel's list of wakeups for it (ttwu_queue), where
- * nobody can steal it. The waking CPU is awake, puts @p in line at once, and often is about to sleep.
+ * nobody can steal it. The waking CPU is awake, puts @p in line at once, and often is about to sleep; but only one shall count on
+ * that, for who wakes many would have them all in its line.
  */
 static s32 awake_line(struct task_struct *p, s32 target)
 {
 	s32 waking = bpf_get_smp_processor_id();
+	const struct cpu_ctx *cctx = cpu_ctx(waking);
 
-	return cpu_ctx(target)->idle && cpu_ctx(waking)->curr_weight && may_use(p, waking) ? waking : target;
+	return cpu_ctx(target)->idle && cctx->curr_weight && !cctx->waiting && may_use(p, waking) ? waking : target;
 }

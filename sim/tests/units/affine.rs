@@ -125,17 +125,24 @@ fn a_sync_wakeup_by_what_is_not_ours_counts_for_nothing() {
 /// Nobody is idle: who is put in line does not wait for a CPU that still wakes up, if the waking one can have it.
 #[test]
 fn in_line_where_a_cpu_is_awake() {
-    for (claimed, runs, allowed, expected) in
-        [(true, true, true, NEAR), (false, true, true, PREV), (true, false, true, PREV), (true, true, false, PREV)]
-    {
+    for (claimed, runs, waits, allowed, expected) in [
+        (true, true, false, true, NEAR),
+        (false, true, false, true, PREV),
+        (true, false, false, true, PREV),
+        (true, true, true, true, PREV),
+        (true, true, false, false, PREV),
+    ] {
         let mut rig = Rig::new("1x2x2x1", &[]);
         rig.only_idle(if claimed { &[PREV] } else { &[] });
         assert_eq!(rig.call(rig.u.claim_idle, (PREV as i32,)), claimed);
-        rig.cpu(NEAR, |cctx| cctx.curr_weight = if runs { WEIGHT as u32 } else { 0 });
+        rig.cpu(NEAR, |cctx| {
+            cctx.curr_weight = if runs { WEIGHT as u32 } else { 0 };
+            cctx.waiting = waits.into();
+        });
         rig.kernel.cpu = NEAR;
         let task = if allowed { rig.task() } else { rig.task_on([PREV, FAR]) };
         let line = rig.call(rig.u.awake_line, (rig.raw(task), PREV as i32)) as usize;
-        assert_eq!(line, expected, "claimed {claimed}, runs {runs}, allowed {allowed}");
+        assert_eq!(line, expected, "claimed {claimed}, runs {runs}, waits {waits}, allowed {allowed}");
     }
 }
 

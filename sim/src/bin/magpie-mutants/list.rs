@@ -51,11 +51,11 @@ pub const MUTANTS: &[Mutant] = &[
         "!tun.affine_weight || makes_way_sooner(tctx, prev, waking)", "!tun.affine_weight",
         "it waits for a first turn, no longer; units/affine.rs catches it"),
     survivor("affine-asleep", "who finds no idle CPU waits for one that another wakeup has claimed", "affine.bpf.h",
-        "return cpu_ctx(target)->idle && cpu_ctx(waking)->curr_weight && may_use(p, waking) ? waking : target;",
+        "return cpu_ctx(target)->idle && cctx->curr_weight && !cctx->waiting && may_use(p, waking) ? waking : target;",
         "return target;",
         "it is stolen from there; units/affine.rs catches it"),
     survivor("awake-disallowed", "... or at the waking CPU, though that is not allowed", "affine.bpf.h",
-        "cpu_ctx(waking)->curr_weight && may_use(p, waking) ?", "cpu_ctx(waking)->curr_weight ?",
+        "!cctx->waiting && may_use(p, waking) ?", "!cctx->waiting ?",
         "none of 500 seeds has a pinned task wake at a claimed CPU, from another; units/affine.rs catches it"),
     // The load of a CPU.
     mutant("load-stays", "who runs still counts as waiting", "main.bpf.c",
