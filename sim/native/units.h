@@ -28,7 +28,7 @@
 	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) \
 	X(scan_llc) X(scan_beyond) X(scan_thief) X(work_in_reach) X(find_idle) \
 	X(log2_bucket) X(timed_find_idle) X(sample_find) X(timed_steal) \
-	X(note_wakee) X(wake_wide) X(wake_affine_weight) X(affine_target) X(awake_line) \
+	X(note_wakee) X(wake_wide) X(wake_affine_weight) X(affine_target) \
 	X(hands_off) X(judge_handoff) \
 	X(join_line) X(leave_line) X(cpu_load) \
 	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_home) X(adapt_scan_period) \

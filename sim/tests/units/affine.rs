@@ -141,7 +141,9 @@ fn in_line_where_a_cpu_is_awake() {
         });
         rig.kernel.cpu = NEAR;
         let task = if allowed { rig.task() } else { rig.task_on([PREV, FAR]) };
-        let line = rig.call(rig.u.awake_line, (rig.raw(task), PREV as i32)) as usize;
+        rig.kernel.wake(task, false);
+        assert_eq!(rig.kernel.violation, None);
+        let line = rig.kernel.tasks[task].cpu;
         assert_eq!(line, expected, "claimed {claimed}, runs {runs}, waits {waits}, allowed {allowed}");
     }
 }
