@@ -8,7 +8,7 @@ ifneq ($(words $(CARGO_TARGET_DIR)),1)
 $(error libbpf cannot be built below "$(CARGO_TARGET_DIR)", for the space in it: set CARGO_TARGET_DIR to another folder)
 endif
 
-C_SOURCES := $(wildcard src/bpf/*.[ch] sim/native/*.[ch] sim/native/scx/*.h sim/conformance/*.c)
+C_SOURCES := $(wildcard src/bpf/*.[ch] src/bpf/*/*.h sim/native/*.[ch] sim/native/scx/*.h sim/conformance/*.c)
 # The environment for a build: which clang.
 ENV = set -e; env="$$(tools/setup --env)"; eval "$$env";
 ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";

@@ -50,7 +50,7 @@ fn main() {
         // The project's own library has these.
         .blocklist_file(".*/intf.h")
         .allowlist_type("task_struct|cpumask|scx_init_task_args|scx_cpu_release_args|scx_exit_info|sched_ext_ops")
-        .allowlist_type("cgroup|kernfs_node|task_group|scx_cgroup_init_args|lazy|purse")
+        .allowlist_type("cgroup|kernfs_node|task_group|scx_cgroup_init_args|lazy|cpu_budget")
         .allowlist_type("scx_ops_flags|scx_public_consts|bpf_iter_scx_dsq|scx_dump_ctx")
         .allowlist_type("units|uclamp_id")
         .allowlist_var("units|(SCX|HANDOFF|PF|MAX|BALANCE|FIND|FLIPS|AFFINE|HOME|SCAN_PERIOD|RETRY|ALL|NO|LAZY|SETTLE|WEIGHT|GROUP|BW|FITS|MISFIT|UTIL|PELT|TURN)_.*|STARVE_LOOKS|OVERRUN_NS|HOG_NS|PRODUCER_NS|PROMPT_NS")

@@ -3,8 +3,8 @@
 //! means, `bpf/layout.bpf.h` how they are looked up.
 //!
 //! ```text
-//! Layout   --> tun, cpu_layouts, llc_layouts, slot_cpus, absent_slots, capacity_order --+
-//! Tunables --> tun                                                                      +--> the C's constants of these names
+//! Layout   --> tunables, cpu_layouts, llc_layouts, slot_cpus, absent_slots, capacity_order --+
+//! Tunables --> tunables                                                                      +--> the C's constants of these names
 //! pelt     --> pelt_decay --------------------------------------------------------------+
 //! ```
 
@@ -23,7 +23,7 @@ const NSEC_PER_MSEC: u64 = 1_000_000;
 /// The constants of the C, by their names there; the vectors are as long as its arrays.
 #[derive(Clone, Debug)]
 pub struct Rodata {
-    pub tun: tunables,
+    pub tunables: tunables,
     pub cpu_layouts: Vec<cpu_layout>,
     pub llc_layouts: Vec<llc_layout>,
     pub slot_cpus: Vec<u16>,
@@ -36,7 +36,7 @@ pub struct Rodata {
 impl Rodata {
     pub fn new(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) -> Self {
         let mut rodata = Self {
-            tun: tun(layout, tunables, nr_cpus_possible),
+            tunables: tunables_of(layout, tunables, nr_cpus_possible),
             cpu_layouts: vec![cpu_layout { llc: 0, node: 0, slot: 0, capacity: 0, present: 0 }; MAX_CPUS as usize],
             llc_layouts: vec![
                 llc_layout {
@@ -98,7 +98,7 @@ impl Rodata {
     }
 }
 
-fn tun(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) -> tunables {
+fn tunables_of(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) -> tunables {
     let (core_first, core_last) = layout.core_ends();
     tunables {
         slice_ns: tunables.slice_us * NSEC_PER_USEC,
@@ -151,9 +151,18 @@ mod tests {
         let opts = Opts::parse_from(["scx_magpie", "--slice-us", "500", "--timeout-ms", "4000", "--no-wakeup-preempt"]);
         let rodata = Rodata::new(&Layout::new(&topo).unwrap(), &opts.tunables, 64);
 
-        assert_eq!((rodata.tun.slice_ns, rodata.tun.starve_ns, rodata.tun.wakeup_preempt), (500_000, 1_000_000_000, 0));
-        assert_eq!((rodata.tun.nr_cpu_ids, rodata.tun.nr_cpus_possible, rodata.tun.nr_llcs), (36, 64, 2));
-        assert_eq!((rodata.tun.smt_width, rodata.tun.core_first, rodata.tun.core_last), (2, 0x5555, 0xaaaa));
+        assert_eq!(
+            (rodata.tunables.slice_ns, rodata.tunables.starve_ns, rodata.tunables.wakeup_preempt),
+            (500_000, 1_000_000_000, 0)
+        );
+        assert_eq!(
+            (rodata.tunables.nr_cpu_ids, rodata.tunables.nr_cpus_possible, rodata.tunables.nr_llcs),
+            (36, 64, 2)
+        );
+        assert_eq!(
+            (rodata.tunables.smt_width, rodata.tunables.core_first, rodata.tunables.core_last),
+            (2, 0x5555, 0xaaaa)
+        );
 
         let present = rodata.cpu_layouts.iter().filter(|cpu| cpu.present != 0).count();
         assert_eq!((present, rodata.cpu_layouts.len()), (36, MAX_CPUS as usize));
@@ -163,7 +172,7 @@ mod tests {
         let llc = &rodata.llc_layouts[1];
         assert_eq!((llc.first_line, llc.nr_lines, llc.nr_near, llc.others[0]), (2, 2, 0, 0));
         assert_eq!(rodata.llc_layouts[0].others[0], 1);
-        assert_eq!((rodata.tun.nr_nodes, &rodata.node_llcs[..2]), (2, &[0, 1][..]));
+        assert_eq!((rodata.tunables.nr_nodes, &rodata.node_llcs[..2]), (2, &[0, 1][..]));
     }
 
     #[test]

@@ -247,7 +247,7 @@ fn fit_cgroup_ops(ops: &mut types::sched_ext_ops, no_cgroups: bool) -> Result<bo
 fn tell(skel: &mut types::rodata, rodata: &Rodata) {
     // SAFETY: pairs made from the same C structs, which hold integers only.
     unsafe {
-        copy_twins(slice::from_mut(&mut skel.tun), slice::from_ref(&rodata.tun));
+        copy_twins(slice::from_mut(&mut skel.tunables), slice::from_ref(&rodata.tunables));
         copy_twins(&mut skel.cpu_layouts, &rodata.cpu_layouts);
         copy_twins(&mut skel.llc_layouts, &rodata.llc_layouts);
     }
@@ -260,7 +260,7 @@ fn tell(skel: &mut types::rodata, rodata: &Rodata) {
 
 /// What the loader reads and writes while the program runs.
 fn shared<'a>(skel: &'a mut BpfSkel<'_>) -> Result<Shared<'a>> {
-    let counts_wake_cases = skel.maps.rodata_data.as_ref().context("no .rodata")?.tun.asym != 0;
+    let counts_wake_cases = skel.maps.rodata_data.as_ref().context("no .rodata")?.tunables.asym != 0;
     let skel = skel.maps.bss_data.as_mut().context("no .bss")?;
     // SAFETY: pairs made from the same C structs, which hold integers only.
     Ok(unsafe {

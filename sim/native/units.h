@@ -10,33 +10,33 @@
 	X(cpu_layout) X(llc_layout) X(other_llc) X(slot_cpu) X(cpu_ctx) X(llc_published) X(llc_ctx) \
 	X(this_cpu_ctx) X(share_llc) \
 	X(stat_inc) \
-	X(task_ctx) X(may_move) X(is_urgent) X(is_idle_task) X(may_use) X(any_allowed) \
+	X(task_ctx) X(is_migratable) X(is_critical) X(is_idle_task) X(may_use) X(any_allowed) \
 	X(map_test) X(map_set) X(map_test_and_clear) X(map_walk_from) X(map_walk_more) X(map_walk_next) \
 	X(map_walked) X(map_any) \
 	X(group) X(group_add) X(group_enter) X(group_leave) X(settle_cpu) X(settle_lazy) X(group_share) \
 	X(task_weight) X(is_idle_policy) X(free_group) \
-	X(bw_refill) X(take_slice) X(charge_groups) X(throttled_group) X(purse) \
+	X(bw_refill) X(take_slice) X(charge_groups) X(throttled_group) X(cpu_budget) \
 	X(vtime_before) X(to_vtime) X(is_hog) X(deadline) X(line_deadline) X(note_producer) X(producer_lead) X(wakes_promptly) X(charge) X(note_running) X(fall_behind) X(rebase) X(place) \
 	X(preempts) \
 	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) \
 	X(clamp_util) X(update_task_util) X(cpu_util_without) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) X(util_stops) \
-	X(is_big) X(scan_fit) X(find_fit) X(line_for) X(misfit_wait) \
+	X(is_big) X(scan_fit) X(find_fit) X(fallback_cpu) X(misfit_wait) \
 	X(note_wake_case) \
-	X(runs_small) X(find_stronger) X(look_misfit) X(send_up) \
+	X(runs_small) X(find_stronger) X(check_misfit) X(send_up) \
 	X(decay_load) X(pelt_accumulate) X(pelt_update) \
 	X(nr_scan_of) X(budget) X(util_avg_at) X(sum_util) X(estimate_nr_scan) \
 	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) \
-	X(scan_llc) X(scan_beyond) X(scan_thief) X(work_in_reach) X(find_idle) \
+	X(scan_llc) X(scan_beyond) X(find_idle_for_queued) X(work_in_reach) X(find_idle) \
 	X(log2_bucket) X(timed_find_idle) X(sample_find) X(timed_steal) \
 	X(note_wakee) X(wake_wide) X(wake_affine_weight) X(affine_target) \
 	X(hands_off) X(judge_handoff) \
-	X(join_line) X(leave_line) X(cpu_load) \
-	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_home) X(adapt_scan_period) \
-	X(scan_home) X(node_any_idle) X(look_home) X(send_home) X(steal_home) \
-	X(pinned_queue) X(mark_waiting) X(note_taken) X(note_all_taken) X(note_none_waits) X(waits_in_one) X(first_waiting) X(take_own) X(kick_thief) X(offer_waiting) \
+	X(queue_add) X(queue_del) X(cpu_load) \
+	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_preferred_node) X(adapt_scan_period) \
+	X(scan_home) X(node_any_idle) X(check_preferred_node) X(send_home) X(steal_home) \
+	X(pinned_queue) X(mark_waiting) X(note_taken) X(note_all_taken) X(note_none_waits) X(one_queue_waits) X(first_queued) X(take_queued) X(kick_idle_for) X(kick_idle_for_queued) \
 	X(make_way) \
 	X(steal) \
-	X(waited) X(account_idle) X(next_overloaded) X(sample_two) X(trim_drift) X(carry_over) X(balance) \
+	X(wait_time) X(account_idle) X(next_overloaded) X(sample_two) X(trim_drift) X(carry_over) X(balance) \
 	X(run_starved) \
 	X(has_waited_throttled) X(next_released) X(pull_waiting)
 /* clang-format on */

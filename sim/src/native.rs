@@ -41,7 +41,7 @@ const SLOTS_PER_LINE: usize = magpie_limits_SLOTS_PER_LINE as usize;
 // What main.bpf.c defines, and the bounds of its sections (native.c). Cells, for the program writes them.
 unsafe extern "C" {
     static mut magpie: sched_ext_ops;
-    static tun: UnsafeCell<tunables>;
+    static tunables: UnsafeCell<tunables>;
     static cpu_layouts: [UnsafeCell<cpu_layout>; MAX_CPUS];
     static llc_layouts: [UnsafeCell<llc_layout>; MAX_LLCS];
     static slot_cpus: [UnsafeCell<u16>; MAX_LINES * SLOTS_PER_LINE];
@@ -107,7 +107,7 @@ impl Native {
             }
 
             protect_rodata(libc::PROT_READ | libc::PROT_WRITE);
-            tun.get().write(rodata.tun);
+            tunables.get().write(rodata.tunables);
             copy(&cpu_layouts, &rodata.cpu_layouts);
             copy(&llc_layouts, &rodata.llc_layouts);
             copy(&slot_cpus, &rodata.slot_cpus);
@@ -146,7 +146,7 @@ impl Native {
                 latency_hists: &latency_hists,
                 groups: &groups,
                 capacities: &reachable,
-                wake_cases: ((*tun.get()).asym != 0).then_some(&cases[..]),
+                wake_cases: ((*tunables.get()).asym != 0).then_some(&cases[..]),
             }
         }
     }

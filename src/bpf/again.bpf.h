@@ -2,9 +2,9 @@
 /*
  * A timer for each CPU, for tasks that shall not be taken yet, nor be left until the next tick:
  *
- *	CPU goes idle, tasks elsewhere are hot (heat.bpf.h) ----> in what is left: kicked, looks for itself
+ *	CPU goes idle, tasks elsewhere are hot (steal/heat.bpf.h) ----> in what is left: kicked, looks for itself
  *	task makes way for an urgent one, which is brief ------> in OFFER_NS: is it not? an idle CPU is kicked, and looks
- *	task handed its CPU off (handoff.bpf.h) --------------> at latest in HANDOFF_LOOK_NS: does it still run? it makes way
+ *	task handed its CPU off (numa/handoff.bpf.h) --------------> at latest in HANDOFF_LOOK_NS: does it still run? it makes way
  *	task has its first turn (first_turn.bpf.h) -----------> when it is over: does another wait for one? it makes way
  *
  * A CPU that makes way is not idle, so one timer does for all; what it was set for may have been settled before it fires.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A first turn, soon, for each task that wakes promptly (vtime.bpf.h).
+ * A first turn, soon, for each task that wakes promptly (order/deadline.bpf.h).
  *
  *	who runs was prompt, too, and the first ----> when it has had its first turn, by the timer of again.bpf.h:
  *	in line waits for its first turn              is it still so? then it lends its CPU
@@ -11,7 +11,7 @@
  * done all they have to; and those that have little to do are done within it. The price is a switch a wakeup, at most. Who
  * lends waits for these turns only: by its deadline it might wait for all others, with little left to do.
  *
- * Who wakes when a first turn is over already preempts at once (preempt.bpf.h).
+ * Who wakes when a first turn is over already preempts at once (order/preempt.bpf.h).
  */
 #pragma once
 
@@ -22,7 +22,7 @@ enum {
 
 static bool in_first_turn(const struct cpu_ctx *cctx)
 {
-	return tun.first_turn_ns && cctx->curr_prompt && cctx->curr_weight && !cctx->curr_urgent;
+	return tunables.first_turn_ns && cctx->curr_prompt && cctx->curr_weight && !cctx->curr_critical;
 }
 
 /* In running on @cpu, or in its timer, where RCU has to be locked: does the first in line wait for the turn to end? */
@@ -34,14 +34,14 @@ static bool turn_is_awaited(s32 cpu, const struct cpu_ctx *cctx)
 
 	if (!in_first_turn(cctx) || !cctx->waiting)
 		return false;
-	first = first_waiting(cpu, cctx, &queue);
+	first = first_queued(cpu, cctx, &queue);
 	tctx = first ? task_ctx(first) : NULL;
 	return tctx && tctx->fresh;
 }
 
 static void await_turn(s32 cpu, const struct cpu_ctx *cctx, u64 now)
 {
-	s64 left = cctx->curr_started + tun.first_turn_ns - now;
+	s64 left = cctx->curr_started + tunables.first_turn_ns - now;
 
 	look_again(cpu, left > TURN_LEAST_NS ? left : TURN_LEAST_NS);
 }
@@ -54,7 +54,7 @@ static void look_turn(s32 cpu)
 
 	if (!turn_is_awaited(cpu, cctx))
 		return;
-	if ((s64)(cctx->curr_started + tun.first_turn_ns - now) >= TURN_LEAST_NS) {
+	if ((s64)(cctx->curr_started + tunables.first_turn_ns - now) >= TURN_LEAST_NS) {
 		await_turn(cpu, cctx, now);
 		return;
 	}

@@ -89,7 +89,7 @@ struct tunables {
 	u32 nr_nodes;	  /* with CPUs */
 	u32 numa_backoff; /* scan periods for which a task is not moved home after wake-affine moved it away */
 	u8 numa_sampler;  /* does the loader tell where processes have their memory? */
-	/* Which of wake-affine's rules are in force; see affine.bpf.h. */
+	/* Which of wake-affine's rules are in force; see numa/wake_affine.bpf.h. */
 	u8 affine_idle;
 	u8 affine_sync;
 	u8 affine_weight;
@@ -129,13 +129,13 @@ struct map_line {
 	u64 pad[CACHE_LINE / sizeof(u64) - 1];
 } __attribute__((aligned(CACHE_LINE)));
 
-/* A bitmap of all slots; see sparse_map.bpf.h. */
+/* A bitmap of all slots; see core/bitmap.bpf.h. */
 struct sparse_map {
 	struct map_line lines[MAX_LINES];
 	struct map_line llcs[MAX_LLCS];
 };
 
-/* What became of a wakeup, where tasks waited, and who took them: counted on the CPU that did it. */
+/* What became of a wakeup, where tasks wait_time, and who took them: counted on the CPU that did it. */
 enum magpie_stat {
 	STAT_SEARCH,	  /* calls of select_cpu, but for STAT_HANDOFF */
 	STAT_TARGET,	  /* ... placed on an idle target */
@@ -154,7 +154,7 @@ enum magpie_stat {
 	STAT_NEXT,	  /* woken tasks that may not move, and are next on their CPU: not put in line */
 	STAT_QUEUED,	  /* put in line on a CPU's queue */
 	STAT_THROTTLED,	  /* made to wait, for their cgroup has used up its cpu.max */
-	STAT_RELEASED,	  /* tasks that waited so and were taken by a CPU */
+	STAT_RELEASED,	  /* tasks that wait_time so and were taken by a CPU */
 	STAT_KICK,	  /* idle CPUs woken to take a task that waits in line */
 	STAT_OWN,	  /* tasks a CPU took from its own queue */
 	STAT_KEEP,	  /* slices prolonged: the running task was still ahead, or alone */
@@ -163,10 +163,10 @@ enum magpie_stat {
 	STAT_STEAL_NODE,  /* ... of another LLC of the node */
 	STAT_STEAL_FAR,	  /* ... of another node */
 	STAT_STOLEN_NS,	  /* for which tasks had been in line that then ran on another CPU */
-	STAT_BALANCE,	  /* tasks that a busy CPU took from one where they are owed more, or waited longer */
-	STAT_STARVED,	  /* tasks run out of turn because they waited far too long */
+	STAT_BALANCE,	  /* tasks that a busy CPU took from one where they are owed more, or wait_time longer */
+	STAT_STARVED,	  /* tasks run out of turn because they wait_time far too long */
 	STAT_STEAL_MISS,  /* victims whose waiting tasks were gone or could not come */
-	STAT_STEAL_HOT,	  /* times that a CPU went idle, for now, because what it might steal was hot (heat.bpf.h) */
+	STAT_STEAL_HOT,	  /* times that a CPU went idle, for now, because what it might steal was hot (steal/heat.bpf.h) */
 	STAT_EMPTY,	  /* dispatches that found nothing to run */
 	STAT_REENQUEUE,	  /* tasks that fled a CPU taken by a higher scheduling class */
 	STAT_AFFINE,	  /* wakeups pulled to the waking CPU, away from the previous one */
@@ -187,7 +187,7 @@ enum magpie_stat {
 	MAGPIE_NR_STATS,
 };
 
-/* Utilization of a CPU, or of a task, by PELT; see pelt.bpf.h, task_util.bpf.h. */
+/* Utilization of a CPU, or of a task, by PELT; see core/pelt.bpf.h, capacity/task_util.bpf.h. */
 struct pelt {
 	u64 updated_at; /* scx_bpf_now() */
 	u64 util_sum;
@@ -196,7 +196,7 @@ struct pelt {
 	u8 running;	    /* of a CPU: not idle since updated_at */
 };
 
-/* Whom a task wakes; see affine.bpf.h. */
+/* Whom a task wakes; see numa/wake_affine.bpf.h. */
 struct wakes {
 	u32 flips;	/* times that it was another one, decaying */
 	s32 last;	/* pid */
@@ -207,7 +207,7 @@ struct wakes {
 struct cpu_ctx {
 	/* The clock of virtual time, and the running task as a waker judges it. */
 	u64 vclock;	     /* weighted ns */
-	u64 voffset;	     /* makes it comparable with those of other CPUs; see balance.bpf.h */
+	u64 voffset;	     /* makes it comparable with those of other CPUs; see steal/balance.bpf.h */
 	u64 curr_deadline;   /* when it started */
 	u64 curr_started;    /* scx_bpf_now() */
 	u32 curr_weight;     /* task_weight(); 0: nobody to preempt, it is not ours or was told to go */
@@ -215,9 +215,9 @@ struct cpu_ctx {
 	u8 curr_hog;	     /* is_hog() */
 	u8 curr_prompt;	     /* is_prompt() */
 	u8 next_waits;	     /* in the local DSQ, for it is next: it may not move, or was handed this CPU */
-	u8 sync_wakes;	     /* by who runs, by WF_SYNC: 0, 1, or 2 for more; see handoff.bpf.h, vtime.bpf.h */
+	u8 sync_wakes;	     /* by who runs, by WF_SYNC: 0, 1, or 2 for more; see numa/handoff.bpf.h, order/deadline.bpf.h */
 	u8 handed_off;	     /* ... and this CPU is to go to the woken one */
-	u8 curr_urgent;	     /* is_urgent() */
+	u8 curr_critical;	     /* is_critical() */
 	u8 idle;	     /* in the idle loop */
 	u8 waiting;	     /* tasks may be waiting, in either queue */
 	u8 waiting_pinned;   /* ... in that of tasks that may not move */
@@ -225,11 +225,11 @@ struct cpu_ctx {
 	u8 making_way;	     /* for an urgent task: the one that ran is not offered until that is done */
 	u8 lends;	     /* who runs has had its first turn, and makes way for another's; see first_turn.bpf.h */
 	u8 preempted;	     /* who runs, a SCHED_IDLE task, makes way for the first in line */
-	u8 misfit;	     /* who runs has outgrown this CPU */
+	u8 misfit;	     /* who runs has migrate_up this CPU */
 	u32 curr_util;	     /* task_util of who runs, when it started or at the last tick */
-	u32 line_turn;	     /* whose turn it is to be looked at by line_for(), */
+	u32 line_turn;	     /* whose turn it is to be looked at by fallback_cpu(), */
 	u32 misfit_turn;     /* ... and by find_stronger() */
-	u64 line_load;	     /* sum of the task_weight() of those that wait in its queues; see load.bpf.h */
+	u64 queued_load;	     /* sum of the task_weight() of those that wait in its queues; see order/queue.bpf.h */
 	struct wakes wakes;  /* of the running task */
 	u64 sync_woke_at;    /* scx_bpf_now() of the last of sync_wakes */
 	u64 handoff_look_at; /* ... when the timer will next see whether a hand-off failed */
@@ -240,7 +240,7 @@ struct cpu_ctx {
 	u32 balance_slot;    /* of the last CPU of the LLC that it looked at */
 	u32 steal_slot;	     /* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
 	s32 nr_queued;	     /* sampled by sample_queues() */
-	u32 nr_finds;	     /* searches for CPUs and tasks; see latency.bpf.h */
+	u32 nr_finds;	     /* searches for CPUs and tasks; see core/latency.bpf.h */
 	u64 settled_at;	     /* scx_bpf_now() when it last settled what is lazy here */
 	u32 settle_turn;     /* whose turn it is to be settled, if it is idle */
 	u64 cold_in;	     /* ns until the first task that steal() found hot is cold; 0: it found none */
@@ -267,7 +267,7 @@ struct llc_ctx {
 	u8 has_idle_core; /* under SMT: maybe a core is idle as a whole */
 } __attribute__((aligned(CACHE_LINE)));
 
-/* A cgroup, by an id of ours; 0 is the root, which has none of this. See cgroup.bpf.h. */
+/* A cgroup, by an id of ours; 0 is the root, which has none of this. See cgroup/weight.bpf.h. */
 struct group {
 	u64 sum;     /* of the weights of what is runnable directly in it; signed */
 	u64 counted; /* its weight in its parent's sum */
@@ -285,7 +285,7 @@ struct group {
 	u64 period;
 	u64 burst;
 
-	/* See bandwidth.bpf.h. */
+	/* See cgroup/bandwidth.bpf.h. */
 	s64 left __attribute__((aligned(CACHE_LINE))); /* of its quota */
 	u64 period_start;			       /* scx_bpf_now() */
 	u64 throttled_at;
@@ -295,7 +295,7 @@ struct group {
 	u32 armed; /* its timer */
 } __attribute__((aligned(CACHE_LINE)));
 
-/* A process, by its tgid; see home.bpf.h and src/numa. */
+/* A process, by its tgid; see numa/home.bpf.h and src/numa. */
 struct process {
 	u64 looks; /* at its tasks while they ran */
 	s32 node;  /* that has its memory; NO_NODE: none, or not known */
@@ -307,7 +307,7 @@ struct latency_hist {
 	u64 buckets[LATENCY_BUCKETS];
 } __attribute__((aligned(CACHE_LINE)));
 
-/* Where wakeups went on machines with CPUs of different capacity; see wake_cases.bpf.h. */
+/* Where wakeups went on machines with CPUs of different capacity; see capacity/wake_cases.bpf.h. */
 enum magpie_wake_case {
 	WAKE_BIG_TASK = 4,
 	WAKE_BIG_PREV = 2,

@@ -2,7 +2,7 @@
 /*
  * A CPU's timer fires (again.bpf.h): whatever it was set for is looked at, each by the file that set it.
  *
- *	look_timer_fires() ---> look_handoff()   handoff.bpf.h
+ *	look_timer_fires() ---> look_handoff()   numa/handoff.bpf.h
  *	                   ---> look_turn()      first_turn.bpf.h
  *	                   ---> idle: it looks for itself; one makes way (make_way.bpf.h): another idle CPU looks
  */
@@ -19,7 +19,7 @@ static int look_timer_fires(void *map, s32 *key, struct look_timer *t)
 	look_turn(cpu);
 	bpf_rcu_read_unlock();
 	if (!cpu_ctx(cpu)->idle)
-		idle = tun.steal && cpu_ctx(cpu)->making_way && cpu_ctx(cpu)->overloaded ? any_idle_in_reach(cpu) : -1;
+		idle = tunables.steal && cpu_ctx(cpu)->making_way && cpu_ctx(cpu)->overloaded ? any_idle_in_reach(cpu) : -1;
 	if (idle >= 0) {
 		stat_inc(STAT_KICK);
 		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);

@@ -4,32 +4,32 @@
  *
  * The way of a task, and the file that tells of each step:
  *
- *	wakes    select_cpu  near whom?              affine.bpf.h    target: previous or waking CPU
- *	                     waker about to sleep?   handoff.bpf.h   run there
- *	                     how far to look?        nr_scan.bpf.h   the busier the LLC, the less of it
- *	                     who is idle?            scan.bpf.h      found: claimed (idle.bpf.h), run there
- *	                     ... and big enough?     fit.bpf.h       where CPUs differ (capacity.bpf.h, task_util.bpf.h)
- *	                     nobody?                 affine.bpf.h    waits at the target, or here if that still wakes up
- *	                     what came of that?      wake_cases.bpf.h
- *	                     how long did that take? latency.bpf.h   of stealing, too
- *	waits    enqueue     in line                 vtime.bpf.h     by virtual deadline
- *	                     who could take it?      overload.bpf.h  bit set, an idle CPU kicked
- *	                     none; due much sooner?  preempt.bpf.h   who runs makes way; for an urgent one, make_way.bpf.h
+ *	wakes    select_cpu  near whom?              numa/wake_affine.bpf.h    target: previous or waking CPU
+ *	                     waker about to sleep?   numa/handoff.bpf.h   run there
+ *	                     how far to look?        search/nr_scan.bpf.h   the busier the LLC, the less of it
+ *	                     who is idle?            search/scan.bpf.h      found: claimed (search/idle.bpf.h), run there
+ *	                     ... and big enough?     capacity/fit.bpf.h       where CPUs differ (capacity/capacity.bpf.h, capacity/task_util.bpf.h)
+ *	                     nobody?                 numa/wake_affine.bpf.h    waits at the target, or here if that still wakes up
+ *	                     what came of that?      capacity/wake_cases.bpf.h
+ *	                     how long did that take? core/latency.bpf.h   of stealing, too
+ *	waits    enqueue     in line                 order/deadline.bpf.h     by virtual deadline
+ *	                     who could take it?      steal/overload.bpf.h  bit set, an idle CPU kicked
+ *	                     none; due much sooner?  order/preempt.bpf.h   who runs makes way; for an urgent one, make_way.bpf.h
  *	                     has it just woken, too? first_turn.bpf.h in a moment
- *	is away  tick        where is its memory?    home.bpf.h      or where has it run most?
- *	         enqueue     sent home               return.bpf.h
- *	outgrows tick        is its CPU too small?   misfit.bpf.h    a stronger one is idle, or has a task that is not?
+ *	is away  tick        where is its memory?    numa/home.bpf.h      or where has it run most?
+ *	         enqueue     sent home               numa/return.bpf.h
+ *	outgrows tick        is its CPU too small?   capacity/misfit.bpf.h    a stronger one is idle, or has a task that is not?
  *	         enqueue     sent there
- *	runs     dispatch    own queue, keep running next.bpf.h
- *	                     another CPU's queue     steal.bpf.h     nothing of its own
- *	                                             heat.bpf.h      not yet: its caches are worth it
+ *	runs     dispatch    own queue, keep running order/pick.bpf.h
+ *	                     another CPU's queue     steal/steal.bpf.h     nothing of its own
+ *	                                             steal/heat.bpf.h      not yet: its caches are worth it
  *	                                             again.bpf.h     but in a moment, by a timer: looks.bpf.h
- *	                                             balance.bpf.h   there they are owed more
- *	                                             starve.bpf.h    here one waits far too long
- *	         running, stopping                   vtime.bpf.h     charged by weight, which is
- *	                                             cgroup.bpf.h    its own times its groups' shares
- *	         cpu.max used up                     throttle.bpf.h  waits, until the pool (bandwidth.bpf.h) is full
- *	wherever             what time is it?        clock.bpf.h
+ *	                                             steal/balance.bpf.h   there they are owed more
+ *	                                             steal/starve.bpf.h    here one waits far too long
+ *	         running, stopping                   order/deadline.bpf.h     charged by weight, which is
+ *	                                             cgroup/weight.bpf.h    its own times its groups' shares
+ *	         cpu.max used up                     cgroup/throttle.bpf.h  waits, until the pool (cgroup/bandwidth.bpf.h) is full
+ *	wherever             what time is it?        core/clock.bpf.h
  *
  * A runnable task is in one place: the local DSQ of a CPU that was idle or has to run it at once, or a queue (DSQ)
  * of the CPU whose runqueue the kernel has it on (scx_bpf_task_cpu()). That CPU looks there when it runs
@@ -41,43 +41,43 @@
 
 #include "intf.h"
 
-#include "layout.bpf.h"
-#include "stats.bpf.h"
-#include "clock.bpf.h"
-#include "task.bpf.h"
-#include "sparse_map.bpf.h"
-#include "cgroup.bpf.h"
-#include "bandwidth.bpf.h"
-#include "load.bpf.h"
-#include "vtime.bpf.h"
-#include "preempt.bpf.h"
-#include "pelt.bpf.h"
-#include "capacity.bpf.h"
-#include "task_util.bpf.h"
-#include "nr_scan.bpf.h"
-#include "idle.bpf.h"
-#include "home.bpf.h"
-#include "fit.bpf.h"
-#include "scan.bpf.h"
-#include "wake_cases.bpf.h"
-#include "affine.bpf.h"
+#include "core/topology.bpf.h"
+#include "core/stats.bpf.h"
+#include "core/clock.bpf.h"
+#include "core/task.bpf.h"
+#include "core/bitmap.bpf.h"
+#include "cgroup/weight.bpf.h"
+#include "cgroup/bandwidth.bpf.h"
+#include "order/queue.bpf.h"
+#include "order/deadline.bpf.h"
+#include "order/preempt.bpf.h"
+#include "core/pelt.bpf.h"
+#include "capacity/capacity.bpf.h"
+#include "capacity/task_util.bpf.h"
+#include "search/nr_scan.bpf.h"
+#include "search/idle.bpf.h"
+#include "numa/home.bpf.h"
+#include "capacity/fit.bpf.h"
+#include "search/scan.bpf.h"
+#include "capacity/wake_cases.bpf.h"
+#include "numa/wake_affine.bpf.h"
 #include "again.bpf.h"
-#include "handoff.bpf.h"
-#include "overload.bpf.h"
+#include "numa/handoff.bpf.h"
+#include "steal/overload.bpf.h"
 #include "make_way.bpf.h"
 #include "first_turn.bpf.h"
 #include "looks.bpf.h"
-#include "return.bpf.h"
-#include "misfit.bpf.h"
-#include "heat.bpf.h"
-#include "steal.bpf.h"
-#include "latency.bpf.h"
-#include "balance.bpf.h"
-#include "starve.bpf.h"
-#include "throttle.bpf.h"
-#include "next.bpf.h"
-#include "groups.bpf.h"
-#include "dump.bpf.h"
+#include "numa/return.bpf.h"
+#include "capacity/misfit.bpf.h"
+#include "steal/heat.bpf.h"
+#include "steal/steal.bpf.h"
+#include "core/latency.bpf.h"
+#include "steal/balance.bpf.h"
+#include "steal/starve.bpf.h"
+#include "cgroup/throttle.bpf.h"
+#include "order/pick.bpf.h"
+#include "cgroup/groups.bpf.h"
+#include "core/dump.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -113,17 +113,17 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 		cpu = timed_find_idle(p, tctx, prev, target);
 	}
 	/* The loader: whomever it preempts would have to wait for it. */
-	if (cpu < 0 && is_urgent(p))
-		cpu = scan_thief(p, target);
+	if (cpu < 0 && is_critical(p))
+		cpu = find_idle_for_queued(p, target);
 	if (cpu < 0)
-		target = is_asym() ? line_for(p, prev, target) : awake_line(p, target);
+		target = is_asym() ? fallback_cpu(p, prev, target) : awake_line(p, target);
 	if (is_asym())
 		note_wake_case(tctx, prev, target, cpu);
 	if (cpu < 0)
 		return target;
 
 	place(p, tctx, cpu, true);
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, handed_off ? 0 : arrival_flags(p));
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, handed_off ? 0 : arrival_flags(p));
 	return cpu;
 }
 
@@ -138,38 +138,38 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 
 	/* A CPU that has just come online has no queue: the kernel is about to have us start anew for it. */
 	if (!tctx || !cpu_layout(cpu)->present) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 		return;
 	}
 	if (enq_flags & SCX_ENQ_REENQ)
 		stat_inc(STAT_REENQUEUE);
-	leave_line(tctx);
+	queue_del(tctx);
 	place(p, tctx, cpu, enq_flags & SCX_ENQ_WAKEUP || has_waited_throttled(tctx));
-	if (wait_throttled(p, tctx, enq_flags) || (tctx->homebound && send_home(p, tctx, cpu, enq_flags)) ||
+	if (wait_throttled(p, tctx, enq_flags) || (tctx->migrate_home && send_home(p, tctx, cpu, enq_flags)) ||
 	    (is_asym() && send_up(p, tctx, cpu, enq_flags)))
 		return;
 
 	/* Already claimed for another task: then this one waits in line, where it can be stolen. */
 	if (cctx->idle && claim_idle(cpu)) {
 		stat_inc(STAT_LOCAL);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 		return;
 	}
 	now = locked_now(cpu);
 	if (enq_flags & SCX_ENQ_WAKEUP) {
-		urgent = is_urgent(p);
+		urgent = is_critical(p);
 		/* The loader may move: it waits in line, where an idle CPU may take it, but before all others. */
-		if (urgent && !may_move(p)) {
+		if (urgent && !is_migratable(p)) {
 			stat_inc(STAT_KTHREAD);
 			/* Who made way waits for more than one that is brief; the timer that is to offer it may, too (ksoftirqd). */
-			if (cctx->curr_urgent)
-				offer_waiting(cpu);
-			preempt = cctx->curr_weight && !cctx->curr_urgent;
+			if (cctx->curr_critical)
+				kick_idle_for_queued(cpu);
+			preempt = cctx->curr_weight && !cctx->curr_critical;
 			make_way(cpu, cctx);
 			run_next(p, cctx, preempt, enq_flags);
 			return;
 		}
-		preempt = urgent ? cctx->curr_weight && !cctx->curr_urgent : preempts(p, tctx, cctx, now);
+		preempt = urgent ? cctx->curr_weight && !cctx->curr_critical : preempts(p, tctx, cctx, now);
 		if (is_next(p, tctx, cpu, cctx)) {
 			stat_inc(preempt ? STAT_PREEMPT : STAT_NEXT);
 			cctx->next_waits = !preempt;
@@ -177,15 +177,15 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 			return;
 		}
 	}
-	tctx->queued_at = now;
-	tctx->queued_on = cpu;
-	join_line(p, tctx, cctx);
+	tctx->enqueued_at = now;
+	tctx->queued_cpu = cpu;
+	queue_add(p, tctx, cctx);
 	queue = mark_waiting(p, cpu, cctx);
 	at = urgent ? cctx->vclock - FIRST_NS : line_deadline(p, tctx, cctx);
 	if (cctx->lends && !(enq_flags & SCX_ENQ_WAKEUP))
 		at = lender_place(cctx, queue, at);
-	scx_bpf_dsq_insert_vtime(p, queue, tun.slice_ns, at, enq_flags);
-	tctx->offered = !soon_goes_on(p, tctx, cctx) && kick_thief(p, cpu);
+	scx_bpf_dsq_insert_vtime(p, queue, tunables.slice_ns, at, enq_flags);
+	tctx->offered = !soon_goes_on(p, tctx, cctx) && kick_idle_for(p, cpu);
 	preempt = preempt && !tctx->offered;
 	if (preempt)
 		preempt_curr(cpu, cctx);
@@ -205,11 +205,11 @@ void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 
-	bring_next(cpu, cctx, prev);
+	pick_next(cpu, cctx, prev);
 	/* The urgent task is done, and it need not be the one that made way for it that goes on. */
 	if (cctx->making_way) {
 		cctx->making_way = false;
-		offer_waiting(cpu);
+		kick_idle_for_queued(cpu);
 	}
 }
 
@@ -227,16 +227,16 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	if (has_waited_throttled(tctx)) {
 		place(p, tctx, cpu, true);
 	} else {
-		if (tctx->queued_at && tctx->queued_on != cpu)
-			stat_add(STAT_STOLEN_NS, waited(p));
+		if (tctx->enqueued_at && tctx->queued_cpu != cpu)
+			stat_add(STAT_STOLEN_NS, wait_time(p));
 		group_enter(p, tctx);
 		rebase(tctx, cpu);
 	}
-	if (leave_line(tctx) && tctx->queued_on != cpu)
-		note_all_taken(tctx->queued_on);
-	if (cctx->waiting && !READ_ONCE(cctx->line_load))
+	if (queue_del(tctx) && tctx->queued_cpu != cpu)
+		note_all_taken(tctx->queued_cpu);
+	if (cctx->waiting && !READ_ONCE(cctx->queued_load))
 		note_none_waits(cpu, cctx);
-	tctx->queued_at = 0;
+	tctx->enqueued_at = 0;
 	cctx->lends = false;
 	tctx->charged = p->se.sum_exec_runtime;
 	cctx->wakes = tctx->wakes;
@@ -249,7 +249,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	if (!cpu_layout(cpu)->present)
 		return;
 	/* Another came at the same time, and none can steal it from the local DSQ. This one can be stolen, once in line. */
-	if ((!cctx->curr_urgent || may_move(p)) && others_came(cctx))
+	if ((!cctx->curr_critical || is_migratable(p)) && local_dsq_backlog(cctx))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	if (is_limited(tctx) && !is_exempt(p)) {
 		u64 slice = take_slice(cpu, tctx->group);
@@ -268,7 +268,7 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	struct task_ctx *tctx = task_ctx(p);
 
 	cctx->curr_weight = 0;
-	cctx->curr_urgent = false;
+	cctx->curr_critical = false;
 	if (!tctx)
 		return;
 	charge(p, tctx);
@@ -276,7 +276,7 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 		judge_handoff(tctx, cctx, !runnable);
 	if (is_asym())
 		util_stops(p, tctx, scx_bpf_task_cpu(p), cctx, !runnable);
-	if (tun.nr_llcs > 1)
+	if (tunables.nr_llcs > 1)
 		tctx->stopped_at = scx_bpf_now();
 	tctx->wakes = cctx->wakes;
 	if (!runnable) {
@@ -306,11 +306,11 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	pelt_update(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
 	settle_lazy(cpu, cctx);
-	look_home(p, cpu, cctx);
+	check_preferred_node(p, cpu, cctx);
 	if (is_asym())
-		look_misfit(p, cpu, cctx);
+		check_misfit(p, cpu, cctx);
 	/* Who waits for a tick, be it behind an urgent task that is not as brief as it should be, gets help. */
-	offer_waiting(cpu);
+	kick_idle_for_queued(cpu);
 }
 
 /* @cpu enters or leaves the idle loop. On that CPU, its rq lock held. */
@@ -328,7 +328,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 		return;
 	}
 	mark_idle(cpu, cctx);
-	/* The other half of kick_thief(): somebody may have queued a task, or released one, after dispatch() looked. */
+	/* The other half of kick_idle_for(): somebody may have queued a task, or released one, after dispatch() looked. */
 	if (work_in_reach(cpu, cctx) || (READ_ONCE(waiting_words) && next_released(0)))
 		scx_bpf_kick_cpu(cpu, 0);
 }
@@ -339,7 +339,7 @@ void BPF_STRUCT_OPS(magpie_cpu_release, s32 cpu, struct scx_cpu_release_args *ar
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 
 	cctx->making_way = false;
-	offer_waiting(cpu);
+	kick_idle_for_queued(cpu);
 	scx_bpf_reenqueue_local();
 }
 
@@ -353,8 +353,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p, struct scx
 	tctx->home = -1;
 	tctx->woke_exec = p->se.sum_exec_runtime;
 	tctx->recent = -1;
-	tctx->home_node = NO_NODE;
-	if (tun.cgroups) {
+	tctx->preferred_node = NO_NODE;
+	if (tunables.cgroups) {
 		/* The kernel holds the group; it is the verifier that wants to see it. */
 		bpf_rcu_read_lock();
 		if (bpf_core_field_exists(args->cgroup) && args->cgroup)
@@ -371,7 +371,7 @@ void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
 
 	if (!tctx)
 		return;
-	leave_line(tctx);
+	queue_del(tctx);
 	group_leave(tctx, scx_bpf_task_cpu(p));
 }
 
@@ -434,7 +434,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 	struct task_struct *curr;
 	s32 cpu, err;
 
-	bpf_for(cpu, 0, tun.nr_cpu_ids) {
+	bpf_for(cpu, 0, tunables.nr_cpu_ids) {
 		if (!cpu_layout(cpu)->present)
 			continue;
 		err = scx_bpf_create_dsq(cpu, cpu_layout(cpu)->node)
@@ -475,7 +475,7 @@ int note_capacities(void *ctx)
 {
 	s32 cpu;
 
-	bpf_for(cpu, 0, tun.nr_cpu_ids)
+	bpf_for(cpu, 0, tunables.nr_cpu_ids)
 		if (cpu_layout(cpu)->present)
 			kernel_capacities[cpu & (MAX_CPUS - 1)] = scx_bpf_cpuperf_cap(cpu);
 	return 0;
@@ -495,7 +495,7 @@ int sample_queues(void *ctx)
 {
 	s32 cpu;
 
-	bpf_for(cpu, 0, tun.nr_cpu_ids)
+	bpf_for(cpu, 0, tunables.nr_cpu_ids)
 		if (cpu_layout(cpu)->present)
 			cpu_ctx(cpu)->nr_queued = scx_bpf_dsq_nr_queued(cpu) + scx_bpf_dsq_nr_queued(pinned_queue(cpu));
 	return 0;

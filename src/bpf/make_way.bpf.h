@@ -30,6 +30,6 @@ static void make_way(s32 cpu, struct cpu_ctx *cctx)
  */
 static bool soon_goes_on(const struct task_struct *p, const struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	return cctx->making_way && p == bpf_get_current_task_btf() && tctx->queued_at < cctx->offer_at &&
+	return cctx->making_way && p == bpf_get_current_task_btf() && tctx->enqueued_at < cctx->offer_at &&
 	       scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) <= 1;
 }

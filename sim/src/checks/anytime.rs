@@ -144,10 +144,10 @@ impl Kernel {
         let line: u64 = (self.tasks.iter())
             .filter(|task| matches!(task.place, Place::Dsq(id) if queue_group(id).is_none() && queue_cpu(id) == cpu))
             .filter_map(|task| task.tctx())
-            .map(|tctx| u64::from(tctx.line_weight))
+            .map(|tctx| u64::from(tctx.queued_weight))
             .sum();
-        if cctx.line_load != line || (queued + pinned > 0 && line == 0) {
-            let load = cctx.line_load;
+        if cctx.queued_load != line || (queued + pinned > 0 && line == 0) {
+            let load = cctx.queued_load;
             return self.violate("load", format!("the load of those in line on CPU {cpu} is {line}, not {load}"));
         }
         let movable = dsq.is_some_and(|dsq| dsq.iter().any(|task| self.may_be_stolen(task)));
@@ -223,7 +223,7 @@ impl Kernel {
                 let near =
                     place.llc == self.machine.places[t.cpu].llc && (alike || place.capacity >= strongest && !deep);
                 let grace = if near && !confined { WAKEUP_GRACE + making_way } else { tick_grace };
-                let may = cpu == t.cpu || t.may_run_on(cpu) && self.may_move(task) && self.steals_from(cpu, t.cpu);
+                let may = cpu == t.cpu || t.may_run_on(cpu) && self.is_migratable(task) && self.steals_from(cpu, t.cpu);
                 may && (near || within_reach && !deep)
                     && could_move > grace
                     && self.now > self.cpus[cpu].idle_since + grace

@@ -220,11 +220,11 @@ impl Kernel {
         }
     }
 
-    /// select_cpu() or enqueue() names the queue. Only running tasks go to other CPUs' local ones: up, if they have outgrown
+    /// select_cpu() or enqueue() names the queue. Only running tasks go to other CPUs' local ones: up, if they have migrate_up
     /// theirs, or home, if nothing holds them back.
     pub fn check_sent(&mut self, task: TaskId, dsq_id: u64) {
         let (Some(to), Some(tctx)) = (local_on(dsq_id), self.tasks[task].tctx()) else { return };
-        let (home, held) = (tctx.home_node, tctx.held != 0);
+        let (home, held) = (tctx.preferred_node, tctx.held != 0);
         if self.moves_up(task, to) {
             return self.check_moved_up(task, to);
         }
@@ -366,12 +366,12 @@ impl Kernel {
         }
     }
 
-    fn may_move(&self, task: TaskId) -> bool {
+    fn is_migratable(&self, task: TaskId) -> bool {
         self.tasks[task].raw().nr_cpus_allowed > 1 && !self.tasks[task].is_migration_disabled()
     }
 
     fn may_be_stolen(&self, task: TaskId) -> bool {
-        self.tunables.steal != Steal::Off && self.may_move(task)
+        self.tunables.steal != Steal::Off && self.is_migratable(task)
     }
 
     /// May `thief` take tasks that wait for `cpu`, by --steal?

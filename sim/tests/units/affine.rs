@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `affine.bpf.h`: previous or waking CPU, by the table at its head.
+//! `numa/wake_affine.bpf.h`: previous or waking CPU, by the table at its head.
 
 use magpie_sim::native::{
     AFFINE_BIAS_PCT, FLIPS_HALVE_NS, HOG_NS, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, WEIGHT_SHIFT,
@@ -50,7 +50,7 @@ fn target(rules: &str, wakeup: Wakeup) -> usize {
         rig.cpu(cpu, |cctx| {
             cctx.curr_weight = if idle.contains(&cpu) { 0 } else { WEIGHT as u32 };
             cctx.waiting = (waits > 0).into();
-            cctx.line_load = waits * WEIGHT;
+            cctx.queued_load = waits * WEIGHT;
         });
     }
     rig.kernel.cpu = waking;
@@ -170,7 +170,7 @@ fn who_makes_way_at_once_is_no_matter_of_weight() {
         rig.cpu(NEAR, |cctx| (cctx.curr_weight, cctx.curr_prompt) = (WEIGHT as u32, here_prompt.into()));
         rig.cpu(PREV, |cctx| {
             (cctx.curr_weight, cctx.curr_prompt) = (if there_runs { WEIGHT as u32 } else { 0 }, there_prompt.into());
-            cctx.line_load = 5 * WEIGHT;
+            cctx.queued_load = 5 * WEIGHT;
         });
         rig.kernel.cpu = NEAR;
         let task = rig.task();
@@ -190,8 +190,8 @@ proptest! {
     ) {
         let mut rig = Rig::new(capacities, &[]);
         let capacity = [PREV, NEAR].map(|cpu| rig.kernel.machine.places[cpu].capacity as f64);
-        rig.cpu(NEAR, |cctx| (cctx.line_load, cctx.curr_weight) = (here << WEIGHT_SHIFT, running << WEIGHT_SHIFT));
-        rig.cpu(PREV, |cctx| (cctx.line_load, cctx.curr_weight) = (there << WEIGHT_SHIFT, 0));
+        rig.cpu(NEAR, |cctx| (cctx.queued_load, cctx.curr_weight) = (here << WEIGHT_SHIFT, running << WEIGHT_SHIFT));
+        rig.cpu(PREV, |cctx| (cctx.queued_load, cctx.curr_weight) = (there << WEIGHT_SHIFT, 0));
         let id = rig.task();
         rig.set_weight(id, task);
         let pulled = rig.call(rig.u.wake_affine_weight, (rig.raw(id), rig.tctx(id), NEAR as i32, PREV as i32, sync));
@@ -266,8 +266,8 @@ fn a_cpus_load_is_what_waits_and_what_runs() {
             let task = rig.task();
             rig.set_weight(task, weight);
             let cctx = rig.cctx(0);
-            rig.remembered(task, |tctx| tctx.queued_on = 0);
-            rig.call(rig.u.join_line, (rig.raw(task), rig.tctx(task), cctx));
+            rig.remembered(task, |tctx| tctx.queued_cpu = 0);
+            rig.call(rig.u.queue_add, (rig.raw(task), rig.tctx(task), cctx));
             rig.kernel.tasks[task].state = State::Runnable;
             task
         })
@@ -278,7 +278,7 @@ fn a_cpus_load_is_what_waits_and_what_runs() {
     // What it weighs by now does not matter, and it leaves once.
     rig.set_weight(tasks[0], 7);
     for _ in 0..2 {
-        rig.call(rig.u.leave_line, (rig.tctx(tasks[0]),));
+        rig.call(rig.u.queue_del, (rig.tctx(tasks[0]),));
         assert_eq!(load(&mut rig), 25);
     }
 }

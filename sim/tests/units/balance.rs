@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `balance.bpf.h`: a busy CPU takes a task that is owed more, or has waited clearly longer, than its own next one.
+//! `steal/balance.bpf.h`: a busy CPU takes a task that is owed more, or has wait_time clearly longer, than its own next one.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +15,13 @@ const WAIT: u64 = BALANCE_WAIT_NS as u64;
 const GRAN: i64 = BALANCE_GRAN_NS as i64;
 const DRIFT: i64 = MAX_DRIFT_NS as i64;
 
-/// A task of this weight has waited on the CPU for `wait` ns.
+/// A task of this weight has wait_time on the CPU for `wait` ns.
 fn waiting(rig: &mut Rig, cpu: usize, wait: u64, weight: u32) -> TaskId {
     let task = rig.task();
     rig.set_weight(task, weight);
     rig.queue(task, cpu, 0);
     let since = rig.kernel.now - wait;
-    rig.remembered(task, |tctx| tctx.queued_at = since);
+    rig.remembered(task, |tctx| tctx.enqueued_at = since);
     task
 }
 
@@ -61,7 +61,7 @@ proptest! {
     }
 }
 
-/// A task of nice 0 in a group of weight 50, which has waited on CPU 1.
+/// A task of nice 0 in a group of weight 50, which has wait_time on CPU 1.
 fn of_half_weight(rig: &mut Rig, wait: u64) -> TaskId {
     let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 50, idle: false });
     let task = rig.task();
@@ -69,7 +69,7 @@ fn of_half_weight(rig: &mut Rig, wait: u64) -> TaskId {
     rig.call(rig.u.task_weight, (rig.raw(task), rig.tctx(task)));
     rig.queue(task, 1, 0);
     let since = rig.kernel.now - wait;
-    rig.remembered(task, |tctx| tctx.queued_at = since);
+    rig.remembered(task, |tctx| tctx.enqueued_at = since);
     task
 }
 
@@ -115,8 +115,8 @@ fn a_wait_is_not_negative() {
     let mut rig = rig("1x1x2x1");
     let task = waiting(&mut rig, 1, 0, 100);
     let future = rig.kernel.now + 1000;
-    rig.remembered(task, |tctx| tctx.queued_at = future);
-    assert_eq!(rig.call(rig.u.waited, (rig.raw(task),)), 0);
+    rig.remembered(task, |tctx| tctx.enqueued_at = future);
+    assert_eq!(rig.call(rig.u.wait_time, (rig.raw(task),)), 0);
     assert!(!balance(&mut rig));
 }
 
@@ -201,7 +201,7 @@ fn a_task_that_may_not_come_is_passed_over() {
     rig.queue(stays, 1, 0);
     let comes = waiting(&mut rig, 1, WAIT, 100);
     let since = rig.kernel.now - WAIT;
-    rig.remembered(stays, |tctx| tctx.queued_at = since);
+    rig.remembered(stays, |tctx| tctx.enqueued_at = since);
     assert!(balance(&mut rig));
     assert_eq!(rig.local(0), [comes]);
 }
@@ -219,7 +219,7 @@ fn who_was_offered_is_left_to_the_idle_cpu() {
     }
 }
 
-/// Who has just woken by a timer has waited less than all others, and goes first; the CPU looks when it has run.
+/// Who has just woken by a timer has wait_time less than all others, and goes first; the CPU looks when it has run.
 #[test]
 fn who_is_prompt_comes_first() {
     for prompt in [true, false] {
@@ -271,9 +271,9 @@ fn looks(rig: &mut Rig, overloaded: &[usize], nr: usize) -> Vec<usize> {
         let cpu = overloaded[tasks.iter().position(|&other| other == task).unwrap()];
         looks.push(cpu);
         rig.kernel.take_out(task);
-        let since = rig.remembered(task, |tctx| tctx.queued_at);
+        let since = rig.remembered(task, |tctx| tctx.enqueued_at);
         rig.queue(task, cpu, 0);
-        rig.remembered(task, |tctx| tctx.queued_at = since);
+        rig.remembered(task, |tctx| tctx.enqueued_at = since);
         rig.kernel.now += BALANCE_NS as u64;
     }
     looks

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `bandwidth.bpf.h`: what is taken from pools and charged to purses adds up, and no more than the quota comes in.
+//! `cgroup/bandwidth.bpf.h`: what is taken from pools and charged to cpu_budgets adds up, and no more than the quota comes in.
 
 use magpie_sim::cgroup::{CgroupId, Spec};
-use magpie_sim::native::{BW_SLICE_MAX, BW_SLICE_MIN, purse};
+use magpie_sim::native::{BW_SLICE_MAX, BW_SLICE_MIN, cpu_budget};
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::group;
 
@@ -37,9 +37,9 @@ fn charge(rig: &mut Rig, cpu: i32, id: u32, ns: u64) {
     rig.call(rig.u.charge_groups, (cpu, id, ns));
 }
 
-fn purse(rig: &mut Rig, cpu: i32, id: u32) -> &'static purse {
+fn cpu_budget(rig: &mut Rig, cpu: i32, id: u32) -> &'static cpu_budget {
     // SAFETY: one of the program's variables.
-    unsafe { &*rig.call(rig.u.purse, (cpu, id)) }
+    unsafe { &*rig.call(rig.u.cpu_budget, (cpu, id)) }
 }
 
 #[test]
@@ -52,9 +52,9 @@ fn without_a_limit_a_slice_is_a_slice() {
 #[test]
 fn the_tightest_level_counts_and_throttles() {
     let mut rig = rig(&[Some((2_000, 0)), Some((400_000, 0))]);
-    // A purse gets an eighth of the quota (twice as many parts as CPUs), within bounds.
+    // A cpu_budget gets an eighth of the quota (twice as many parts as CPUs), within bounds.
     assert_eq!(take(&mut rig, 0, 2), u64::from(BW_SLICE_MIN));
-    assert_eq!(purse(&mut rig, 0, 2).left, i64::from(BW_SLICE_MAX));
+    assert_eq!(cpu_budget(&mut rig, 0, 2).left, i64::from(BW_SLICE_MAX));
     charge(&mut rig, 0, 2, 2 * MSEC);
     assert_eq!(take(&mut rig, 0, 2), 0);
     assert_eq!((group(&rig, 1).throttled, group(&rig, 2).throttled), (1, 0));

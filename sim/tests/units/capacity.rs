@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `capacity.bpf.h`: which CPU is strong enough for which task.
+//! `capacity/capacity.bpf.h`: which CPU is strong enough for which task.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `cgroup.bpf.h`: a task's weight is its share at each level, sums follow who is runnable, and are seldom written.
+//! `cgroup/weight.bpf.h`: a task's weight is its share at each level, sums follow who is runnable, and are seldom written.
 
 use magpie_sim::cgroup::{CgroupId, Spec};
 use magpie_sim::dsq::TaskId;
@@ -69,7 +69,7 @@ fn the_root_has_plain_weights() {
     assert_eq!(rig.remembered(task, |tctx| tctx.counted), 0);
 }
 
-/// The head of cgroup.bpf.h.
+/// The head of cgroup/weight.bpf.h.
 #[test]
 fn shares_of_groups_and_tasks_side_by_side() {
     let mut rig = rig(&[(0, 100), (1, 300), (0, 300)]);

@@ -86,7 +86,7 @@ fn there_is_nothing_to_wait_for() {
         (&[], true, true, 1),
     ] {
         let mut rig = rig(flags, curr_prompt);
-        rig.cpu(0, |cctx| cctx.curr_urgent = urgent);
+        rig.cpu(0, |cctx| cctx.curr_critical = urgent);
         wakes(&mut rig, prompt, 0);
         assert_eq!((rig.kicked(), due(&rig)), (vec![], None), "{flags:?}, {curr_prompt}, {prompt}, {urgent}");
     }
@@ -112,7 +112,7 @@ fn one_turn_follows_the_other() {
     }
 }
 
-/// The timer was set for the turn of another, or for one that waited: stolen since.
+/// The timer was set for the turn of another, or for one that wait_time: stolen since.
 #[test]
 fn what_has_changed_since_counts() {
     let late = 200 * USEC;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `fit.bpf.h`: where big tasks go, and in which lines tasks wait where CPUs differ in capacity.
+//! `capacity/fit.bpf.h`: where big tasks go, and in which lines tasks wait where CPUs differ in capacity.
 
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::MISFIT_WAIT_NS;
@@ -110,7 +110,7 @@ fn thieves_are_strong() {
         let mut rig = Rig::new(MACHINE, &[]);
         let task = sized(&mut rig, util);
         rig.only_idle(idle);
-        assert_eq!(rig.call(rig.u.scan_thief, (rig.raw(task), 1)), thief, "{util} {idle:?}");
+        assert_eq!(rig.call(rig.u.find_idle_for_queued, (rig.raw(task), 1)), thief, "{util} {idle:?}");
     }
 }
 
@@ -135,7 +135,7 @@ fn tasks_wait_with_their_kind() {
             rig.cpu(cpu, |cctx| cctx.curr_weight = if [1, 3].contains(&cpu) { 100 } else { 200 });
         }
         rig.kernel.cpu = 7;
-        assert_eq!(rig.call(rig.u.line_for, (rig.raw(task), prev, target)), line, "{util} {prev} {target} {curr}");
+        assert_eq!(rig.call(rig.u.fallback_cpu, (rig.raw(task), prev, target)), line, "{util} {prev} {target} {curr}");
     }
 }
 
@@ -144,13 +144,13 @@ fn nobody_waits_where_it_may_not_run() {
     let mut rig = Rig::new(MACHINE, &[]);
     let task = rig.task_on([0, 1]);
     rig.cpu(0, |cctx| cctx.curr_util = 900);
-    assert_eq!(rig.call(rig.u.line_for, (rig.raw(task), 2, 0)), 0);
+    assert_eq!(rig.call(rig.u.fallback_cpu, (rig.raw(task), 2, 0)), 0);
 }
 
 /// Weak CPUs leave big tasks to the strong ones for half a millisecond, and no longer; small ones they take at once.
 #[test]
 fn weak_cpus_are_slow_to_take_big_tasks() {
-    for (util, thief, waited, taken) in [
+    for (util, thief, wait_time, taken) in [
         (600, 2, 0, false),
         (600, 2, MISFIT_WAIT_NS - 1, false),
         (600, 2, MISFIT_WAIT_NS, true),
@@ -162,9 +162,9 @@ fn weak_cpus_are_slow_to_take_big_tasks() {
         rig.only_idle(&[]);
         let task = sized(&mut rig, util);
         rig.queue(task, 0, 1);
-        rig.kernel.now += u64::from(waited);
+        rig.kernel.now += u64::from(wait_time);
         rig.kernel.cpu = thief;
-        assert_eq!(rig.call(rig.u.steal, (thief as i32,)), taken, "{util} {thief} {waited}");
+        assert_eq!(rig.call(rig.u.steal, (thief as i32,)), taken, "{util} {thief} {wait_time}");
         assert_eq!(rig.stat(magpie_stat_STAT_STEAL_HOT), u64::from(!taken));
     }
 }

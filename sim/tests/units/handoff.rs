@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `handoff.bpf.h`: who has shown that it sleeps right after it woke another leaves its CPU to it; and who then does not
+//! `numa/handoff.bpf.h`: who has shown that it sleeps right after it woke another leaves its CPU to it; and who then does not
 //! makes way.
 
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{HANDOFF_DISTRUST, HANDOFF_LOOK_NS, HANDOFF_TRUST, SCX_WAKE_SYNC, SCX_WAKE_TTWU};
+use magpie_sim::native::{HANDOFF_LOOK_NS, HANDOFF_PENALTY, HANDOFF_SCORE, SCX_WAKE_SYNC, SCX_WAKE_TTWU};
 use magpie_sim::time::USEC;
 
 use crate::rig::Rig;
@@ -45,15 +45,15 @@ fn behaves(rig: &mut Rig, waker: TaskId, woken: TaskId, times: i32) {
     starts(rig, waker);
 }
 
-fn trust(rig: &mut Rig, waker: TaskId) -> i32 {
-    rig.remembered(waker, |tctx| tctx.trust)
+fn sync_sleep_score(rig: &mut Rig, waker: TaskId) -> i32 {
+    rig.remembered(waker, |tctx| tctx.sync_sleep_score)
 }
 
 #[test]
 fn it_takes_some_times_to_be_trusted() {
     let (mut rig, waker, woken) = rig(&[]);
-    for times in 0..HANDOFF_TRUST as i32 {
-        assert_eq!(trust(&mut rig, waker), times);
+    for times in 0..HANDOFF_SCORE as i32 {
+        assert_eq!(sync_sleep_score(&mut rig, waker), times);
         assert!(!hands_off(&mut rig, woken, 0, SYNC), "after {times} times");
         stops(&mut rig, waker, 15 * USEC, true);
         starts(&mut rig, waker);
@@ -70,20 +70,20 @@ fn not_every_wakeup_is_one() {
         ("chosen by wake-affine is another CPU", &[], OTHER, SYNC, |_, _, _| ()),
         ("switched off", &["--handoff-us", "0"], 0, SYNC, |_, _, _| ()),
         ("an interrupt wakes, in the idle loop", &[], 0, SYNC, |rig, _, _| rig.cpu(0, |cctx| cctx.curr_weight = 0)),
-        ("by who serves the CPU", &[], 0, SYNC, |rig, _, _| rig.cpu(0, |cctx| cctx.curr_urgent = 1)),
+        ("by who serves the CPU", &[], 0, SYNC, |rig, _, _| rig.cpu(0, |cctx| cctx.curr_critical = 1)),
         ("the second one", &[], 0, SYNC, |rig, _, woken| _ = hands_off(rig, woken, 0, SYNC)),
         ("others wait", &[], 0, SYNC, |rig, _, _| rig.cpu(0, |cctx| cctx.waiting = 1)),
         ("another is next", &[], 0, SYNC, |rig, _, _| {
             let other = rig.task();
             rig.kernel.cpus[0].local.push_back(other);
         }),
-        ("not trusted", &[], 0, SYNC, |rig, waker, _| rig.remembered(waker, |tctx| tctx.trust -= 1)),
+        ("not trusted", &[], 0, SYNC, |rig, waker, _| rig.remembered(waker, |tctx| tctx.sync_sleep_score -= 1)),
     ];
     for (what, flags, target, wake_flags, change) in cases {
         let (mut rig, waker, woken) = rig(flags);
-        behaves(&mut rig, waker, woken, HANDOFF_TRUST as i32);
+        behaves(&mut rig, waker, woken, HANDOFF_SCORE as i32);
         // With the flag that switches it off nobody is judged.
-        rig.remembered(waker, |tctx| tctx.trust = HANDOFF_TRUST as i32);
+        rig.remembered(waker, |tctx| tctx.sync_sleep_score = HANDOFF_SCORE as i32);
         change(&mut rig, waker, woken);
         assert!(!hands_off(&mut rig, woken, target, wake_flags), "{what}");
     }
@@ -91,8 +91,8 @@ fn not_every_wakeup_is_one() {
 
 #[test]
 fn what_costs_trust() {
-    let trusted = HANDOFF_TRUST as i32;
-    let distrusted = -(HANDOFF_DISTRUST as i32);
+    let trusted = HANDOFF_SCORE as i32;
+    let distrusted = -(HANDOFF_PENALTY as i32);
     for (before, after, sleeps, wakeups, expected) in [
         (trusted, 19 * USEC, true, 1, trusted),
         (trusted, 21 * USEC, true, 1, 0),
@@ -106,12 +106,16 @@ fn what_costs_trust() {
         (distrusted, USEC, true, 1, distrusted + 1),
     ] {
         let (mut rig, waker, woken) = rig(&[]);
-        rig.remembered(waker, |tctx| tctx.trust = before);
+        rig.remembered(waker, |tctx| tctx.sync_sleep_score = before);
         for _ in 0..wakeups {
             hands_off(&mut rig, woken, 0, SYNC);
         }
         stops(&mut rig, waker, after, sleeps);
-        assert_eq!(trust(&mut rig, waker), expected, "{before}, {after} ns, sleeps {sleeps}, {wakeups} wakeups");
+        assert_eq!(
+            sync_sleep_score(&mut rig, waker),
+            expected,
+            "{before}, {after} ns, sleeps {sleeps}, {wakeups} wakeups"
+        );
         assert_eq!(rig.cpu(0, |cctx| (cctx.handed_off, cctx.sync_wakes)), (0, 0));
     }
 }
@@ -126,7 +130,7 @@ fn it_has_to_be_big_enough() {
         let (waker, woken) = (rig.task(), rig.task());
         rig.run(waker, weak);
         rig.call(rig.u.note_running, (rig.raw(waker), rig.tctx(waker), rig.cctx(weak)));
-        rig.remembered(waker, |tctx| tctx.trust = HANDOFF_TRUST as i32);
+        rig.remembered(waker, |tctx| tctx.sync_sleep_score = HANDOFF_SCORE as i32);
         rig.remembered(woken, |tctx| tctx.task_util = util);
         rig.kernel.cpu = weak;
         assert_eq!(hands_off(&mut rig, woken, weak, SYNC), expected, "{util}");
@@ -142,13 +146,13 @@ fn who_does_not_sleep_makes_way() {
         [(0, false, None), (0, false, Some(0)), (10 * USEC, false, None), (look - 15 * USEC, true, None)]
     {
         let (mut rig, waker, woken) = rig(&[]);
-        behaves(&mut rig, waker, woken, HANDOFF_TRUST as i32);
+        behaves(&mut rig, waker, woken, HANDOFF_SCORE as i32);
         let start = rig.kernel.now;
         rig.kernel.cpus[0].clock_left_at = left;
         assert!(hands_off(&mut rig, woken, 0, SYNC));
         if again_at != 0 {
             stops(&mut rig, waker, again_at, true);
-            rig.remembered(waker, |tctx| tctx.trust = HANDOFF_TRUST as i32);
+            rig.remembered(waker, |tctx| tctx.sync_sleep_score = HANDOFF_SCORE as i32);
             starts(&mut rig, waker);
             assert!(hands_off(&mut rig, woken, 0, SYNC));
         }
@@ -168,7 +172,7 @@ fn who_does_not_sleep_makes_way() {
 #[test]
 fn the_timer_finds_nothing_to_do() {
     let (mut rig, waker, woken) = rig(&[]);
-    behaves(&mut rig, waker, woken, HANDOFF_TRUST as i32);
+    behaves(&mut rig, waker, woken, HANDOFF_SCORE as i32);
     assert!(hands_off(&mut rig, woken, 0, SYNC));
     stops(&mut rig, waker, 5 * USEC, true);
     starts(&mut rig, woken);

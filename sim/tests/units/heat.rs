@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `heat.bpf.h`: by distance, a task that stopped a moment ago is left to the caches of its LLC, and not for longer.
+//! `steal/heat.bpf.h`: by distance, a task that stopped a moment ago is left to the caches of its LLC, and not for longer.
 
 use magpie_sim::dsq::TaskId;
 use scx_magpie::bpf_intf::*;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `home.bpf.h`, `return.bpf.h`: where home is, when a task goes there, and what holds it back.
+//! `numa/home.bpf.h`, `numa/return.bpf.h`: where home is, when a task goes there, and what holds it back.
 
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::*;
@@ -32,7 +32,7 @@ fn note_prolog(rig: &mut Rig) {
 fn runner(rig: &mut Rig, node: i32) -> TaskId {
     let task = rig.task();
     rig.run(task, HERE);
-    rig.remembered(task, |tctx| tctx.home_node = node);
+    rig.remembered(task, |tctx| tctx.preferred_node = node);
     task
 }
 
@@ -41,12 +41,12 @@ fn look(rig: &mut Rig, task: TaskId) {
     rig.kernel.now += 4 * MSEC;
     let cpu = rig.kernel.tasks[task].cpu;
     rig.kernel.cpu = cpu;
-    rig.call(rig.u.look_home, (rig.raw(task), cpu as i32, rig.cctx(cpu)));
+    rig.call(rig.u.check_preferred_node, (rig.raw(task), cpu as i32, rig.cctx(cpu)));
 }
 
 /// Is it to go home when it is next put in line?
-fn homebound(rig: &mut Rig, task: TaskId) -> bool {
-    rig.remembered(task, |tctx| tctx.homebound != 0)
+fn migrate_home(rig: &mut Rig, task: TaskId) -> bool {
+    rig.remembered(task, |tctx| tctx.migrate_home != 0)
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn home_is_where_it_first_runs_then_where_it_runs_most() {
     let mut rig = rig(&[]);
     let task = rig.task();
     let settle = |rig: &mut Rig, node: i32, times: usize| {
-        (0..times).for_each(|_| rig.call(rig.u.settle_home, (rig.tctx(task), node, NO_NODE)));
-        rig.remembered(task, |tctx| tctx.home_node)
+        (0..times).for_each(|_| rig.call(rig.u.settle_preferred_node, (rig.tctx(task), node, NO_NODE)));
+        rig.remembered(task, |tctx| tctx.preferred_node)
     };
     assert_eq!(settle(&mut rig, 1, 1), 1);
     // It has not run for long: it soon has another home.
@@ -72,16 +72,16 @@ fn memory_is_home_whatever_it_has_run() {
     let task = runner(&mut rig, 0);
     rig.remembered(task, |tctx| tctx.home_share = HOME_ALL as i32);
     for (memory, home) in [(1, 1), (1, 1), (0, 0), (1, 1)] {
-        rig.call(rig.u.settle_home, (rig.tctx(task), 0, memory));
-        assert_eq!(rig.remembered(task, |tctx| tctx.home_node), home);
+        rig.call(rig.u.settle_preferred_node, (rig.tctx(task), 0, memory));
+        assert_eq!(rig.remembered(task, |tctx| tctx.preferred_node), home);
     }
     // For as long as it is there.
     for _ in 0..1000 {
-        rig.call(rig.u.settle_home, (rig.tctx(task), 0, 1));
+        rig.call(rig.u.settle_preferred_node, (rig.tctx(task), 0, 1));
     }
-    assert_eq!(rig.remembered(task, |tctx| (tctx.home_node, tctx.home_share)), (1, 0));
-    rig.call(rig.u.settle_home, (rig.tctx(task), 0, NO_NODE));
-    assert_eq!(rig.remembered(task, |tctx| tctx.home_node), 0);
+    assert_eq!(rig.remembered(task, |tctx| (tctx.preferred_node, tctx.home_share)), (1, 0));
+    rig.call(rig.u.settle_preferred_node, (rig.tctx(task), 0, NO_NODE));
+    assert_eq!(rig.remembered(task, |tctx| tctx.preferred_node), 0);
 }
 
 proptest! {
@@ -117,8 +117,8 @@ fn a_pull_away_from_home_holds_both_back() {
         let (waker, task) = (runner(&mut rig, 0), rig.task());
         rig.kernel.cpu = HERE;
         rig.cpu(HERE, |cctx| cctx.curr_weight = 1);
-        rig.remembered(task, |tctx| (tctx.home_node, tctx.scan_period) = (home, 5000));
-        rig.remembered(waker, |tctx| (tctx.scan_period, tctx.homebound) = (0, 1));
+        rig.remembered(task, |tctx| (tctx.preferred_node, tctx.scan_period) = (home, 5000));
+        rig.remembered(waker, |tctx| (tctx.scan_period, tctx.migrate_home) = (0, 1));
         let flags = SCX_WAKE_TTWU | SCX_WAKE_SYNC;
         let target = rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), prev as i32, flags));
         assert_eq!(target as usize, HERE);
@@ -128,7 +128,7 @@ fn a_pull_away_from_home_holds_both_back() {
             let wait = if starts { (now + periods * period * MSEC, 1) } else { (0, 0) };
             assert_eq!(rig.remembered(id, |tctx| (tctx.home_retry_at, tctx.held)), wait, "{flag} {prev} {home}");
         }
-        assert_eq!(homebound(&mut rig, waker), !starts);
+        assert_eq!(migrate_home(&mut rig, waker), !starts);
     }
 }
 
@@ -163,7 +163,7 @@ fn a_tick_sends_home_when_there_is_room_and_nothing_holds_back() {
         rig.run(task, HERE);
         rig.kernel.tasks[task].raw_mut().migration_disabled = disabled;
         rig.kernel.tasks[task].raw_mut().scx.slice = 5;
-        rig.call(rig.u.settle_home, (rig.tctx(task), 0, home));
+        rig.call(rig.u.settle_preferred_node, (rig.tctx(task), 0, home));
         rig.kernel.set_memory(rig.kernel.tasks[task].raw().tgid, home);
         let later = rig.kernel.now + 1000 * MSEC;
         rig.remembered(task, |tctx| (tctx.home_retry_at, tctx.held) = if held { (later, 1) } else { (0, 0) });
@@ -172,7 +172,7 @@ fn a_tick_sends_home_when_there_is_room_and_nothing_holds_back() {
         rig.only_idle(idle);
         look(&mut rig, task);
         let what = format!("{home} {idle:?} {held} {allowed:?} {disabled}");
-        assert_eq!(homebound(&mut rig, task), goes, "{what}");
+        assert_eq!(migrate_home(&mut rig, task), goes, "{what}");
         assert_eq!(rig.kernel.tasks[task].raw().scx.slice == 0, goes, "{what}");
         let stats = [magpie_stat_STAT_HOME, magpie_stat_STAT_AWAY, magpie_stat_STAT_HOME_HELD];
         let expected = [u64::from(home == 0), u64::from(home == 1), u64::from(held)];
@@ -202,14 +202,14 @@ fn kernel_threads_and_machines_of_one_node_have_no_homes() {
     rig.run(task, HERE);
     rig.kernel.tasks[task].raw_mut().flags = PF_KTHREAD;
     look(&mut rig, task);
-    assert_eq!(rig.remembered(task, |tctx| tctx.home_node), NO_NODE);
+    assert_eq!(rig.remembered(task, |tctx| tctx.preferred_node), NO_NODE);
     drop(rig);
 
     let mut rig = Rig::new("1x2x2x1", &[]);
     let task = rig.task();
     rig.run(task, HERE);
     look(&mut rig, task);
-    assert_eq!((rig.remembered(task, |tctx| tctx.home_node), rig.kernel.hashes.len()), (NO_NODE, 0));
+    assert_eq!((rig.remembered(task, |tctx| tctx.preferred_node), rig.kernel.hashes.len()), (NO_NODE, 0));
 }
 
 /// Nor is anything said of them, if nobody asks; else each tick counts.
@@ -262,7 +262,7 @@ fn a_task_is_sent_home_if_it_surely_may() {
         rig.run(task, HERE);
         rig.kernel.cpus[HERE].nr_running += 1;
         rig.kernel.tasks[task].raw_mut().migration_disabled = disabled;
-        rig.remembered(task, |tctx| (tctx.home_node, tctx.homebound) = (1, 1));
+        rig.remembered(task, |tctx| (tctx.preferred_node, tctx.migrate_home) = (1, 1));
         rig.only_idle(idle);
         let place = put_in_line(&mut rig, task);
         let expected = if sent { Place::Local(idle[0]) } else { Place::Dsq(HERE) };
@@ -271,21 +271,21 @@ fn a_task_is_sent_home_if_it_surely_may() {
         // Some kernels forget on the way that it preempts; others are told that there is a task to steal.
         let kicks = rig.kernel.kicks.contains(&(idle.first().copied().unwrap_or(0), SCX_KICK_PREEMPT));
         assert_eq!(kicks, sent);
-        assert!(!homebound(&mut rig, task));
+        assert!(!migrate_home(&mut rig, task));
     }
 }
 
 /// The running task only wanted to go on; one that is to go home does not.
 #[test]
 fn who_is_to_go_home_is_not_kept() {
-    for homebound in [false, true] {
+    for migrate_home in [false, true] {
         let mut rig = rig(&[]);
         let task = runner(&mut rig, 1);
         rig.kernel.tasks[task].set_queued(true);
-        rig.remembered(task, |tctx| tctx.homebound = homebound.into());
+        rig.remembered(task, |tctx| tctx.migrate_home = migrate_home.into());
         let (ops, raw) = (rig.kernel.ops, rig.raw(task));
         rig.call(ops.dispatch, (HERE as i32, raw));
-        assert_eq!(rig.stat(magpie_stat_STAT_KEEP), u64::from(!homebound));
+        assert_eq!(rig.stat(magpie_stat_STAT_KEEP), u64::from(!migrate_home));
     }
 }
 
@@ -306,7 +306,7 @@ fn woken_away_from_home() {
         rig.only_idle(idle);
         let later = rig.kernel.now + MSEC;
         rig.remembered(task, |tctx| {
-            (tctx.home_node, tctx.home_retry_at) = (home, if held { later } else { 0 });
+            (tctx.preferred_node, tctx.home_retry_at) = (home, if held { later } else { 0 });
         });
         let cpu = rig.call(rig.u.find_idle, (rig.raw(task), rig.tctx(task), 0, 0));
         assert_eq!(cpu, found, "home {home}, idle {idle:?}, held back: {held}");
@@ -331,7 +331,7 @@ fn a_cpu_without_work_takes_its_own_first() {
         let task = rig.task();
         let later = rig.kernel.now + MSEC;
         rig.remembered(task, |tctx| {
-            (tctx.home_node, tctx.home_retry_at) = (home, if held { later } else { 0 });
+            (tctx.preferred_node, tctx.home_retry_at) = (home, if held { later } else { 0 });
         });
         for (at, &task) in others.iter().chain([&task]).enumerate() {
             rig.queue(task, THERE, at as u64);
@@ -352,8 +352,8 @@ fn own_tasks_that_may_not_come_and_nearer_work() {
     rig.queue(barred, THERE, 1);
     rig.queue(other, THERE, 2);
     rig.queue(near, HERE + 2, 3);
-    rig.remembered(barred, |tctx| tctx.home_node = 0);
-    rig.remembered(other, |tctx| tctx.home_node = 0);
+    rig.remembered(barred, |tctx| tctx.preferred_node = 0);
+    rig.remembered(other, |tctx| tctx.preferred_node = 0);
     rig.kernel.cpu = HERE;
     assert!(rig.call(rig.u.steal, (HERE as i32,)));
     assert!(rig.call(rig.u.steal, (HERE as i32,)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `layout.bpf.h`: CPUs and slots lead to each other, LLCs to their neighbours.
+//! `core/topology.bpf.h`: CPUs and slots lead to each other, LLCs to their neighbours.
 
 use std::collections::BTreeSet;
 

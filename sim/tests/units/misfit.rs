@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `misfit.bpf.h`: a running task that has outgrown its CPU moves up, if there is room.
+//! `capacity/misfit.bpf.h`: a running task that has migrate_up its CPU moves up, if there is room.
 
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::*;
@@ -48,10 +48,10 @@ fn tick(rig: &mut Rig, task: TaskId) -> bool {
     let cpu = rig.kernel.tasks[task].cpu;
     rig.kernel.cpu = cpu;
     rig.kernel.tasks[task].raw_mut().scx.slice = 5;
-    rig.call(rig.u.look_misfit, (rig.raw(task), cpu as i32, rig.cctx(cpu)));
-    let outgrown = rig.remembered(task, |tctx| tctx.outgrown != 0);
-    assert_eq!(rig.kernel.tasks[task].raw().scx.slice == 0, outgrown);
-    outgrown
+    rig.call(rig.u.check_misfit, (rig.raw(task), cpu as i32, rig.cctx(cpu)));
+    let migrate_up = rig.remembered(task, |tctx| tctx.migrate_up != 0);
+    assert_eq!(rig.kernel.tasks[task].raw().scx.slice == 0, migrate_up);
+    migrate_up
 }
 
 fn put_in_line(rig: &mut Rig, task: TaskId) -> Place {
@@ -91,7 +91,7 @@ fn it_moves_to_a_stronger_cpu_that_is_idle_or_has_a_small_task() {
         let swaps = u64::from(goes.is_some() && idle.is_empty());
         let moved = [magpie_stat_STAT_MISFIT_MOVE, magpie_stat_STAT_MISFIT_SWAP].map(|stat| rig.stat(stat));
         assert_eq!(moved, [u64::from(goes.is_some()), swaps], "{what}");
-        assert!(!rig.remembered(task, |tctx| tctx.outgrown != 0));
+        assert!(!rig.remembered(task, |tctx| tctx.migrate_up != 0));
     }
 }
 
@@ -106,7 +106,7 @@ fn not_one_that_may_not_move() {
         others(&mut rig, [900, 0, 900]);
         rig.only_idle(&[1]);
         assert_eq!(tick(&mut rig, task), moves, "{disabled} {allowed:?}");
-        rig.remembered(task, |tctx| tctx.outgrown = 1);
+        rig.remembered(task, |tctx| tctx.migrate_up = 1);
         assert_eq!(put_in_line(&mut rig, task) == Place::Local(1), moves);
     }
 }
@@ -122,7 +122,7 @@ fn who_is_not_preempted() {
         rig.kernel.tasks[task].raw_mut().policy = policy;
         rig.kernel.tasks[task].traits.policy = policy;
         others(&mut rig, [900, 900, 900]);
-        rig.cpu(0, |cctx| (cctx.curr_util, cctx.curr_weight, cctx.curr_urgent) = (100, weight, urgent));
+        rig.cpu(0, |cctx| (cctx.curr_util, cctx.curr_weight, cctx.curr_critical) = (100, weight, urgent));
         assert_eq!(tick(&mut rig, task), moves, "{policy} {weight} {urgent}");
     }
 }
@@ -139,13 +139,13 @@ fn a_woken_one_has_searched_already() {
 /// The running task only wanted to go on; one that is to move up does not.
 #[test]
 fn who_is_to_move_up_is_not_kept() {
-    for outgrown in [false, true] {
+    for migrate_up in [false, true] {
         let mut rig = rig();
         let task = runner(&mut rig, LITTLE, 800);
         rig.kernel.tasks[task].set_queued(true);
-        rig.remembered(task, |tctx| tctx.outgrown = outgrown.into());
+        rig.remembered(task, |tctx| tctx.migrate_up = migrate_up.into());
         let (ops, raw) = (rig.kernel.ops, rig.raw(task));
         rig.call(ops.dispatch, (LITTLE as i32, raw));
-        assert_eq!(rig.stat(magpie_stat_STAT_KEEP), u64::from(!outgrown));
+        assert_eq!(rig.stat(magpie_stat_STAT_KEEP), u64::from(!migrate_up));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `nr_scan.bpf.h`, against the loader's arithmetic (src/nr_scan.rs), and when it takes the loader's place.
+//! `search/nr_scan.bpf.h`, against the loader's arithmetic (src/nr_scan.rs), and when it takes the loader's place.
 
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `overload.bpf.h`: the bit is set while a task waits that may move; those that may not wait apart.
+//! `steal/overload.bpf.h`: the bit is set while a task waits that may move; those that may not wait apart.
 
 use std::collections::VecDeque;
 
@@ -39,7 +39,7 @@ struct Model {
 }
 
 impl Model {
-    fn may_move(&self) -> bool {
+    fn is_migratable(&self) -> bool {
         self.queue.iter().any(|(_, moves)| *moves)
     }
 
@@ -55,10 +55,10 @@ impl Model {
             Op::Take => {
                 rig.kernel.cpu = 0;
                 let mut queue = 0;
-                let first = rig.call(rig.u.first_waiting, (0, rig.cctx(0), &mut queue));
+                let first = rig.call(rig.u.first_queued, (0, rig.cctx(0), &mut queue));
                 let expected = self.queue.pop_front().map(|(task, _)| task);
                 assert_eq!(first, expected.map_or(std::ptr::null_mut(), |task| rig.raw(task)));
-                let taken = rig.call(rig.u.take_own, (0, rig.cctx(0), queue));
+                let taken = rig.call(rig.u.take_queued, (0, rig.cctx(0), queue));
                 assert_eq!(taken.then(|| rig.local(0)[0]), expected);
                 if taken {
                     let task = rig.local(0)[0];
@@ -66,11 +66,11 @@ impl Model {
                     runs(rig, task);
                 }
                 // It tells the two queues apart when it looks for what is not there.
-                self.overloaded &= if taken { !self.queue.is_empty() } else { self.may_move() };
+                self.overloaded &= if taken { !self.queue.is_empty() } else { self.is_migratable() };
             }
             Op::Tick => {
-                rig.call(rig.u.offer_waiting, (0,));
-                self.overloaded &= self.may_move();
+                rig.call(rig.u.kick_idle_for_queued, (0,));
+                self.overloaded &= self.is_migratable();
             }
             Op::Steal => {
                 rig.kernel.cpu = 1;
@@ -80,7 +80,7 @@ impl Model {
                     let (task, _) = self.queue.remove(first).unwrap();
                     assert_eq!(rig.local(1), [task]);
                     rig.kernel.take_out(task);
-                    let last = rig.call(rig.u.leave_line, (rig.tctx(task),));
+                    let last = rig.call(rig.u.queue_del, (rig.tctx(task),));
                     assert_eq!(last, self.queue.is_empty());
                     if last {
                         rig.call(rig.u.note_all_taken, (0,));
@@ -95,8 +95,8 @@ impl Model {
 
 /// What running() does on CPU 0.
 fn runs(rig: &mut Rig, task: TaskId) {
-    rig.call(rig.u.leave_line, (rig.tctx(task),));
-    if rig.cpu(0, |cctx| cctx.waiting != 0 && cctx.line_load == 0) {
+    rig.call(rig.u.queue_del, (rig.tctx(task),));
+    if rig.cpu(0, |cctx| cctx.waiting != 0 && cctx.queued_load == 0) {
         rig.call(rig.u.note_none_waits, (0, rig.cctx(0)));
     }
 }
@@ -112,7 +112,7 @@ proptest! {
             let set = rig.overloaded().contains(&0);
             prop_assert_eq!(set, model.bit);
             prop_assert_eq!(rig.cpu(0, |cctx| cctx.overloaded != 0), model.overloaded);
-            prop_assert!(set || !model.may_move(), "a waiting task is hidden");
+            prop_assert!(set || !model.is_migratable(), "a waiting task is hidden");
             prop_assert!(model.queue.is_empty() || rig.cpu(0, |cctx| cctx.waiting != 0), "it is not looked for");
         }
     }
@@ -144,7 +144,7 @@ fn the_bit_stays_while_one_is_in_line() {
         rig.only_idle(&[]);
         let task = rig.task();
         rig.queue(task, 0, 0);
-        assert!(waits || rig.call(rig.u.leave_line, (rig.tctx(task),)));
+        assert!(waits || rig.call(rig.u.queue_del, (rig.tctx(task),)));
         rig.call(rig.u.note_all_taken, (0,));
         assert_eq!(rig.overloaded().contains(&0), waits);
         // Who joins after that sets it again, though its CPU has not looked.
@@ -170,7 +170,7 @@ fn a_tick_offers_the_first_that_an_idle_cpu_may_take_within_its_looks() {
     for (stay, kicked) in [(0, true), (LOOKS - 1, true), (LOOKS, false)] {
         let mut rig = queue(stay);
         rig.only_idle(&[2]);
-        rig.call(rig.u.offer_waiting, (0,));
+        rig.call(rig.u.kick_idle_for_queued, (0,));
         assert_eq!(rig.kicked(), if kicked { vec![2] } else { vec![] }, "behind {stay} that stay");
         assert_eq!(rig.idle().is_empty(), kicked);
     }
@@ -208,7 +208,7 @@ fn a_thief_is_idle_allowed_and_claimed() {
         let mut rig = Rig::new("1x1x4x1", &[]);
         rig.only_idle(&idle);
         let task = rig.task_on(cpus.iter().copied());
-        rig.call(rig.u.kick_thief, (rig.raw(task), 0));
+        rig.call(rig.u.kick_idle_for, (rig.raw(task), 0));
         assert_eq!(rig.kicked(), thief.into_iter().collect::<Vec<_>>(), "{cpus:?} {idle:?}");
         assert_eq!(rig.idle(), idle.iter().copied().filter(|cpu| Some(*cpu) != thief).collect(), "{cpus:?} {idle:?}");
         assert_eq!(rig.stat(magpie_stat_STAT_KICK), u64::from(thief.is_some()));
@@ -254,6 +254,6 @@ fn one_of_two_queues_has_tasks() {
     let mut rig = Rig::new("1x1x2x1", &[]);
     for (overloaded, waiting_pinned, one) in [(0, 0, false), (1, 0, true), (0, 1, true), (1, 1, false)] {
         rig.cpu(0, |cctx| (cctx.overloaded, cctx.waiting_pinned) = (overloaded, waiting_pinned));
-        assert_eq!(rig.call(rig.u.waits_in_one, (rig.cctx(0).cast_const(),)), one);
+        assert_eq!(rig.call(rig.u.one_queue_waits, (rig.cctx(0).cast_const(),)), one);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `pelt.bpf.h`, against floating point, and against the loader's half of the way (src/pelt.rs).
+//! `core/pelt.bpf.h`, against floating point, and against the loader's half of the way (src/pelt.rs).
 
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::{pelt, pelt_consts_PELT_LOAD_AVG_MAX as LOAD_AVG_MAX};

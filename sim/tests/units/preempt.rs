@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `preempt.bpf.h`: who takes the CPU of whom, and that urgent tasks wait for each other only.
+//! `order/preempt.bpf.h`: who takes the CPU of whom, and that urgent tasks wait for each other only.
 
 use magpie_sim::native::{HOG_NS, PROMPT_NS, SCX_ENQ_WAKEUP};
 use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL, State};
@@ -28,7 +28,7 @@ struct Pair {
     curr_hog: bool,
     prompt: bool,
     curr_prompt: bool,
-    curr_urgent: bool,
+    curr_critical: bool,
     ran: i64,
 }
 
@@ -45,7 +45,7 @@ impl Pair {
         rig.remembered(woken, |tctx| (tctx.prompt, tctx.fresh) = (self.prompt.into(), self.prompt.into()));
         rig.kernel.tasks[curr].raw_mut().se.sum_exec_runtime = if self.curr_hog { HOG_NS.into() } else { 0 };
         rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
-        rig.cpu(0, |cctx| cctx.curr_urgent = self.curr_urgent.into());
+        rig.cpu(0, |cctx| cctx.curr_critical = self.curr_critical.into());
         rig.kernel.now = rig.kernel.now.wrapping_add_signed(self.ran);
         rig.remembered(woken, |tctx| tctx.vruntime = tctx.vruntime.wrapping_sub(self.owed as u64));
         rig.call(rig.u.preempts, (rig.raw(woken), rig.tctx(woken), rig.cctx(0), rig.kernel.now))
@@ -60,7 +60,7 @@ impl Pair {
         let sooner = |prompt| if prompt { LEAD } else { 0 };
         let (gran, curr_asks) = match (self.curr_hog, self.curr_prompt) {
             (true, _) => (0, by_weight(SLICE, self.curr_weight) + LAG),
-            (false, prompt) if !self.prompt || self.curr_urgent => (GRAN, brief(self.curr_weight) - sooner(prompt)),
+            (false, prompt) if !self.prompt || self.curr_critical => (GRAN, brief(self.curr_weight) - sooner(prompt)),
             (false, false) => (0, brief(self.curr_weight)),
             (false, true) => (TURN, brief(self.curr_weight) - LEAD),
         };
@@ -81,7 +81,7 @@ const PLAIN: Pair = Pair {
     curr_hog: false,
     prompt: false,
     curr_prompt: false,
-    curr_urgent: false,
+    curr_critical: false,
     ran: 0,
 };
 
@@ -91,7 +91,7 @@ fn pair() -> impl Strategy<Value = Pair> {
     // The running CPU's clock may be behind by a little.
     let ran = prop_oneof![-1000..3 * GRAN, Just(GRAN), Just(GRAN - 1)];
     (policy(), weight(), -3 * GRAN..3 * GRAN, policy(), weight(), any::<[bool; 4]>(), ran).prop_map(
-        |(policy, weight, owed, curr_policy, curr_weight, [curr_hog, prompt, curr_prompt, curr_urgent], ran)| Pair {
+        |(policy, weight, owed, curr_policy, curr_weight, [curr_hog, prompt, curr_prompt, curr_critical], ran)| Pair {
             policy,
             weight,
             owed,
@@ -100,7 +100,7 @@ fn pair() -> impl Strategy<Value = Pair> {
             curr_hog,
             prompt,
             curr_prompt,
-            curr_urgent,
+            curr_critical,
             ran,
         },
     )
@@ -133,7 +133,7 @@ fn at_the_edges() {
         (Pair { prompt: true, ran: 1, owed: -LEAD - 1, ..PLAIN }, false),
         (Pair { prompt: true, curr_prompt: true, ran: TURN - 1, ..PLAIN }, false),
         (Pair { prompt: true, curr_prompt: true, ran: TURN + 1, ..PLAIN }, true),
-        (Pair { prompt: true, curr_urgent: true, ran: GRAN - 1, ..PLAIN }, false),
+        (Pair { prompt: true, curr_critical: true, ran: GRAN - 1, ..PLAIN }, false),
         // A hog makes way at once, for any but those that had much more than it had.
         (Pair { curr_hog: true, ran: 1, ..PLAIN }, true),
         (Pair { curr_hog: true, ran: 1, weight: 1, ..PLAIN }, true),
@@ -258,7 +258,7 @@ fn the_loader_is_first_in_line() {
     rig.queue(next, 0, 0);
     rig.run(curr, 0);
     for (weight, urgent, preempts) in [(100, 0, true), (0, 0, false), (100, 1, false)] {
-        rig.cpu(0, |cctx| (cctx.curr_weight, cctx.curr_urgent) = (weight, urgent));
+        rig.cpu(0, |cctx| (cctx.curr_weight, cctx.curr_critical) = (weight, urgent));
         rig.kernel.tasks[loader].state = State::Sleeping;
         rig.kernel.activate(loader, 0, SCX_ENQ_WAKEUP);
         assert_eq!(rig.waiting(0), [loader, next]);

@@ -163,8 +163,8 @@ impl Rig {
         self.kernel.tasks[task].state = State::Runnable;
         self.kernel.cpus[cpu].nr_running += 1;
         let now = self.kernel.now;
-        self.remembered(task, |tctx| (tctx.queued_at, tctx.queued_on) = (now, cpu as i32));
-        self.call(self.u.join_line, (self.raw(task), self.tctx(task), self.cctx(cpu)));
+        self.remembered(task, |tctx| (tctx.enqueued_at, tctx.queued_cpu) = (now, cpu as i32));
+        self.call(self.u.queue_add, (self.raw(task), self.tctx(task), self.cctx(cpu)));
         let queue = self.call(self.u.mark_waiting, (self.raw(task), cpu as i32, self.cctx(cpu)));
         self.kernel.insert(task, queue, Some(deadline), 0);
     }

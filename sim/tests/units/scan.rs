@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `scan.bpf.h`: the order of the search, that it finds what there is, and nothing that the task may not use.
+//! `search/scan.bpf.h`: the order of the search, that it finds what there is, and nothing that the task may not use.
 
 use std::collections::BTreeSet;
 
@@ -107,7 +107,7 @@ proptest! {
         let allowed: BTreeSet<_> = allowed.into_iter().filter(|&cpu| cpu < nr).chain([0]).collect();
         let task = rig.task_on(allowed.iter().copied());
         let mut found = BTreeSet::new();
-        while let Ok(cpu) = usize::try_from(rig.call(rig.u.scan_thief, (rig.raw(task), (from % nr) as i32))) {
+        while let Ok(cpu) = usize::try_from(rig.call(rig.u.find_idle_for_queued, (rig.raw(task), (from % nr) as i32))) {
             prop_assert!(found.insert(cpu), "{cpu} twice");
         }
         prop_assert_eq!(found, idle.into_iter().filter(|cpu| allowed.contains(cpu)).collect::<BTreeSet<_>>());

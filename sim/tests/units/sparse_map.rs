@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `sparse_map.bpf.h`, against sets of slots.
+//! `core/bitmap.bpf.h`, against sets of slots.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `starve.bpf.h`: of the last MAX_STARVE tasks in line, one that waits for too long runs next.
+//! `steal/starve.bpf.h`: of the last MAX_STARVE tasks in line, one that waits for too long runs next.
 
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{MAX_STARVE, STARVE_LOOKS};
@@ -13,7 +13,7 @@ const FLAGS: [&str; 2] = ["--timeout-ms", "4000"];
 const STARVE: u64 = 1_000_000_000;
 const LOOKS: usize = MAX_STARVE as usize;
 
-/// Tasks in line on CPU 0 in this order, which have waited for so long.
+/// Tasks in line on CPU 0 in this order, which have wait_time for so long.
 fn rig(waits: &[u64]) -> (Rig, Vec<TaskId>) {
     let mut rig = Rig::new("1x1x2x1", &FLAGS);
     rig.only_idle(&[]);
@@ -22,7 +22,7 @@ fn rig(waits: &[u64]) -> (Rig, Vec<TaskId>) {
     let tasks = waits.iter().enumerate().map(|(i, wait)| {
         let task = rig.task();
         rig.queue(task, 0, i as u64);
-        rig.remembered(task, |tctx| tctx.queued_at = now - wait);
+        rig.remembered(task, |tctx| tctx.enqueued_at = now - wait);
         task
     });
     let tasks = tasks.collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `steal.bpf.h`: nearest first, and no more than --steal-tries victims.
+//! `steal/steal.bpf.h`: nearest first, and no more than --steal-tries victims.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `task.bpf.h`: what kind of task it is, where it may run, and what is remembered of it.
+//! `core/task.bpf.h`: what kind of task it is, where it may run, and what is remembered of it.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn who_may_move() {
     let mut rig = Rig::new("1x1x4x1", &[]);
     let (task, pinned) = (rig.task_on([1, 2]), rig.task_on([1]));
     // On another CPU's behalf, and when it is itself the current task, in which two prologs may count.
-    for (curr, disabled, may_move) in
+    for (curr, disabled, is_migratable) in
         [(false, 0, true), (false, 1, false), (true, 0, true), (true, 2, true), (true, 3, false)]
     {
         for task in [task, pinned] {
@@ -24,8 +24,8 @@ fn who_may_move() {
             if curr {
                 rig.run(task, 0);
             }
-            let moves = rig.call(rig.u.may_move, (rig.raw(task),));
-            assert_eq!(moves, may_move && task != pinned, "current: {curr}, disabled: {disabled}");
+            let moves = rig.call(rig.u.is_migratable, (rig.raw(task),));
+            assert_eq!(moves, is_migratable && task != pinned, "current: {curr}, disabled: {disabled}");
         }
     }
 }
@@ -43,7 +43,7 @@ fn per_cpu_kernel_threads_and_the_loader_are_urgent() {
         let task = rig.task_on(0..cpus);
         let raw = rig.kernel.tasks[task].raw_mut();
         (raw.flags, raw.tgid) = (flags, tgid);
-        assert_eq!(rig.call(rig.u.is_urgent, (rig.raw(task),)), urgent, "{flags:#x} {tgid} {cpus}");
+        assert_eq!(rig.call(rig.u.is_critical, (rig.raw(task),)), urgent, "{flags:#x} {tgid} {cpus}");
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `task_util.bpf.h`: how much of a CPU a task uses, and what is left of a CPU.
+//! `capacity/task_util.bpf.h`: how much of a CPU a task uses, and what is left of a CPU.
 
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::*;

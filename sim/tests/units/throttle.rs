@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `throttle.bpf.h`: the time that a task waits for its group is not owed to it, and it comes back to the right queue.
+//! `cgroup/throttle.bpf.h`: the time that a task waits for its group is not owed to it, and it comes back to the right queue.
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::{TaskId, queue_group};

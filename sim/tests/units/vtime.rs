@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `vtime.bpf.h`: time is charged by weight, and what a task is owed or ahead is kept and bounded.
+//! `order/deadline.bpf.h`: time is charged by weight, and what a task is owed or ahead is kept and bounded.
 
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{
@@ -239,7 +239,7 @@ fn wakers_see_who_runs() {
         rig.kernel.tasks[task].raw_mut().policy = policy;
         has_run_since_it_woke(&mut rig, task, burst.into());
         rig.call(rig.u.note_running, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
-        let seen = rig.cpu(0, |c| (c.curr_started, c.curr_weight, c.curr_idle_policy, c.curr_hog, c.curr_urgent));
+        let seen = rig.cpu(0, |c| (c.curr_started, c.curr_weight, c.curr_idle_policy, c.curr_hog, c.curr_critical));
         assert_eq!(seen, (77_000_000, 200 << WEIGHT_SHIFT, idle_policy, hog, 0));
         let deadline = rig.call(rig.u.deadline, (rig.raw(task), rig.tctx(task)));
         assert_eq!(rig.cpu(0, |c| c.curr_deadline), deadline);

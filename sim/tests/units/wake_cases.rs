@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `wake_cases.bpf.h`: the seed's table.
+//! `capacity/wake_cases.bpf.h`: the seed's table.
 
 use scx_magpie::bpf_intf::*;
 

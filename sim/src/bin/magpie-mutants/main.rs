@@ -182,18 +182,19 @@ impl Workshop {
         if planted.exists() {
             fs::remove_dir_all(&planted)?;
         }
-        fs::create_dir_all(&planted)?;
-        for entry in fs::read_dir(sim.join("../src/bpf"))? {
-            let entry = entry?;
-            let mut text = fs::read_to_string(entry.path())?;
+        let source = sim.join("../src/bpf");
+        for file in files_below(&source)? {
+            let mut text = fs::read_to_string(source.join(&file))?;
             if let Some(mutant) = mutant
-                && entry.file_name() == mutant.file
+                && file == Path::new(mutant.file)
             {
                 let found = text.matches(mutant.find).count();
                 ensure!(found == 1, "{name}: what it replaces is found {found} times in {}", mutant.file);
                 text = text.replace(mutant.find, mutant.replace);
             }
-            fs::write(planted.join(entry.file_name()), text)?;
+            let copy = planted.join(&file);
+            fs::create_dir_all(copy.parent().context("no folder")?)?;
+            fs::write(copy, text)?;
         }
         let built = Command::new(env!("CARGO"))
             .args(["build", "--quiet", "--release", "--locked", "--bin", "magpie-mutant", "--features", "mutant"])
@@ -210,6 +211,23 @@ impl Workshop {
         fs::copy(exe, &to)?;
         Ok(to)
     }
+}
+
+/// The files of a folder and of those directly in it, relative to it.
+fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = PathBuf::from(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            for below in fs::read_dir(entry.path())? {
+                files.push(name.join(below?.file_name()));
+            }
+        } else {
+            files.push(name);
+        }
+    }
+    Ok(files)
 }
 
 #[cfg(test)]

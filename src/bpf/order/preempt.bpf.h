@@ -3,7 +3,7 @@
  * Wakeup preemption: a woken task takes the CPU at once when its deadline is before the running one's: clearly before it,
  * and that one is left alone for its first moments, for tasks that wake each other all the time would else preempt
  * each other all the time (hackbench over pipes took three times as long). Not so a hog, which would not have slept soon
- * anyway, nor before who is prompt (vtime.bpf.h), whom no message of the running one woke. Urgent tasks do not wait, but for
+ * anyway, nor before who is prompt (order/deadline.bpf.h), whom no message of the running one woke. Urgent tasks do not wait, but for
  * each other; the loader, which may move, does so in line, first.
  *
  *	woken: SCHED_BATCH, SCHED_IDLE, cpu.idle? --------------------------------> wait
@@ -27,7 +27,7 @@
  */
 static u64 arrival_flags(const struct task_struct *p)
 {
-	return is_patient(p) ? 0 : SCX_ENQ_PREEMPT;
+	return no_preempt(p) ? 0 : SCX_ENQ_PREEMPT;
 }
 
 /* For how long who runs on the CPU of @cctx is left alone by one that wakes. */
@@ -35,11 +35,11 @@ static u64 wakeup_gran(const struct task_ctx *woken, const struct cpu_ctx *cctx)
 {
 	if (cctx->curr_hog)
 		return 0;
-	if (!woken->fresh || cctx->curr_urgent)
-		return tun.wakeup_gran_ns;
+	if (!woken->fresh || cctx->curr_critical)
+		return tunables.wakeup_gran_ns;
 	if (!cctx->curr_prompt)
 		return 0;
-	return tun.first_turn_ns ?: tun.wakeup_gran_ns;
+	return tunables.first_turn_ns ?: tunables.wakeup_gran_ns;
 }
 
 /* @cctx is the CPU of @p, whose rq lock is held. */
@@ -48,7 +48,7 @@ static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct 
 	s64 gran = wakeup_gran(tctx, cctx), ran;
 	u64 curr_deadline;
 
-	if (!tun.wakeup_preempt || !cctx->curr_weight || preempts_nobody(p, tctx))
+	if (!tunables.wakeup_preempt || !cctx->curr_weight || never_preempts(p, tctx))
 		return false;
 	if (cctx->curr_idle_policy)
 		return true;
@@ -69,8 +69,8 @@ static bool preempts(const struct task_struct *p, struct task_ctx *tctx, struct 
  */
 static bool is_next(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, const struct cpu_ctx *cctx)
 {
-	return !may_move(p) && cctx->curr_weight && !cctx->waiting &&
-	       !vtime_before(cctx->curr_deadline + to_vtime(tun.slice_ns, cctx->curr_weight), deadline(p, tctx)) &&
+	return !is_migratable(p) && cctx->curr_weight && !cctx->waiting &&
+	       !vtime_before(cctx->curr_deadline + to_vtime(tunables.slice_ns, cctx->curr_weight), deadline(p, tctx)) &&
 	       !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 }
 
@@ -81,11 +81,11 @@ static void run_next(struct task_struct *p, struct cpu_ctx *cctx, bool preempt, 
 		cctx->curr_weight = 0;
 		enq_flags |= SCX_ENQ_PREEMPT;
 	}
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tun.slice_ns, enq_flags);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 }
 
 /* In running: is somebody in this CPU's local DSQ who does not wait there by right (is_next())? */
-static bool others_came(struct cpu_ctx *cctx)
+static bool local_dsq_backlog(struct cpu_ctx *cctx)
 {
 	s32 nr = scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL);
 

@@ -6,14 +6,14 @@
  * look at the first, however many wait in the second.
  *
  *	enqueue()   in line behind the running task ----> its queue; may it move? bit set
- *	running()   it was the last that waited? ---------> bit cleared
+ *	running()   it was the last that wait_time? ---------> bit cleared
  *	dispatch()  queue of those that may move empty? -> bit cleared
  *	tick()      the same ----------------------------> bit cleared
  *	running()   on another CPU, which took the last -> bit cleared, and set again if one joins meanwhile
  *	steal()     in vain: was it the last? -----------> the same
  *
  * All but the last two under the rq lock of the queue's CPU. A thief that sees an empty queue cannot tell whether the kernel
- * is about to insert a task; line_load (load.bpf.h) can. So a cleared bit never hides a waiting task that may move, but for
+ * is about to insert a task; queued_load (order/queue.bpf.h) can. So a cleared bit never hides a waiting task that may move, but for
  * the moment in which one joins while a thief clears it. A bit that stays, for pinned tasks wait there, costs thieves a look,
  * until the tick. Writes only when the state changes.
  */
@@ -34,12 +34,12 @@ static u64 pinned_queue(s32 cpu)
 static u64 mark_waiting(const struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
 {
 	cctx->waiting = true;
-	if (!may_move(p)) {
+	if (!is_migratable(p)) {
 		cctx->waiting_pinned = true;
 		return pinned_queue(cpu);
 	}
 	cctx->overloaded = true;
-	if (tun.steal && !map_test(&overload_map, cpu_layout(cpu)->slot))
+	if (tunables.steal && !map_test(&overload_map, cpu_layout(cpu)->slot))
 		map_set(&overload_map, cpu_layout(cpu));
 	return cpu;
 }
@@ -47,11 +47,11 @@ static u64 mark_waiting(const struct task_struct *p, s32 cpu, struct cpu_ctx *cc
 static void not_overloaded(s32 cpu, struct cpu_ctx *cctx)
 {
 	cctx->overloaded = false;
-	if (tun.steal)
+	if (tunables.steal)
 		map_test_and_clear(&overload_map, cpu_layout(cpu)->slot);
 }
 
-/* Both queues of @cpu are empty, whose load (load.bpf.h) says so at less cost than the queues. */
+/* Both queues of @cpu are empty, whose load (order/queue.bpf.h) says so at less cost than the queues. */
 static void note_none_waits(s32 cpu, struct cpu_ctx *cctx)
 {
 	if (cctx->overloaded)
@@ -71,7 +71,7 @@ static void note_taken(s32 cpu, struct cpu_ctx *cctx)
 }
 
 /*
- * In running and dispatch of another CPU: are all that waited on @victim taken? Who joins after that either finds the bit
+ * In running and dispatch of another CPU: are all that wait_time on @victim taken? Who joins after that either finds the bit
  * cleared, or is found in line here; then a CPU may have gone idle meanwhile, for it saw no bit. Should @victim itself take
  * that one first, the bit stays until the next thief comes here. Returns 0.
  */
@@ -80,8 +80,8 @@ __noinline s32 note_all_taken(s32 victim)
 	u32 slot = cpu_layout(victim)->slot;
 	s32 idle;
 
-	if (READ_ONCE(cpu_ctx(victim)->line_load) || !map_test(&overload_map, slot) ||
-	    !map_test_and_clear(&overload_map, slot) || !READ_ONCE(cpu_ctx(victim)->line_load))
+	if (READ_ONCE(cpu_ctx(victim)->queued_load) || !map_test(&overload_map, slot) ||
+	    !map_test_and_clear(&overload_map, slot) || !READ_ONCE(cpu_ctx(victim)->queued_load))
 		return 0;
 	map_set(&overload_map, cpu_layout(victim));
 	idle = any_idle_in_reach(victim);
@@ -90,13 +90,13 @@ __noinline s32 note_all_taken(s32 victim)
 	return 0;
 }
 
-static bool waits_in_one(const struct cpu_ctx *cctx)
+static bool one_queue_waits(const struct cpu_ctx *cctx)
 {
 	return cctx->overloaded != cctx->waiting_pinned;
 }
 
 /* The first of both queues of @cpu, and in @queue which it is in; NULL: nobody waits. */
-static struct task_struct *first_waiting(s32 cpu, const struct cpu_ctx *cctx, u64 *queue)
+static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64 *queue)
 {
 	struct task_struct *p = NULL, *pinned = NULL;
 
@@ -113,7 +113,7 @@ static struct task_struct *first_waiting(s32 cpu, const struct cpu_ctx *cctx, u6
 }
 
 /* In dispatch of @cpu. Takes the first task of @queue, one of its own; false if there is none. */
-static bool take_own(s32 cpu, struct cpu_ctx *cctx, u64 queue)
+static bool take_queued(s32 cpu, struct cpu_ctx *cctx, u64 queue)
 {
 	if (scx_bpf_dsq_move_to_local(queue, 0)) {
 		stat_inc(STAT_OWN);
@@ -128,13 +128,13 @@ static bool take_own(s32 cpu, struct cpu_ctx *cctx, u64 queue)
  * was set, and a CPU that goes idle looks for bits after it marked itself idle, so one of the two sees the other.
  * The kick is delivered when interrupts come on again, which is after the kernel inserted the task.
  */
-static bool kick_thief(struct task_struct *p, s32 cpu)
+static bool kick_idle_for(struct task_struct *p, s32 cpu)
 {
 	s32 thief;
 
-	if (!tun.steal || !may_move(p))
+	if (!tunables.steal || !is_migratable(p))
 		return false;
-	thief = scan_thief(p, cpu);
+	thief = find_idle_for_queued(p, cpu);
 	if (thief < 0)
 		return false;
 	stat_inc(STAT_KICK);
@@ -144,7 +144,7 @@ static bool kick_thief(struct task_struct *p, s32 cpu)
 
 /*
  * The other half: @cpu is marked idle. May there be a task for it that was put in line after steal() looked? Hot ones that
- * steal() saw it will come back to. Bounded by MAX_BEYOND, as far as kick_thief() looks for idle CPUs.
+ * steal() saw it will come back to. Bounded by MAX_BEYOND, as far as kick_idle_for() looks for idle CPUs.
  */
 static bool work_in_reach(s32 cpu, const struct cpu_ctx *cctx)
 {
@@ -165,7 +165,7 @@ static bool work_in_reach(s32 cpu, const struct cpu_ctx *cctx)
  * Offers one of @cpu's waiting tasks, the first that an idle CPU may take. Its rq lock is held. Bounded by
  * MAX_OFFER_LOOKS. Returns 0, for a function that the verifier looks at once has to return something.
  */
-__noinline s32 offer_waiting(s32 cpu)
+__noinline s32 kick_idle_for_queued(s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_struct *p;
@@ -177,7 +177,7 @@ __noinline s32 offer_waiting(s32 cpu)
 	bpf_for_each(scx_dsq, p, cpu, 0)
 	{
 		/* No CPU is idle for one that may use all: then none is for the others. */
-		if (kick_thief(p, cpu) || p->nr_cpus_allowed >= tun.nr_cpus_possible)
+		if (kick_idle_for(p, cpu) || p->nr_cpus_allowed >= tunables.nr_cpus_possible)
 			return 0;
 		looks += bpf_arena_loop_one;
 		if (looks >= MAX_OFFER_LOOKS)

@@ -120,11 +120,11 @@ static void map_line_emptied(struct sparse_map *map, u32 llc, u32 line, const st
  */
 static u64 whole_cores(u64 bits, u32 line)
 {
-	u64 first = tun.core_first, last = tun.core_last;
+	u64 first = tunables.core_first, last = tunables.core_last;
 
 	bits |= absent_slots[line & (MAX_LINES - 1)];
 	bits &= (bits & ~last) + first;
-	return (bits & last) >> (tun.smt_width - 1);
+	return (bits & last) >> (tunables.smt_width - 1);
 }
 
 /* @window: ALL_SLOTS, or 1 and more. */

@@ -16,35 +16,35 @@ struct task_ctx {
 	u64 stopped_at; /* scx_bpf_now() when it last ran; 0: never */
 	u64 charged;	/* sum_exec_runtime when vruntime was brought up to date */
 	u64 woke_exec;	/* sum_exec_runtime when it last woke: from there on it counts as one burst */
-	u64 queued_at;	/* scx_bpf_now() when it was put in line; 0: it has run since */
+	u64 enqueued_at;	/* scx_bpf_now() when it was put in line; 0: it has run since */
 	u8 offered;	/* ... and an idle CPU was told of it */
-	u8 prompt;	/* vtime.bpf.h: a timer, a device or a futex woke it, */
+	u8 prompt;	/* order/deadline.bpf.h: a timer, a device or a futex woke it, */
 	u8 fresh;	/* ... and it has not run yet */
-	s32 trust;	/* handoff.bpf.h: that it sleeps soon after it woke another */
-	s32 queued_on;	/* ... on this CPU; NO_CPU: in its group's queue */
+	s32 sync_sleep_score;	/* numa/handoff.bpf.h: that it sleeps soon after it woke another */
+	s32 queued_cpu;	/* ... on this CPU; NO_CPU: in its group's queue */
 	s32 home;	/* CPU whose clock vruntime is on: where it ran or waits; -1: none yet */
 	s32 recent;	/* CPU that was home before */
 
-	/* cgroup.bpf.h */
+	/* cgroup/weight.bpf.h */
 	u32 group;	/* id; 0: the root */
 	u32 counted;	/* weight in the group's sum; 0: not runnable */
 	u64 cached;	/* generation << 32 | group_share() then */
 	u32 cached_for; /* plain weight that it is the share of */
 
-	u32 line_weight;    /* load.bpf.h: what it counts for where it waits; 0: in no line */
-	struct wakes wakes; /* affine.bpf.h: while it does not run */
+	u32 queued_weight;    /* order/queue.bpf.h: what it counts for where it waits; 0: in no line */
+	struct wakes wakes; /* numa/wake_affine.bpf.h: while it does not run */
 
-	/* home.bpf.h */
-	s32 home_node;	   /* NO_NODE: none yet */
+	/* numa/home.bpf.h */
+	s32 preferred_node;	   /* NO_NODE: none yet */
 	s32 home_share;	   /* of its run time that is there, decaying: 0..HOME_ALL */
 	u64 home_retry_at; /* scx_bpf_now() from which on it may be moved there */
 	u64 scan_at;	   /* ... when scan_period is adapted next */
 	u32 scan_period;   /* ms; 0: not yet known */
 	u8 held;	   /* home_retry_at is wake-affine's back-off */
-	u8 homebound;	   /* to be moved home when it next is put in line */
+	u8 migrate_home;	   /* to be moved home when it next is put in line */
 
-	/* task_util.bpf.h, misfit.bpf.h: on asymmetric machines only */
-	u8 outgrown;	  /* its CPU, and there is room on a stronger one */
+	/* capacity/task_util.bpf.h, capacity/misfit.bpf.h: on asymmetric machines only */
+	u8 migrate_up;	  /* its CPU, and there is room on a stronger one */
 	u32 task_util;	  /* what it is expected to use of a CPU: 0..CAPACITY_SCALE */
 	u32 util_est;	  /* its util_avg when it fell asleep, rising at once and falling slowly */
 	struct pelt util; /* of the time that it runs */
@@ -74,13 +74,13 @@ enum {
  * A kernel whose BPF prolog disables migration counts that in the current task, which is @p when @p is being put back
  * in line: as many as the callbacks on the stack are not held against it. Only a hint: the kernel has the last word.
  */
-static bool may_move(const struct task_struct *p)
+static bool is_migratable(const struct task_struct *p)
 {
 	return p->nr_cpus_allowed > 1 && p->migration_disabled <= (p == bpf_get_current_task_btf() ? MAX_PROLOGS : 0);
 }
 
 /* Kernel threads that serve one CPU (softirq, per-CPU workers), and the loader, but for its thread that samples. */
-static bool is_urgent(const struct task_struct *p)
+static bool is_critical(const struct task_struct *p)
 {
 	return (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1) ||
 	       (p->tgid == loader_tgid && p->policy != SCHED_BATCH);
@@ -93,7 +93,7 @@ __noinline bool in_cpus_ptr(struct task_struct *p __arg_trusted, s32 cpu)
 }
 
 /* By its own policy it preempts nobody. */
-static bool is_patient(const struct task_struct *p)
+static bool no_preempt(const struct task_struct *p)
 {
 	return p->policy == SCHED_BATCH || p->policy == SCHED_IDLE;
 }
@@ -105,11 +105,11 @@ static bool is_idle_task(const struct task_struct *p)
 
 static bool may_use(struct task_struct *p, s32 cpu)
 {
-	return p->nr_cpus_allowed >= tun.nr_cpus_possible || in_cpus_ptr(p, cpu);
+	return p->nr_cpus_allowed >= tunables.nr_cpus_possible || in_cpus_ptr(p, cpu);
 }
 
 /* May @p, which waits on another CPU, come to @cpu? The kernel ejects who moves one that may not. */
-static bool may_come(struct task_struct *p, s32 cpu)
+static bool can_migrate_to(struct task_struct *p, s32 cpu)
 {
 	return !p->migration_disabled && may_use(p, cpu);
 }
@@ -121,5 +121,5 @@ static s32 any_allowed(const struct task_struct *p, s32 prev)
 	u32 cpu = bpf_cpumask_any_and_distribute(p->cpus_ptr, online);
 
 	scx_bpf_put_cpumask(online);
-	return cpu < tun.nr_cpu_ids ? cpu : prev;
+	return cpu < tunables.nr_cpu_ids ? cpu : prev;
 }

@@ -2,20 +2,20 @@
 /*
  * What a CPU runs next, in dispatch:
  *
- *	its slice is over, and nothing speaks against it (may_go_on) ---> who ran is one to compare with
- *	one whose cpu.max let go of it waits for a CPU (throttle.bpf.h) -> it
+ *	its slice is over, and nothing speaks against it (can_keep_running) ---> who ran is one to compare with
+ *	one whose cpu.max let go of it waits for a CPU (cgroup/throttle.bpf.h) -> it
  *	nothing to compare the first in line with ----------------------> that
- *	now and then: one starves here (starve.bpf.h), or elsewhere
- *	they are owed more (balance.bpf.h) -----------------------------> it
- *	the deadline of who ran comes first, or nobody waits (goes_on) -> who ran
+ *	now and then: one starves here (steal/starve.bpf.h), or elsewhere
+ *	they are owed more (steal/balance.bpf.h) -----------------------------> it
+ *	the deadline of who ran comes first, or nobody waits (keep_running) -> who ran
  *	else -----------------------------------------------------------> the first in line
- *	nobody is left: another CPU's task (steal.bpf.h), and what came
+ *	nobody is left: another CPU's task (steal/steal.bpf.h), and what came
  *	while that was looked for --------------------------------------> it, or the CPU idles
  */
 #pragma once
 
 /* The context of @prev, which may run for *@slice more; NULL: it has gone to sleep, is to go elsewhere, or to wait for cpu.max. */
-static struct task_ctx *may_go_on(s32 cpu, struct task_struct *prev, u64 *slice)
+static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 *slice)
 {
 	struct task_ctx *tctx;
 
@@ -30,11 +30,11 @@ static struct task_ctx *may_go_on(s32 cpu, struct task_struct *prev, u64 *slice)
 		if (!*slice)
 			return NULL;
 	}
-	return tctx->homebound || tctx->outgrown ? NULL : tctx;
+	return tctx->migrate_home || tctx->migrate_up ? NULL : tctx;
 }
 
 /* Does @prev go on before @next, the first in line (NULL: nobody waits)? Not if it was @preempted, or lends its CPU. */
-static bool goes_on(struct task_struct *prev, struct task_ctx *tctx, const struct cpu_ctx *cctx,
+static bool keep_running(struct task_struct *prev, struct task_ctx *tctx, const struct cpu_ctx *cctx,
 		    struct task_struct *next, bool preempted, u64 now)
 {
 	if (!next)
@@ -48,7 +48,7 @@ static bool run_other(s32 cpu, struct cpu_ctx *cctx)
 {
 	if (timed_steal(cpu))
 		return true;
-	/* Woken in vain, maybe claimed: idle again, and then comes the other half of kick_thief(). */
+	/* Woken in vain, maybe claimed: idle again, and then comes the other half of kick_idle_for(). */
 	if (is_idle_task(bpf_get_current_task_btf())) {
 		mark_idle(cpu, cctx);
 		if (work_in_reach(cpu, cctx) && timed_steal(cpu))
@@ -60,14 +60,14 @@ static bool run_other(s32 cpu, struct cpu_ctx *cctx)
 			scx_bpf_kick_cpu(cpu, 0);
 	}
 	/* Somebody may have queued a task here meanwhile. */
-	return cctx->waiting && (take_own(cpu, cctx, cpu) || take_own(cpu, cctx, pinned_queue(cpu)));
+	return cctx->waiting && (take_queued(cpu, cctx, cpu) || take_queued(cpu, cctx, pinned_queue(cpu)));
 }
 
 /* What @cpu runs next, be it @prev (NULL: not a task of ours), to its local DSQ. */
-static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
+static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 {
-	u64 queue = cpu, at = 0, slice = tun.slice_ns, now = scx_bpf_now();
-	struct task_ctx *tctx = may_go_on(cpu, prev, &slice);
+	u64 queue = cpu, at = 0, slice = tunables.slice_ns, now = scx_bpf_now();
+	struct task_ctx *tctx = can_keep_running(cpu, prev, &slice);
 	bool keep = false, preempted = cctx->preempted;
 	struct task_struct *next = NULL;
 
@@ -76,17 +76,17 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		return;
 
 	/* Nothing to compare: the first in line, whoever that is. */
-	if (!tctx && waits_in_one(cctx) && !balance_due(cctx, now) && !starved_due(cctx, now) &&
-	    take_own(cpu, cctx, cctx->overloaded ? cpu : pinned_queue(cpu)))
+	if (!tctx && one_queue_waits(cctx) && !balance_due(cctx, now) && !starved_due(cctx, now) &&
+	    take_queued(cpu, cctx, cctx->overloaded ? cpu : pinned_queue(cpu)))
 		return;
 	if (cctx->waiting) {
-		next = first_waiting(cpu, cctx, &queue);
+		next = first_queued(cpu, cctx, &queue);
 		if (next)
 			at = next->scx.dsq_vtime;
 	}
 	if (tctx) {
 		charge(prev, tctx);
-		keep = goes_on(prev, tctx, cctx, next, preempted, now);
+		keep = keep_running(prev, tctx, cctx, next, preempted, now);
 	}
 	if (keep) {
 		cctx->lends = false;
@@ -94,7 +94,7 @@ static void bring_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	}
 	if ((tctx || next) && (run_starved(cpu, cctx, now) || balance(cpu, cctx, keep ? NULL : next, at)))
 		return;
-	if (!keep && cctx->waiting && take_own(cpu, cctx, queue))
+	if (!keep && cctx->waiting && take_queued(cpu, cctx, queue))
 		return;
 	if (tctx) {
 		stat_inc(STAT_KEEP);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Where a task goes that is too big for the weakest CPUs (capacity.bpf.h):
+ * Where a task goes that is too big for the weakest CPUs (capacity/capacity.bpf.h):
  *
  *	fast: target, previous, recently used CPU, if idle and strong enough -------------> claimed
  *	fit:  an idle CPU that is strong enough, of a whole idle core first under SMT, in
@@ -11,7 +11,7 @@
  * nr_scan does not bound it: an idle CPU that is strong enough is worth more than the look at those that are not. It goes
  * over idle CPUs only, of MAX_BEYOND other LLCs at most.
  *
- * If none is idle, big tasks wait in line at a strong CPU and small ones at a weak one: line_for().
+ * If none is idle, big tasks wait in line at a strong CPU and small ones at a weak one: fallback_cpu().
  */
 #pragma once
 
@@ -98,7 +98,7 @@ __noinline s32 scan_fit(struct task_struct *p __arg_trusted, s32 cpu, u32 nr)
 	fit->util = tctx->task_util;
 	fit->cpu = -1;
 	fit->scanned = 0;
-	for (core = tun.smt_width > 1; core >= 0 && can_loop; core--) {
+	for (core = tunables.smt_width > 1; core >= 0 && can_loop; core--) {
 		fit->whole_cores = core;
 		found = scan_llc_fit(p, l->llc, l->slot);
 		for (i = bpf_arena_loop_zero; found < 0 && i < MAX_BEYOND && i < nr && can_loop; i++) {
@@ -136,7 +136,7 @@ __noinline s32 find_fit(struct task_struct *p __arg_trusted, s32 prev, s32 targe
 		stat_inc(STAT_RECENT);
 		return cpu;
 	}
-	cpu = scan_fit(p, target, tun.nr_llcs - 1);
+	cpu = scan_fit(p, target, tunables.nr_llcs - 1);
 	if (cpu < 0)
 		stat_inc(STAT_FAILED);
 	else
@@ -148,7 +148,7 @@ __noinline s32 find_fit(struct task_struct *p __arg_trusted, s32 prev, s32 targe
 /* Of those that are strong, or of the weakest, the next in turn. */
 static s32 next_of_kind(bool strong)
 {
-	u32 first = strong ? 0 : tun.nr_stronger, nr = strong ? tun.nr_stronger : tun.nr_cpus - tun.nr_stronger;
+	u32 first = strong ? 0 : tunables.nr_stronger, nr = strong ? tunables.nr_stronger : tunables.nr_cpus - tunables.nr_stronger;
 
 	if (!nr)
 		return -1;
@@ -159,7 +159,7 @@ static s32 next_of_kind(bool strong)
  * No CPU is idle for @p: where it waits in line. Not with tasks of the other kind, for a small one would take a strong CPU
  * from a big one, and a big one would run on a weak CPU: but at the previous CPU, or the less loaded of two of its own kind.
  */
-__noinline s32 line_for(struct task_struct *p __arg_trusted, s32 prev, s32 target)
+__noinline s32 fallback_cpu(struct task_struct *p __arg_trusted, s32 prev, s32 target)
 {
 	bool big = is_big(p);
 	s32 best = target, cpu, i;
@@ -179,5 +179,5 @@ __noinline s32 line_for(struct task_struct *p __arg_trusted, s32 prev, s32 targe
 /* ns for which @cpu is still to leave a waiting task, that may be too big for it, to others. */
 static s64 misfit_wait(const struct task_ctx *tctx, s32 cpu, u64 now)
 {
-	return fits_cpu(tctx->task_util, cpu) ? 0 : tctx->queued_at + MISFIT_WAIT_NS - now;
+	return fits_cpu(tctx->task_util, cpu) ? 0 : tctx->enqueued_at + MISFIT_WAIT_NS - now;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * cpu.max: how much CPU time a group may use in each period. What happens when that is used up is in throttle.bpf.h.
+ * cpu.max: how much CPU time a group may use in each period. What happens when that is used up is in cgroup/throttle.bpf.h.
  *
  *	pool (group.left)    quota a period, saved up to quota + burst
- *	   |  a slice of it, when the purse is empty            take_slice(): running, and each time that the task goes on
- *	purse of a CPU       one for each group that it runs    runtime is charged here: vtime.bpf.h's charge()
+ *	   |  a slice of it, when the cpu_budget is empty            take_slice(): running, and each time that the task goes on
+ *	cpu_budget of a CPU       one for each group that it runs    runtime is charged here: order/deadline.bpf.h's charge()
  *
  * So the pool, which all CPUs share, is written once a slice, not at each switch. A task runs no longer than what is in
- * the purses of its group and of all above it; by the next tick, that is, and what it overruns is owed by the purse
+ * the cpu_budgets of its group and of all above it; by the next tick, that is, and what it overruns is owed by the cpu_budget
  * and paid from the pool with the next slice: over time a group uses its quota and no more.
  *
  * Purses are the CPU's own, under its rq lock.
@@ -15,24 +15,24 @@
 #pragma once
 
 enum {
-	PURSES = 8,		/* of a CPU; by group id, modulo */
-	BW_SLICE_MAX = 5000000, /* from the pool to a purse at a time, as sched_cfs_bandwidth_slice_us */
+	CPU_BUDGETS = 8,		/* of a CPU; by group id, modulo */
+	BW_SLICE_MAX = 5000000, /* from the pool to a cpu_budget at a time, as sched_cfs_bandwidth_slice_us */
 	BW_SLICE_MIN = 500000,
 	BW_TRIES = 4,	      /* to take from a contended pool */
 	BW_PERIODS = 1024,    /* that are made up for when a pool was not looked at for long */
 	BW_TIMER_MIN = 50000, /* ns */
 };
 
-struct purse {
+struct cpu_budget {
 	u32 group; /* 0: none's */
 	s64 left;  /* ns; negative: owed */
 };
 
-struct purses {
-	struct purse slots[PURSES];
+struct cpu_budgets {
+	struct cpu_budget slots[CPU_BUDGETS];
 } __attribute__((aligned(CACHE_LINE)));
 
-struct purses purses[MAX_CPUS];
+struct cpu_budgets cpu_budgets[MAX_CPUS];
 
 struct bw_timer {
 	struct bpf_timer timer;
@@ -55,7 +55,7 @@ static bool is_limited(const struct task_ctx *tctx)
 /* Never throttled: what the kernel waits for. Tasks that hold a kernel lock cannot be told apart. */
 static bool is_exempt(const struct task_struct *p)
 {
-	return is_urgent(p) || p->flags & PF_EXITING;
+	return is_critical(p) || p->flags & PF_EXITING;
 }
 
 /* The group's timer is to come when its period ends, sooner if tasks might wait for too long until then. */
@@ -70,8 +70,8 @@ static void bw_arm(u32 id, struct group *g)
 	if (!t)
 		return;
 	delay = g->period_start + g->period - unlocked_now();
-	if (delay > (s64)tun.starve_ns / 2)
-		delay = tun.starve_ns / 2;
+	if (delay > (s64)tunables.starve_ns / 2)
+		delay = tunables.starve_ns / 2;
 	if (delay < BW_TIMER_MIN)
 		delay = BW_TIMER_MIN;
 	bpf_timer_start(&t->timer, delay, 0);
@@ -114,15 +114,15 @@ static void throttle(u32 id, struct group *g, u64 now)
 		unthrottle(g, now);
 }
 
-static struct purse *purse(s32 cpu, u32 id)
+static struct cpu_budget *cpu_budget(s32 cpu, u32 id)
 {
-	return &purses[cpu & (MAX_CPUS - 1)].slots[id % PURSES];
+	return &cpu_budgets[cpu & (MAX_CPUS - 1)].slots[id % CPU_BUDGETS];
 }
 
-/* Puts a slice of the pool into the purse. Bounded by BW_TRIES. False if there is nothing. */
-static bool fill_purse(struct purse *purse, struct group *g, u64 now)
+/* Puts a slice of the pool into the cpu_budget. Bounded by BW_TRIES. False if there is nothing. */
+static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u64 now)
 {
-	u64 slice = g->quota / (2 * tun.nr_cpus_possible);
+	u64 slice = g->quota / (2 * tunables.nr_cpus_possible);
 	s64 want, left;
 	u32 i;
 
@@ -130,7 +130,7 @@ static bool fill_purse(struct purse *purse, struct group *g, u64 now)
 		slice = BW_SLICE_MAX;
 	if (slice < BW_SLICE_MIN)
 		slice = BW_SLICE_MIN;
-	want = slice - purse->left;
+	want = slice - cpu_budget->left;
 	bw_refill(g, now);
 	bpf_for(i, 0, BW_TRIES) {
 		left = READ_ONCE(g->left);
@@ -139,11 +139,11 @@ static bool fill_purse(struct purse *purse, struct group *g, u64 now)
 		if (want > left)
 			want = left;
 		if (__sync_val_compare_and_swap(&g->left, left, left - want) == left) {
-			purse->left += want;
+			cpu_budget->left += want;
 			break;
 		}
 	}
-	return purse->left > 0;
+	return cpu_budget->left > 0;
 }
 
 /*
@@ -152,11 +152,11 @@ static bool fill_purse(struct purse *purse, struct group *g, u64 now)
  */
 __noinline u64 take_slice(s32 cpu, u32 id)
 {
-	u64 slice = tun.slice_ns, now = scx_bpf_now();
+	u64 slice = tunables.slice_ns, now = scx_bpf_now();
 
 	while (id && can_loop) {
 		struct group *g = group(id);
-		struct purse *own = purse(cpu, id);
+		struct cpu_budget *own = cpu_budget(cpu, id);
 
 		if (g->quota) {
 			if (own->group != id) {
@@ -164,7 +164,7 @@ __noinline u64 take_slice(s32 cpu, u32 id)
 				own->group = id;
 				own->left = 0;
 			}
-			if (own->left <= 0 && !fill_purse(own, g, now)) {
+			if (own->left <= 0 && !refill_cpu_budget(own, g, now)) {
 				throttle(id, g, now);
 				return 0;
 			}
@@ -181,7 +181,7 @@ __noinline s32 charge_groups(s32 cpu, u32 id, u64 ran)
 {
 	while (id && can_loop) {
 		struct group *g = group(id);
-		struct purse *own = purse(cpu, id);
+		struct cpu_budget *own = cpu_budget(cpu, id);
 
 		if (g->quota) {
 			if (own->group == id)

@@ -219,7 +219,7 @@ static void settle_lazy(s32 cpu, struct cpu_ctx *cctx)
 	cctx->settled_at = scx_bpf_now();
 	settle_cpu(cpu);
 	bpf_for(i, 0, SETTLE_CPUS) {
-		s32 other = cctx->settle_turn++ % tun.nr_cpu_ids;
+		s32 other = cctx->settle_turn++ % tunables.nr_cpu_ids;
 
 		if (cpu_ctx(other)->idle)
 			settle_cpu(other);
@@ -317,7 +317,7 @@ static bool is_idle_policy(const struct task_struct *p, struct task_ctx *tctx)
 	return p->policy == SCHED_IDLE || (tctx->group && group_share_of(p, tctx) & GROUP_IDLE);
 }
 
-static bool preempts_nobody(const struct task_struct *p, struct task_ctx *tctx)
+static bool never_preempts(const struct task_struct *p, struct task_ctx *tctx)
 {
-	return is_patient(p) || is_idle_policy(p, tctx);
+	return no_preempt(p) || is_idle_policy(p, tctx);
 }

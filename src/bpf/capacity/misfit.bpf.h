@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Misfits: running tasks that have outgrown their CPU, which the seed (001_856e2bd4a0298008) leaves open. They move within a
+ * Misfits: running tasks that have migrate_up their CPU, which the seed (001_856e2bd4a0298008) leaves open. They move within a
  * tick, if there is room:
  *
- *	tick     too big for its CPU? look_misfit() ------> find_stronger(): its slice ends
+ *	tick     too big for its CPU? check_misfit() ------> find_stronger(): its slice ends
  *	enqueue  send_up() -----> find_stronger()  idle: ---------------------------------> claimed, sent there
  *	                                           runs a task that fits the misfit's CPU -> sent there, preempts that
  *
@@ -22,7 +22,7 @@ static bool runs_small(s32 cpu, s32 weaker)
 {
 	const struct cpu_ctx *cctx = cpu_ctx(cpu);
 
-	return READ_ONCE(cctx->curr_weight) && !READ_ONCE(cctx->curr_urgent) &&
+	return READ_ONCE(cctx->curr_weight) && !READ_ONCE(cctx->curr_critical) &&
 	       fits_capacity(READ_ONCE(cctx->curr_util), capacity_of(weaker));
 }
 
@@ -35,24 +35,24 @@ __noinline s32 find_stronger(struct task_struct *p __arg_trusted, s32 cpu)
 	u32 turn = cpu_ctx(cpu)->misfit_turn, i;
 	s32 other, small = -1;
 
-	if (!tun.nr_stronger)
+	if (!tunables.nr_stronger)
 		return -1;
 	bpf_for(i, 0, MAX_MISFIT_LOOKS) {
-		if (i >= tun.nr_stronger)
+		if (i >= tunables.nr_stronger)
 			break;
-		other = capacity_order[((turn + i) % tun.nr_stronger) & (MAX_CPUS - 1)];
+		other = capacity_order[((turn + i) % tunables.nr_stronger) & (MAX_CPUS - 1)];
 		if (capacity_of(other) <= capacity_of(cpu) || !may_use(p, other))
 			continue;
 		if (map_test(&idle_map, cpu_layout(other)->slot))
 			return other;
-		if (small < 0 && !is_patient(p) && runs_small(other, cpu))
+		if (small < 0 && !no_preempt(p) && runs_small(other, cpu))
 			small = other;
 	}
 	return small;
 }
 
 /* In tick of @cpu, on which @p runs. */
-static void look_misfit(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
+static void check_misfit(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
 {
 	struct task_ctx *tctx = task_ctx(p);
 
@@ -60,11 +60,11 @@ static void look_misfit(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
 		return;
 	util_runs(p, tctx, cpu, cctx);
 	note_curr_util(tctx, cpu, cctx);
-	if (!cctx->misfit || !may_send(p))
+	if (!cctx->misfit || !can_migrate_now(p))
 		return;
 	cctx->misfit_turn++;
 	if (find_stronger(p, cpu) >= 0) {
-		tctx->outgrown = true;
+		tctx->migrate_up = true;
 		scx_bpf_task_set_slice(p, 0);
 	}
 }
@@ -74,14 +74,14 @@ static bool send_up(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 e
 {
 	s32 to;
 
-	tctx->outgrown = false;
-	if (enq_flags & SCX_ENQ_WAKEUP || !is_weak(cpu) || fits_cpu(tctx->task_util, cpu) || !may_send(p))
+	tctx->migrate_up = false;
+	if (enq_flags & SCX_ENQ_WAKEUP || !is_weak(cpu) || fits_cpu(tctx->task_util, cpu) || !can_migrate_now(p))
 		return false;
 	to = find_stronger(p, cpu);
 	if (to < 0)
 		return false;
 	if (!claim_idle(to)) {
-		if (is_patient(p) || !runs_small(to, cpu))
+		if (no_preempt(p) || !runs_small(to, cpu))
 			return false;
 		stat_inc(STAT_MISFIT_SWAP);
 	}

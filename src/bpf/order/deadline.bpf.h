@@ -2,13 +2,13 @@
 /*
  * Virtual time: who is owed CPU time, and who comes next.
  *
- * A task's vruntime grows by the time it ran, times 100, over its weight (task_weight() of cgroup.bpf.h). Each CPU has
+ * A task's vruntime grows by the time it ran, times 100, over its weight (task_weight() of cgroup/weight.bpf.h). Each CPU has
  * a clock, vclock, that follows the vruntime of what it runs. What counts is the distance of the two:
  *
  *	     owed                       ahead
  *	-------|-----------|--------------|--------> virtual time of the CPU
  *	   vruntime      vclock        vruntime
- *	  (waited)                     (just ran)
+ *	  (wait_time)                     (just ran)
  *
  * A CPU's queue is ordered by deadline = vruntime + what the task is assumed to ask for:
  *
@@ -24,7 +24,7 @@
  * So those that run in short bursts come before hogs, until they are slice_lag ahead of them, and the prompt before both. But
  * who reads what another writes earns nothing by its sleep: were it to, it would come before the writer, and find little to
  * read (hackbench switched twice as often). For the same reason a producer, who woke somebody by WF_SYNC within the last slice,
- * goes on for PRODUCER_NS more, unless it is preempted (preempt.bpf.h). The clock goes with it, and all that wait are then owed
+ * goes on for PRODUCER_NS more, unless it is preempted (order/preempt.bpf.h). The clock goes with it, and all that wait are then owed
  * that: PROMPT_NS is twice as much, or the prompt, who are owed nothing, would come after them.
  *
  * Those of a kind that are less than a slice ahead come in the order in which they came (line_deadline()): no order keeps
@@ -81,19 +81,19 @@ static void note_producer(struct cpu_ctx *cctx)
 }
 
 /*
- * In select_cpu: is the @woken task prompt? Not one that preempts nobody, nor one that waited for a kernel lock, which is
+ * In select_cpu: is the @woken task prompt? Not one that preempts nobody, nor one that wait_time for a kernel lock, which is
  * TASK_UNINTERRUPTIBLE and no I/O. It is not called p, for the macro has a p of its own.
  */
 static bool wakes_promptly(const struct task_struct *woken, struct task_ctx *tctx, u64 wake_flags)
 {
-	return (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) == SCX_WAKE_TTWU && !preempts_nobody(woken, tctx) &&
+	return (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) == SCX_WAKE_TTWU && !never_preempts(woken, tctx) &&
 	       (!BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) || BPF_CORE_READ_BITFIELD(woken, in_iowait));
 }
 
 /* From when it woke until it has had a slice. */
 static bool is_prompt(const struct task_struct *p, const struct task_ctx *tctx)
 {
-	return tctx->prompt && burst(p, tctx) < tun.slice_ns;
+	return tctx->prompt && burst(p, tctx) < tunables.slice_ns;
 }
 
 static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)
@@ -103,13 +103,13 @@ static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)
 
 	/* The same for all of them: among themselves it changes nothing. */
 	if (is_hog(p, tctx))
-		return from + to_vtime(tun.slice_ns, weight) + tun.slice_lag_ns;
+		return from + to_vtime(tunables.slice_ns, weight) + tunables.slice_lag_ns;
 	if (is_prompt(p, tctx))
-		from -= tun.slice_lag_ns + PROMPT_NS;
+		from -= tunables.slice_lag_ns + PROMPT_NS;
 	/* The first slice after a sleep does not come later for a light one, though it does more seldom. */
-	if (weight < WEIGHT_DFL << WEIGHT_SHIFT && burst(p, tctx) < tun.slice_ns)
+	if (weight < WEIGHT_DFL << WEIGHT_SHIFT && burst(p, tctx) < tunables.slice_ns)
 		weight = WEIGHT_DFL << WEIGHT_SHIFT;
-	return from + to_vtime(tun.slice_ns, weight);
+	return from + to_vtime(tunables.slice_ns, weight);
 }
 
 /* Where @p is in line on the CPU of @cctx, on whose clock it is: its deadline, but a slight lead is of no account. */
@@ -118,13 +118,13 @@ static u64 line_deadline(const struct task_struct *p, struct task_ctx *tctx, con
 	s64 ahead = tctx->vruntime - cctx->vclock;
 	u64 at = deadline(p, tctx);
 
-	return ahead > 0 && (u64)ahead < tun.slice_ns && !is_hog(p, tctx) ? at - ahead : at;
+	return ahead > 0 && (u64)ahead < tunables.slice_ns && !is_hog(p, tctx) ? at - ahead : at;
 }
 
 /* In dispatch: how much later than the first in line @p, which runs on the CPU of @cctx, may come and yet go on. */
 static u64 producer_lead(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx, u64 now)
 {
-	if (!cctx->curr_weight || !cctx->sync_wakes || now - cctx->sync_woke_at >= tun.slice_ns)
+	if (!cctx->curr_weight || !cctx->sync_wakes || now - cctx->sync_woke_at >= tunables.slice_ns)
 		return 0;
 	return to_vtime(PRODUCER_NS, task_weight(p, tctx));
 }
@@ -146,9 +146,9 @@ static void note_running(const struct task_struct *p, struct task_ctx *tctx, str
 {
 	u32 weight = task_weight(p, tctx);
 
-	cctx->curr_urgent = is_urgent(p);
+	cctx->curr_critical = is_critical(p);
 	/* Urgent tasks take more than their share: they would carry the clock away from those who wait their turn. */
-	if (!cctx->curr_urgent && vtime_before(cctx->vclock, tctx->vruntime))
+	if (!cctx->curr_critical && vtime_before(cctx->vclock, tctx->vruntime))
 		cctx->vclock = tctx->vruntime;
 	cctx->curr_deadline = deadline(p, tctx);
 	cctx->curr_hog = is_hog(p, tctx);
@@ -162,7 +162,7 @@ static void note_running(const struct task_struct *p, struct task_ctx *tctx, str
 /* Let go of what the task is owed, and of a slice. */
 static void fall_behind(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	u64 behind = cctx->vclock + to_vtime(tun.slice_ns, task_weight(p, tctx));
+	u64 behind = cctx->vclock + to_vtime(tunables.slice_ns, task_weight(p, tctx));
 
 	if (vtime_before(tctx->vruntime, behind))
 		tctx->vruntime = behind;
@@ -192,7 +192,7 @@ static void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, b
 	u64 vclock = cpu_ctx(cpu)->vclock, latest;
 
 	group_enter(p, tctx);
-	latest = vclock + to_vtime(tun.slice_ns + OVERRUN_NS, task_weight(p, tctx));
+	latest = vclock + to_vtime(tunables.slice_ns + OVERRUN_NS, task_weight(p, tctx));
 	rebase(tctx, cpu);
 	if (wakes)
 		tctx->woke_exec = p->se.sum_exec_runtime;

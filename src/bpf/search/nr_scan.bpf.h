@@ -19,13 +19,13 @@
 static u32 nr_scan_of(u64 sum_util, u64 capacity, u32 nr_cpus)
 {
 	u64 x = sum_util * CAPACITY_SCALE / capacity;
-	u64 used = x * x * tun.imbalance_pct * tun.imbalance_pct / (10000 * CAPACITY_SCALE);
+	u64 used = x * x * tunables.imbalance_pct * tunables.imbalance_pct / (10000 * CAPACITY_SCALE);
 	u32 nr;
 
 	if (used >= CAPACITY_SCALE)
 		return 0;
 	nr = nr_cpus * (CAPACITY_SCALE - used) / CAPACITY_SCALE;
-	if (tun.small_llc_boost && nr_cpus <= SMALL_LLC)
+	if (tunables.small_llc_boost && nr_cpus <= SMALL_LLC)
 		nr = min_u32(nr * 2 * SMALL_LLC / nr_cpus, nr_cpus);
 	return nr;
 }
@@ -35,7 +35,7 @@ static u32 budget(u32 llc)
 {
 	u32 nr = READ_ONCE(llc_published(llc)->nr_scan);
 
-	return !tun.scan_limit || nr >= llc_layout(llc)->nr_cpus ? ALL_SLOTS : nr;
+	return !tunables.scan_limit || nr >= llc_layout(llc)->nr_cpus ? ALL_SLOTS : nr;
 }
 
 /* Bounded by the LLC's slots: about a microsecond for 16 of them. */
@@ -67,9 +67,9 @@ static void estimate_nr_scan(s32 cpu, const struct cpu_ctx *cctx)
 	u64 now = scx_bpf_now(), mono = now + cctx->mono_offset;
 	u64 at = READ_ONCE(published->at), last = READ_ONCE(lctx->estimated_at);
 
-	if (!tun.scan_limit || !cpu_layout(cpu)->present || !published->capacity ||
-	    (s64)(mono - at) < (s64)(STALE_INTERVALS * tun.util_interval_ns) ||
-	    (s64)(mono - last) < (s64)tun.util_interval_ns)
+	if (!tunables.scan_limit || !cpu_layout(cpu)->present || !published->capacity ||
+	    (s64)(mono - at) < (s64)(STALE_INTERVALS * tunables.util_interval_ns) ||
+	    (s64)(mono - last) < (s64)tunables.util_interval_ns)
 		return;
 	if (__sync_val_compare_and_swap(&lctx->estimated_at, last, mono) != last)
 		return;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Going home (home.bpf.h): a task that is away comes back to its home node
+ * Going home (numa/home.bpf.h): a task that is away comes back to its home node
  *
- *	when it wakes     and no CPU of the node that it was to wake on is idle            scan_home() in scan.bpf.h
+ *	when it wakes     and no CPU of the node that it was to wake on is idle            scan_home() in search/scan.bpf.h
  *	while it waits    taken by a CPU of its home that has nothing else to run          steal_home()
- *	while it runs     tick: a CPU of its home seems to be idle? its slice ends         look_home()
+ *	while it runs     tick: a CPU of its home seems to be idle? its slice ends         check_preferred_node()
  *	                  put back in line: an idle CPU of its home claimed, sent there    send_home()
  *
- * The kernel ejects who sends away a task that may not migrate, so whether it may has to be known exactly: may_send().
+ * The kernel ejects who sends away a task that may not migrate, so whether it may has to be known exactly: can_migrate_now().
  */
 #pragma once
 
@@ -30,7 +30,7 @@ __noinline bool node_any_idle(u32 node)
 }
 
 /* @p may be the current task, in which the prolog may count. */
-static bool may_send(const struct task_struct *p)
+static bool can_migrate_now(const struct task_struct *p)
 {
 	u32 ours = p == bpf_get_current_task_btf() ? prolog_disables : 0;
 
@@ -38,7 +38,7 @@ static bool may_send(const struct task_struct *p)
 }
 
 /* In tick of @cpu, on which @p runs. Kernel threads have no memory of their own. */
-static void look_home(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
+static void check_preferred_node(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
 {
 	u64 now = scx_bpf_now();
 	s32 node = cpu_node(cpu);
@@ -50,9 +50,9 @@ static void look_home(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
 	tctx = task_ctx(p);
 	if (!tctx)
 		return;
-	settle_home(tctx, node, memory_node(p->tgid));
+	settle_preferred_node(tctx, node, memory_node(p->tgid));
 	adapt_scan_period(tctx, now);
-	if (tctx->home_node == node) {
+	if (tctx->preferred_node == node) {
 		stat_inc(STAT_HOME);
 		return;
 	}
@@ -63,8 +63,8 @@ static void look_home(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
 		return;
 	}
 	delay_return(tctx, now, min_u32(scan_period(tctx) / RETRY_SHARE, RETRY_MAX), false);
-	if (may_send(p) && node_any_idle(tctx->home_node)) {
-		tctx->homebound = true;
+	if (can_migrate_now(p) && node_any_idle(tctx->preferred_node)) {
+		tctx->migrate_home = true;
 		scx_bpf_task_set_slice(p, 0);
 	}
 }
@@ -76,8 +76,8 @@ static void look_home(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
  */
 static void send(struct task_struct *p, s32 cpu, u64 enq_flags)
 {
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, tun.slice_ns, enq_flags | arrival_flags(p));
-	if (!is_patient(p))
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, tunables.slice_ns, enq_flags | arrival_flags(p));
+	if (!no_preempt(p))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
@@ -87,10 +87,10 @@ static bool send_home(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64
 	u32 uncounted = NO_BUDGET;
 	s32 idle;
 
-	tctx->homebound = false;
-	if (tctx->home_node == cpu_node(cpu) || !may_send(p))
+	tctx->migrate_home = false;
+	if (tctx->preferred_node == cpu_node(cpu) || !can_migrate_now(p))
 		return false;
-	idle = scan_node(p, tctx->home_node, cpu_layout(cpu)->slot, &uncounted);
+	idle = scan_node(p, tctx->preferred_node, cpu_layout(cpu)->slot, &uncounted);
 	if (idle < 0)
 		return false;
 	stat_inc(STAT_HOME_MOVE);
@@ -108,8 +108,8 @@ __noinline bool take_home(s32 cpu, s32 victim)
 	{
 		struct task_ctx *tctx = task_ctx(p);
 
-		if (tctx && tctx->home_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim)) &&
-		    may_come(p, cpu) && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0))
+		if (tctx && tctx->preferred_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim)) &&
+		    can_migrate_to(p, cpu) && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0))
 			return true;
 		looks += bpf_arena_loop_one;
 		if (looks >= MAX_HOME_LOOKS)
@@ -129,7 +129,7 @@ __noinline bool take_home_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 		if (take_home(cpu, slot_cpu(walk.slot)))
 			return true;
 		*tries += bpf_arena_loop_one;
-		if (*tries >= tun.steal_tries)
+		if (*tries >= tunables.steal_tries)
 			break;
 	}
 	return false;
@@ -143,7 +143,7 @@ static bool steal_home(s32 cpu)
 
 	if (!is_numa())
 		return false;
-	for (i = l->nr_near; i < l->nr_reach && tries < tun.steal_tries && can_loop; i++) {
+	for (i = l->nr_near; i < l->nr_reach && tries < tunables.steal_tries && can_loop; i++) {
 		u32 llc = other_llc(l, i);
 
 		if (map_any(&overload_map, llc) && take_home_from(cpu, llc, &tries)) {

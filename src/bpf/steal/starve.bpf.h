@@ -21,7 +21,7 @@ __noinline bool run_starved_of(u64 queue)
 
 	bpf_for_each(scx_dsq, p, queue, SCX_DSQ_ITER_REV)
 	{
-		if (waited(p) >= tun.starve_ns && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
+		if (wait_time(p) >= tunables.starve_ns && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
 			stat_inc(STAT_STARVED);
 			return true;
 		}
@@ -34,7 +34,7 @@ __noinline bool run_starved_of(u64 queue)
 
 static bool starved_due(const struct cpu_ctx *cctx, u64 now)
 {
-	return now - cctx->starved_at >= tun.starve_ns / STARVE_LOOKS;
+	return now - cctx->starved_at >= tunables.starve_ns / STARVE_LOOKS;
 }
 
 /* In dispatch of @cpu. True if a task was taken. */

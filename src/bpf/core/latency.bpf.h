@@ -30,14 +30,14 @@ static s32 timed_find_idle(struct task_struct *p, const struct task_ctx *tctx, s
 	u64 started, took;
 	s32 cpu;
 
-	if (!sampled && !tun.latency_hist)
+	if (!sampled && !tunables.latency_hist)
 		return find_idle(p, tctx, prev, target);
 	started = bpf_ktime_get_ns();
 	cpu = find_idle(p, tctx, prev, target);
 	took = bpf_ktime_get_ns() - started;
 	if (sampled)
 		stat_add(STAT_FIND_NS, took * FIND_SAMPLE);
-	if (tun.latency_hist)
+	if (tunables.latency_hist)
 		latency_hists[bpf_get_smp_processor_id() & (MAX_CPUS - 1)]
 			.buckets[log2_bucket(took) & (LATENCY_BUCKETS - 1)]++;
 	return cpu;

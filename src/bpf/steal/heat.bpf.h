@@ -4,14 +4,14 @@
  * takes tasks of its own LLC as they come, and those of another once they stopped a migration cost ago, by distance. It
  * does not forget the others:
  *
- *	steal.bpf.h: a victim of another LLC ---> take_cold()   stopped_at + cost <= now? taken
+ *	steal/steal.bpf.h: a victim of another LLC ---> take_cold()   stopped_at + cost <= now? taken
  *	                                            hot: cctx->cold_in, the least that is left
  *	nothing taken, and some were hot -------> await_cold()  looks again in cold_in (again.bpf.h)
  *
  * So nothing waits for longer than the cost while a CPU in reach is idle.
  *
  * In the same way a task that is too big for a weaker CPU is left to the stronger ones for a moment: whoever took that
- * CPU from it may be as brief as small tasks are (misfit_wait() in fit.bpf.h).
+ * CPU from it may be as brief as small tasks are (misfit_wait() in capacity/fit.bpf.h).
  */
 #pragma once
 
@@ -24,7 +24,7 @@ static u64 migration_cost(s32 cpu, u32 llc)
 {
 	if (llc == cpu_layout(cpu)->llc)
 		return 0;
-	return llc_layout(llc)->node == cpu_node(cpu) ? tun.llc_cost_ns : tun.node_cost_ns;
+	return llc_layout(llc)->node == cpu_node(cpu) ? tunables.llc_cost_ns : tunables.node_cost_ns;
 }
 
 /* In dispatch of @cpu. Takes a task of @victim that is cold for this distance. Bounded by MAX_HEAT_LOOKS. */
@@ -39,7 +39,7 @@ __noinline bool take_cold(s32 cpu, s32 victim, u64 cost)
 	{
 		struct task_ctx *tctx = task_ctx(p);
 
-		if (tctx && may_come(p, cpu)) {
+		if (tctx && can_migrate_to(p, cpu)) {
 			s64 left = tctx->stopped_at + cost - now;
 
 			if (is_asym())

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What becomes of the tasks of a group that has used up its cpu.max (bandwidth.bpf.h): they wait in a queue of
+ * What becomes of the tasks of a group that has used up its cpu.max (cgroup/bandwidth.bpf.h): they wait in a queue of
  * the group's own until its timer has filled the pool. Then CPUs take them from there, at their next dispatch,
  * before what is in their own queues.
  *
@@ -26,7 +26,7 @@ enum {
 u64 waiting_groups[GROUP_WORDS]; /* by id */
 u64 waiting_words;		 /* those of them that are not 0 */
 
-/* After the CPUs' queues: overload.bpf.h. */
+/* After the CPUs' queues: steal/overload.bpf.h. */
 static u64 group_dsq(u32 id)
 {
 	return 2 * MAX_CPUS + id;
@@ -60,7 +60,7 @@ static void clear_group_waiting(u32 id, struct group *g)
 /* Has it not run since it was put in a group's queue? It is owed no more for that than for sleep. */
 static bool has_waited_throttled(const struct task_ctx *tctx)
 {
-	return tctx->queued_at && tctx->queued_on == NO_CPU;
+	return tctx->enqueued_at && tctx->queued_cpu == NO_CPU;
 }
 
 /* In enqueue. True if @p has to wait for a throttled group. */
@@ -78,9 +78,9 @@ static bool wait_throttled(struct task_struct *p, struct task_ctx *tctx, u64 enq
 	mark_group_waiting(id, g);
 	bw_arm(id, g);
 	stat_inc(STAT_THROTTLED);
-	tctx->queued_at = unlocked_now();
-	tctx->queued_on = NO_CPU;
-	scx_bpf_dsq_insert(p, group_dsq(id), tun.slice_ns, enq_flags);
+	tctx->enqueued_at = unlocked_now();
+	tctx->queued_cpu = NO_CPU;
+	scx_bpf_dsq_insert(p, group_dsq(id), tunables.slice_ns, enq_flags);
 	return true;
 }
 
@@ -95,7 +95,7 @@ static bool may_pull(u32 id)
 	if (!READ_ONCE(group(id)->throttled))
 		return scx_bpf_dsq_nr_queued(group_dsq(id)) > 0;
 	p = __COMPAT_scx_bpf_dsq_peek(group_dsq(id));
-	return p && waited(p) >= tun.starve_ns && may_come(p, bpf_get_smp_processor_id());
+	return p && wait_time(p) >= tunables.starve_ns && can_migrate_to(p, bpf_get_smp_processor_id());
 }
 
 /* In dispatch of @cpu, which has taken a task from the group's queue: the next one may go elsewhere. */
@@ -105,7 +105,7 @@ static void offer_next(s32 cpu, u32 id)
 
 	bpf_for_each(scx_dsq, p, group_dsq(id), 0)
 	{
-		kick_thief(p, cpu);
+		kick_idle_for(p, cpu);
 		break;
 	}
 }
@@ -180,7 +180,7 @@ static bool is_starving(u32 id, u64 now)
 	struct task_struct *p = __COMPAT_scx_bpf_dsq_peek(group_dsq(id));
 	struct task_ctx *tctx = p ? task_ctx(p) : NULL;
 
-	return tctx && (s64)(now - tctx->queued_at - tun.starve_ns) >= 0;
+	return tctx && (s64)(now - tctx->enqueued_at - tunables.starve_ns) >= 0;
 }
 
 /* A group's timer, armed while it is throttled or has tasks waiting. */

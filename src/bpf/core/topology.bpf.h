@@ -11,7 +11,7 @@
  */
 #pragma once
 
-const volatile struct tunables tun;
+const volatile struct tunables tunables;
 const volatile struct cpu_layout cpu_layouts[MAX_CPUS];
 const volatile struct llc_layout llc_layouts[MAX_LLCS];
 const volatile u16 slot_cpus[MAX_SLOTS];

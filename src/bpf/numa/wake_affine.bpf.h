@@ -16,7 +16,7 @@
  *
  *	        it still wakes up, claimed for another; nobody waits at the waking CPU -----> waking
  *
- * A pull to a node that is not the task's home starts the back-off of home.bpf.h, for the task and its waker (Gorman's
+ * A pull to a node that is not the task's home starts the back-off of numa/home.bpf.h, for the task and its waker (Gorman's
  * update_wa_numa_placement()).
  */
 #pragma once
@@ -72,8 +72,8 @@ static bool wake_affine_weight(const struct task_struct *p, struct task_ctx *tct
 }
 
 /*
- * Is the woken one prompt (vtime.bpf.h), and who runs on @prev not, so that it makes way at once, while the waker is, and has
- * a first turn (preempt.bpf.h)?
+ * Is the woken one prompt (order/deadline.bpf.h), and who runs on @prev not, so that it makes way at once, while the waker is, and has
+ * a first turn (order/preempt.bpf.h)?
  */
 static bool makes_way_sooner(const struct task_ctx *tctx, s32 prev, s32 waking)
 {
@@ -87,13 +87,13 @@ static bool wake_affine(const struct task_struct *p, struct task_ctx *tctx, s32 
 {
 	const struct cpu_ctx *cctx = cpu_ctx(waking);
 
-	if (tun.affine_idle && cctx->idle && share_llc(waking, prev))
+	if (tunables.affine_idle && cctx->idle && share_llc(waking, prev))
 		return !cpu_ctx(prev)->idle;
-	if (tun.affine_sync && sync && cctx->curr_weight && !cctx->waiting)
+	if (tunables.affine_sync && sync && cctx->curr_weight && !cctx->waiting)
 		return true;
-	if (tun.affine_idle && cpu_ctx(prev)->idle)
+	if (tunables.affine_idle && cpu_ctx(prev)->idle)
 		return false;
-	if (!tun.affine_weight || makes_way_sooner(tctx, prev, waking))
+	if (!tunables.affine_weight || makes_way_sooner(tctx, prev, waking))
 		return false;
 	return wake_affine_weight(p, tctx, waking, prev, sync);
 }
@@ -108,11 +108,11 @@ static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev,
 		return prev;
 	if (wake_flags & SCX_WAKE_SYNC && cctx->curr_hog)
 		note_producer(cctx);
-	if (tun.affine_wide && cctx->curr_weight)
+	if (tunables.affine_wide && cctx->curr_weight)
 		note_wakee(cctx, p->pid);
 	if (waking == prev || !may_use(p, waking))
 		return prev;
-	if (tun.affine_wide && cctx->curr_weight && wake_wide(cctx, tctx, cpu_layout(waking)->llc)) {
+	if (tunables.affine_wide && cctx->curr_weight && wake_wide(cctx, tctx, cpu_layout(waking)->llc)) {
 		stat_inc(STAT_WIDE);
 		return prev;
 	}

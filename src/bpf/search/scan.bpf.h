@@ -7,11 +7,11 @@
  *	scan: the target's LLC, nr_scan CPUs from the one after the target on,
  *	      wrapping, so that successive wakeups cover all of it -------------------> claimed
  *	home: the node's other LLCs, then the LLCs of the task's home node, if that is
- *	      another (home.bpf.h) ---------------------------------------------------> claimed
+ *	      another (numa/home.bpf.h) ---------------------------------------------------> claimed
  *	beyond: the nearest other LLCs, in the same way, each by its own nr_scan -----> claimed
  *	else -1
  *
- * Tasks that are too big for the weakest CPUs have a search of their own (fit.bpf.h).
+ * Tasks that are too big for the weakest CPUs have a search of their own (capacity/fit.bpf.h).
  *
  * Busy CPUs are skipped by the line: a search that finds nothing reads one word.
  */
@@ -101,14 +101,14 @@ static s32 scan_home(struct task_struct *p, const struct task_ctx *tctx, const v
 	cpu = scan_beyond(p, l->llc, l->slot, llc_layout(l->llc)->nr_near, scanned);
 	if (cpu >= 0)
 		return cpu;
-	cpu = scan_node(p, tctx->home_node, l->slot, scanned);
+	cpu = scan_node(p, tctx->preferred_node, l->slot, scanned);
 	if (cpu >= 0)
 		stat_inc(STAT_HOME_WAKE);
 	return cpu;
 }
 
 /* An idle CPU that would steal @p from @cpu. */
-static s32 scan_thief(struct task_struct *p, s32 cpu)
+static s32 find_idle_for_queued(struct task_struct *p, s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
 	u32 scanned = NO_BUDGET;
@@ -147,7 +147,7 @@ static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 pre
 	} else {
 		cpu = scan_home(p, tctx, l, &scanned);
 		if (cpu < 0)
-			cpu = scan_beyond(p, l->llc, l->slot, tun.nr_llcs - 1, &scanned);
+			cpu = scan_beyond(p, l->llc, l->slot, tunables.nr_llcs - 1, &scanned);
 		stat_inc(cpu >= 0 ? STAT_BEYOND : STAT_FAILED);
 	}
 	stat_add(STAT_SCANNED, scanned);

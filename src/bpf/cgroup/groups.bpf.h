@@ -160,7 +160,7 @@ static void remove_group(struct cgroup *cgrp)
 	if (g->waiting)
 		clear_group_waiting(id, g);
 	scx_bpf_destroy_dsq(group_dsq(id));
-	bpf_for(cpu, 0, tun.nr_cpu_ids)
+	bpf_for(cpu, 0, tunables.nr_cpu_ids)
 		settle_cpu(cpu);
 	/* A task that is about to die may still be counted. */
 	if (g->parent)

@@ -5,9 +5,9 @@
  * the first task in line of the one that is further behind, if that is owed more than its own next task.
  *
  *	dispatch, BALANCE_NS after the last look -> the next two overloaded CPUs of the LLC, of others every second time
- *	    own next is prompt (vtime.bpf.h)?                not now: it is brief, and the CPU looks when it has run
+ *	    own next is prompt (order/deadline.bpf.h)?                not now: it is brief, and the CPU looks when it has run
  *	    its deadline + gran, by weight < own next's?     take it: owed
- *	    it waited patience() longer, by weight?          take it: its CPU does other things
+ *	    it wait_time patience() longer, by weight?          take it: its CPU does other things
  *
  * Clocks of CPUs run at different speeds, and how they are apart is what one CPU's tasks are owed by another's:
  *
@@ -18,7 +18,7 @@
  * When they are further apart than MAX_DRIFT_NS by its tasks' weights, the one that looks forgets the rest: tasks that
  * no other CPU may take (pinned, too heavy for a fair share) have kept them apart, and no others shall have to pay for it.
  *
- * A strong CPU that runs a big task (capacity.bpf.h) takes from weak ones only what waited too long: they are owed more, as
+ * A strong CPU that runs a big task (capacity/capacity.bpf.h) takes from weak ones only what wait_time too long: they are owed more, as
  * all that sleep much are, but big tasks have nowhere else to go.
  *
  * Bounded by two victims, MAX_BALANCE_LOOKS tasks and nr_reach + 1 maps a look.
@@ -35,10 +35,10 @@ enum {
 };
 
 /* Time for which @p has been in line. */
-static u64 waited(struct task_struct *p)
+static u64 wait_time(struct task_struct *p)
 {
 	struct task_ctx *tctx = task_ctx(p);
-	s64 wait = tctx && tctx->queued_at ? scx_bpf_now() - tctx->queued_at : 0;
+	s64 wait = tctx && tctx->enqueued_at ? scx_bpf_now() - tctx->enqueued_at : 0;
 
 	return wait > 0 ? wait : 0;
 }
@@ -48,11 +48,11 @@ static u64 by_weight(u64 ns, u32 weight)
 	return ns * weight / (WEIGHT_DFL << WEIGHT_SHIFT);
 }
 
-static u64 weighted_wait(struct task_struct *p)
+static u64 wait_by_weight(struct task_struct *p)
 {
 	struct task_ctx *tctx = task_ctx(p);
 
-	return tctx ? by_weight(waited(p), last_weight(p, tctx)) : 0;
+	return tctx ? by_weight(wait_time(p), last_weight(p, tctx)) : 0;
 }
 
 /* The wait, by weight, that is due to what runs on @victim: heavy tasks have many slices before a light one has its. */
@@ -186,7 +186,7 @@ static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 c
 	tctx->home = cpu;
 }
 
-/* Is the @next in line here, which NULL is not, prompt? It has just woken: where many wait for long, all waited longer. */
+/* Is the @next in line here, which NULL is not, prompt? It has just woken: where many wait for long, all wait_time longer. */
 static bool comes_promptly(struct task_struct *next)
 {
 	struct task_ctx *tctx = next ? task_ctx(next) : NULL;
@@ -219,7 +219,7 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 		return false;
 	from = cpu_ctx(victim);
 	gran = share_llc(cpu, victim) ? BALANCE_GRAN_NS : 2 * BALANCE_GRAN_NS;
-	own_wait = next ? weighted_wait(next) : 0;
+	own_wait = next ? wait_by_weight(next) : 0;
 
 	bpf_for_each(scx_dsq, p, victim, 0)
 	{
@@ -236,12 +236,12 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 		at = p->scx.dsq_vtime + from->voffset + to_vtime(gran, weight);
 		owed = vtime_before(at, next_deadline + cctx->voffset) && !outweighs(weight, from);
 		if ((!owed || holds_big(cpu, cctx, victim)) &&
-		    (waited(p) < BALANCE_WAIT_NS || weighted_wait(p) < own_wait + patience(from)))
+		    (wait_time(p) < BALANCE_WAIT_NS || wait_by_weight(p) < own_wait + patience(from)))
 			return false;
 		/* An idle CPU is on its way to it. */
-		if (tctx->offered && waited(p) < OFFER_NS)
+		if (tctx->offered && wait_time(p) < OFFER_NS)
 			return false;
-		if (may_come(p, cpu) && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
+		if (can_migrate_to(p, cpu) && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
 			carry_over(p, tctx, cpu, from, gran);
 			stat_inc(STAT_BALANCE);
 			return true;

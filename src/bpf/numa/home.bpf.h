@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Home nodes: where a task's memory is, or else where it has run most. What follows from that is in return.bpf.h. All of
+ * Home nodes: where a task's memory is, or else where it has run most. What follows from that is in numa/return.bpf.h. All of
  * it happens on machines with several nodes only, and at ticks: nothing is done for it at each switch.
  *
  *	tick, HOME_LOOK_NS after the last look -> the running task's process in `processes`: looks++, node?
@@ -46,7 +46,7 @@ u8 prolog_disables = NO_PROLOG;
 
 static bool is_numa(void)
 {
-	return tun.nr_nodes > 1;
+	return tunables.nr_nodes > 1;
 }
 
 /* When an idle CPU's callback comes to know it, for the idle task itself is never migration disabled. */
@@ -76,7 +76,7 @@ static void delay_return(struct task_ctx *tctx, u64 now, u64 ms, bool held)
 	tctx->home_retry_at = at;
 	tctx->held = held;
 	if (held)
-		tctx->homebound = false;
+		tctx->migrate_home = false;
 }
 
 /* In select_cpu: wake-affine pulls the task from another node to @node, where its waker runs. */
@@ -85,19 +85,19 @@ static void back_off(struct task_ctx *tctx, u32 node)
 	struct task_ctx *waker;
 	u64 now;
 
-	if (!tun.numa_backoff || tctx->home_node == NO_NODE || tctx->home_node == node)
+	if (!tunables.numa_backoff || tctx->preferred_node == NO_NODE || tctx->preferred_node == node)
 		return;
 	now = scx_bpf_now();
-	delay_return(tctx, now, (u64)tun.numa_backoff * scan_period(tctx), true);
+	delay_return(tctx, now, (u64)tunables.numa_backoff * scan_period(tctx), true);
 	waker = task_ctx(bpf_get_current_task_btf());
 	if (waker)
-		delay_return(waker, now, (u64)tun.numa_backoff * scan_period(waker), true);
+		delay_return(waker, now, (u64)tunables.numa_backoff * scan_period(waker), true);
 }
 
 /* Is the task, on @node or about to be, away from home, and to go there if there is room? */
 static bool wants_home(const struct task_ctx *tctx, u32 node)
 {
-	return is_numa() && tctx->home_node != NO_NODE && tctx->home_node != node &&
+	return is_numa() && tctx->preferred_node != NO_NODE && tctx->preferred_node != node &&
 	       (s64)(scx_bpf_now() - tctx->home_retry_at) >= 0;
 }
 
@@ -109,7 +109,7 @@ static s32 memory_node(s32 tgid)
 					 .node = NO_NODE,
 				 };
 
-	if (!tun.numa_sampler)
+	if (!tunables.numa_sampler)
 		return NO_NODE;
 	process = bpf_map_lookup_elem(&processes, &tgid);
 	if (!process) {
@@ -122,18 +122,18 @@ static s32 memory_node(s32 tgid)
 
 static void set_home(struct task_ctx *tctx, s32 node)
 {
-	tctx->home_node = node;
+	tctx->preferred_node = node;
 	tctx->home_share = HOME_ALL / 2;
 }
 
 /* The task was seen to run on @node; @memory is where its process has its memory, or NO_NODE. */
-static void settle_home(struct task_ctx *tctx, s32 node, s32 memory)
+static void settle_preferred_node(struct task_ctx *tctx, s32 node, s32 memory)
 {
-	if (memory != NO_NODE && tctx->home_node != memory)
+	if (memory != NO_NODE && tctx->preferred_node != memory)
 		set_home(tctx, memory);
-	else if (tctx->home_node == NO_NODE)
+	else if (tctx->preferred_node == NO_NODE)
 		set_home(tctx, node);
-	tctx->home_share += ((tctx->home_node == node ? HOME_ALL : 0) - tctx->home_share) >> HOME_DECAY;
+	tctx->home_share += ((tctx->preferred_node == node ? HOME_ALL : 0) - tctx->home_share) >> HOME_DECAY;
 	if (memory == NO_NODE && tctx->home_share < HOME_ALL / 2)
 		set_home(tctx, node);
 }

@@ -4,8 +4,8 @@
  *
  *	own LLC, from the slot after this CPU on, so that thieves spread, or on from where tries ran out last
  *	  -> the other LLCs of the node, nearest first -> other nodes' LLCs, nearest first, as far as --steal allows;
- *	     of these first the tasks whose home is this node (return.bpf.h). Of other LLCs only what is not hot there, and by a
- *     weak CPU only what fits it or has waited long enough (heat.bpf.h)
+ *	     of these first the tasks whose home is this node (numa/return.bpf.h). Of other LLCs only what is not hot there, and by a
+ *     weak CPU only what fits it or has wait_time long enough (steal/heat.bpf.h)
  *
  * Bounded by steal_tries victims, as many again for tasks at home here, and nr_reach + 1 maps.
  */
@@ -19,7 +19,7 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 	u32 slot = own && cctx->steal_slot != NO_SLOT ? cctx->steal_slot : cpu_layout(cpu)->slot;
 	struct map_walk walk = map_walk_from(&overload_map, llc, slot, ALL_SLOTS);
 	u64 cost = migration_cost(cpu, llc);
-	bool picky = cost || is_weak(cpu);
+	bool check_hot = cost || is_weak(cpu);
 	s32 victim;
 
 	if (own)
@@ -30,12 +30,12 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 		victim = slot_cpu(walk.slot);
 		if (victim == cpu)
 			continue;
-		if (picky ? take_cold(cpu, victim, cost) : scx_bpf_dsq_move_to_local(victim, 0))
+		if (check_hot ? take_cold(cpu, victim, cost) : scx_bpf_dsq_move_to_local(victim, 0))
 			return true;
 		stat_inc(STAT_STEAL_MISS);
 		note_all_taken(victim);
 		*tries += bpf_arena_loop_one;
-		if (*tries >= tun.steal_tries) {
+		if (*tries >= tunables.steal_tries) {
 			if (own)
 				cctx->steal_slot = walk.slot;
 			return false;
@@ -50,7 +50,7 @@ static bool steal(s32 cpu)
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	u32 i, tries = bpf_arena_loop_zero;
 
-	if (!tun.steal)
+	if (!tunables.steal)
 		return false;
 	stat_inc(STAT_STEAL);
 	cctx->cold_in = 0;
@@ -58,7 +58,7 @@ static bool steal(s32 cpu)
 		stat_inc(STAT_STEAL_LLC);
 		return true;
 	}
-	for (i = bpf_arena_loop_zero; i < l->nr_reach && tries < tun.steal_tries && can_loop; i++) {
+	for (i = bpf_arena_loop_zero; i < l->nr_reach && tries < tunables.steal_tries && can_loop; i++) {
 		u32 llc = other_llc(l, i);
 
 		if (i == l->nr_near && steal_home(cpu))
