@@ -137,37 +137,37 @@ struct sparse_map {
 
 /* What became of a wakeup, where tasks wait_time, and who took them: counted on the CPU that did it. */
 enum magpie_stat {
-	STAT_SEARCH,	  /* calls of select_cpu, but for STAT_HANDOFF */
-	STAT_TARGET,	  /* ... placed on an idle target */
-	STAT_PREV,	  /* ... on an idle previous CPU */
-	STAT_RECENT,	  /* ... on the CPU used before that */
-	STAT_SCAN,	  /* ... on an idle CPU of the target's LLC */
-	STAT_BEYOND,	  /* ... on an idle CPU of another LLC */
-	STAT_HANDOFF,	  /* wakeups not searched for: the waker, about to sleep, handed its CPU off */
-	STAT_FAILED,	  /* ... none idle: left to enqueue */
-	STAT_SCANNED,	  /* CPUs that searches went over, beyond the fast candidates */
-	STAT_STALE,	  /* times that nr_scan began to be estimated here, for the loader was late */
-	STAT_LOCAL,	  /* enqueued on a CPU that was idle */
-	STAT_KTHREAD,	  /* per-CPU kernel threads and the loader, run at once */
-	STAT_PREEMPT,	  /* woken tasks that took the CPU, due clearly before who ran */
-	STAT_TURN,	  /* tasks that made way for another after their first turn */
-	STAT_NEXT,	  /* woken tasks that may not move, and are next on their CPU: not put in line */
-	STAT_QUEUED,	  /* put in line on a CPU's queue */
-	STAT_THROTTLED,	  /* made to wait, for their cgroup has used up its cpu.max */
-	STAT_RELEASED,	  /* tasks that wait_time so and were taken by a CPU */
-	STAT_KICK,	  /* idle CPUs woken to take a task that waits in line */
-	STAT_OWN,	  /* tasks a CPU took from its own queue */
-	STAT_KEEP,	  /* slices prolonged: the running task was still ahead, or alone */
-	STAT_STEAL,	  /* times that a CPU without work looked for some at others */
-	STAT_STEAL_LLC,	  /* tasks taken from a CPU of the same LLC */
-	STAT_STEAL_NODE,  /* ... of another LLC of the node */
-	STAT_STEAL_FAR,	  /* ... of another node */
-	STAT_STOLEN_NS,	  /* for which tasks had been in line that then ran on another CPU */
-	STAT_BALANCE,	  /* tasks that a busy CPU took from one where they are owed more, or wait_time longer */
-	STAT_STARVED,	  /* tasks run out of turn because they wait_time far too long */
-	STAT_STEAL_MISS,  /* victims whose waiting tasks were gone or could not come */
-	STAT_STEAL_HOT,	  /* times that a CPU went idle, for now, because what it might steal was hot (steal/heat.bpf.h) */
-	STAT_EMPTY,	  /* dispatches that found nothing to run */
+	STAT_SEARCH,	 /* calls of select_cpu, but for STAT_HANDOFF */
+	STAT_TARGET,	 /* ... placed on an idle target */
+	STAT_PREV,	 /* ... on an idle previous CPU */
+	STAT_RECENT,	 /* ... on the CPU used before that */
+	STAT_SCAN,	 /* ... on an idle CPU of the target's LLC */
+	STAT_BEYOND,	 /* ... on an idle CPU of another LLC */
+	STAT_HANDOFF,	 /* wakeups not searched for: the waker, about to sleep, handed its CPU off */
+	STAT_FAILED,	 /* ... none idle: left to enqueue */
+	STAT_SCANNED,	 /* CPUs that searches went over, beyond the fast candidates */
+	STAT_STALE,	 /* times that nr_scan began to be estimated here, for the loader was late */
+	STAT_LOCAL,	 /* enqueued on a CPU that was idle */
+	STAT_KTHREAD,	 /* per-CPU kernel threads and the loader, run at once */
+	STAT_PREEMPT,	 /* woken tasks that took the CPU, due clearly before who ran */
+	STAT_TURN,	 /* tasks that made way for another after their first turn */
+	STAT_NEXT,	 /* woken tasks that may not move, and are next on their CPU: not put in line */
+	STAT_QUEUED,	 /* put in line on a CPU's queue */
+	STAT_THROTTLED,	 /* made to wait, for their cgroup has used up its cpu.max */
+	STAT_RELEASED,	 /* tasks that wait_time so and were taken by a CPU */
+	STAT_KICK,	 /* idle CPUs woken to take a task that waits in line */
+	STAT_OWN,	 /* tasks a CPU took from its own queue */
+	STAT_KEEP,	 /* slices prolonged: the running task was still ahead, or alone */
+	STAT_STEAL,	 /* times that a CPU without work looked for some at others */
+	STAT_STEAL_LLC,	 /* tasks taken from a CPU of the same LLC */
+	STAT_STEAL_NODE, /* ... of another LLC of the node */
+	STAT_STEAL_FAR,	 /* ... of another node */
+	STAT_STOLEN_NS,	 /* for which tasks had been in line that then ran on another CPU */
+	STAT_BALANCE,	 /* tasks that a busy CPU took from one where they are owed more, or wait_time longer */
+	STAT_STARVED,	 /* tasks run out of turn because they wait_time far too long */
+	STAT_STEAL_MISS, /* victims whose waiting tasks were gone or could not come */
+	STAT_STEAL_HOT, /* times that a CPU went idle, for now, because what it might steal was hot (steal/heat.bpf.h) */
+	STAT_EMPTY,	/* dispatches that found nothing to run */
 	STAT_REENQUEUE,	  /* tasks that fled a CPU taken by a higher scheduling class */
 	STAT_AFFINE,	  /* wakeups pulled to the waking CPU, away from the previous one */
 	STAT_AFFINE_FAR,  /* ... of another node */
@@ -215,9 +215,9 @@ struct cpu_ctx {
 	u8 curr_hog;	     /* is_hog() */
 	u8 curr_prompt;	     /* is_prompt() */
 	u8 next_waits;	     /* in the local DSQ, for it is next: it may not move, or was handed this CPU */
-	u8 sync_wakes;	     /* by who runs, by WF_SYNC: 0, 1, or 2 for more; see numa/handoff.bpf.h, order/deadline.bpf.h */
-	u8 handed_off;	     /* ... and this CPU is to go to the woken one */
-	u8 curr_critical;	     /* is_critical() */
+	u8 sync_wakes; /* by who runs, by WF_SYNC: 0, 1, or 2 for more; see numa/handoff.bpf.h, order/deadline.bpf.h */
+	u8 handed_off; /* ... and this CPU is to go to the woken one */
+	u8 curr_critical;    /* is_critical() */
 	u8 idle;	     /* in the idle loop */
 	u8 waiting;	     /* tasks may be waiting, in either queue */
 	u8 waiting_pinned;   /* ... in that of tasks that may not move */
@@ -229,7 +229,7 @@ struct cpu_ctx {
 	u32 curr_util;	     /* task_util of who runs, when it started or at the last tick */
 	u32 line_turn;	     /* whose turn it is to be looked at by fallback_cpu(), */
 	u32 misfit_turn;     /* ... and by find_stronger() */
-	u64 queued_load;	     /* sum of the task_weight() of those that wait in its queues; see order/queue.bpf.h */
+	u64 queued_load;     /* sum of the task_weight() of those that wait in its queues; see order/queue.bpf.h */
 	struct wakes wakes;  /* of the running task */
 	u64 sync_woke_at;    /* scx_bpf_now() of the last of sync_wakes */
 	u64 handoff_look_at; /* ... when the timer will next see whether a hand-off failed */

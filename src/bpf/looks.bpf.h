@@ -19,7 +19,8 @@ static int look_timer_fires(void *map, s32 *key, struct look_timer *t)
 	look_turn(cpu);
 	bpf_rcu_read_unlock();
 	if (!cpu_ctx(cpu)->idle)
-		idle = tunables.steal && cpu_ctx(cpu)->making_way && cpu_ctx(cpu)->overloaded ? any_idle_in_reach(cpu) : -1;
+		idle = tunables.steal && cpu_ctx(cpu)->making_way && cpu_ctx(cpu)->overloaded ? any_idle_in_reach(cpu)
+											      : -1;
 	if (idle >= 0) {
 		stat_inc(STAT_KICK);
 		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);

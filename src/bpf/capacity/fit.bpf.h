@@ -148,7 +148,8 @@ __noinline s32 find_fit(struct task_struct *p __arg_trusted, s32 prev, s32 targe
 /* Of those that are strong, or of the weakest, the next in turn. */
 static s32 next_of_kind(bool strong)
 {
-	u32 first = strong ? 0 : tunables.nr_stronger, nr = strong ? tunables.nr_stronger : tunables.nr_cpus - tunables.nr_stronger;
+	u32 first = strong ? 0 : tunables.nr_stronger,
+	    nr = strong ? tunables.nr_stronger : tunables.nr_cpus - tunables.nr_stronger;
 
 	if (!nr)
 		return -1;

@@ -15,7 +15,7 @@
 #pragma once
 
 enum {
-	CPU_BUDGETS = 8,		/* of a CPU; by group id, modulo */
+	CPU_BUDGETS = 8,	/* of a CPU; by group id, modulo */
 	BW_SLICE_MAX = 5000000, /* from the pool to a cpu_budget at a time, as sched_cfs_bandwidth_slice_us */
 	BW_SLICE_MIN = 500000,
 	BW_TRIES = 4,	      /* to take from a contended pool */

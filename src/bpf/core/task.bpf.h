@@ -12,18 +12,18 @@
 #endif
 
 struct task_ctx {
-	u64 vruntime;	/* weighted ns of CPU time, on the clock of home */
-	u64 stopped_at; /* scx_bpf_now() when it last ran; 0: never */
-	u64 charged;	/* sum_exec_runtime when vruntime was brought up to date */
-	u64 woke_exec;	/* sum_exec_runtime when it last woke: from there on it counts as one burst */
-	u64 enqueued_at;	/* scx_bpf_now() when it was put in line; 0: it has run since */
-	u8 offered;	/* ... and an idle CPU was told of it */
-	u8 prompt;	/* order/deadline.bpf.h: a timer, a device or a futex woke it, */
-	u8 fresh;	/* ... and it has not run yet */
-	s32 sync_sleep_score;	/* numa/handoff.bpf.h: that it sleeps soon after it woke another */
-	s32 queued_cpu;	/* ... on this CPU; NO_CPU: in its group's queue */
-	s32 home;	/* CPU whose clock vruntime is on: where it ran or waits; -1: none yet */
-	s32 recent;	/* CPU that was home before */
+	u64 vruntime;	      /* weighted ns of CPU time, on the clock of home */
+	u64 stopped_at;	      /* scx_bpf_now() when it last ran; 0: never */
+	u64 charged;	      /* sum_exec_runtime when vruntime was brought up to date */
+	u64 woke_exec;	      /* sum_exec_runtime when it last woke: from there on it counts as one burst */
+	u64 enqueued_at;      /* scx_bpf_now() when it was put in line; 0: it has run since */
+	u8 offered;	      /* ... and an idle CPU was told of it */
+	u8 prompt;	      /* order/deadline.bpf.h: a timer, a device or a futex woke it, */
+	u8 fresh;	      /* ... and it has not run yet */
+	s32 sync_sleep_score; /* numa/handoff.bpf.h: that it sleeps soon after it woke another */
+	s32 queued_cpu;	      /* ... on this CPU; NO_CPU: in its group's queue */
+	s32 home;	      /* CPU whose clock vruntime is on: where it ran or waits; -1: none yet */
+	s32 recent;	      /* CPU that was home before */
 
 	/* cgroup/weight.bpf.h */
 	u32 group;	/* id; 0: the root */
@@ -31,17 +31,17 @@ struct task_ctx {
 	u64 cached;	/* generation << 32 | group_share() then */
 	u32 cached_for; /* plain weight that it is the share of */
 
-	u32 queued_weight;    /* order/queue.bpf.h: what it counts for where it waits; 0: in no line */
+	u32 queued_weight;  /* order/queue.bpf.h: what it counts for where it waits; 0: in no line */
 	struct wakes wakes; /* numa/wake_affine.bpf.h: while it does not run */
 
 	/* numa/home.bpf.h */
-	s32 preferred_node;	   /* NO_NODE: none yet */
-	s32 home_share;	   /* of its run time that is there, decaying: 0..HOME_ALL */
-	u64 home_retry_at; /* scx_bpf_now() from which on it may be moved there */
-	u64 scan_at;	   /* ... when scan_period is adapted next */
-	u32 scan_period;   /* ms; 0: not yet known */
-	u8 held;	   /* home_retry_at is wake-affine's back-off */
-	u8 migrate_home;	   /* to be moved home when it next is put in line */
+	s32 preferred_node; /* NO_NODE: none yet */
+	s32 home_share;	    /* of its run time that is there, decaying: 0..HOME_ALL */
+	u64 home_retry_at;  /* scx_bpf_now() from which on it may be moved there */
+	u64 scan_at;	    /* ... when scan_period is adapted next */
+	u32 scan_period;    /* ms; 0: not yet known */
+	u8 held;	    /* home_retry_at is wake-affine's back-off */
+	u8 migrate_home;    /* to be moved home when it next is put in line */
 
 	/* capacity/task_util.bpf.h, capacity/misfit.bpf.h: on asymmetric machines only */
 	u8 migrate_up;	  /* its CPU, and there is room on a stronger one */

@@ -35,7 +35,7 @@ static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 
 
 /* Does @prev go on before @next, the first in line (NULL: nobody waits)? Not if it was @preempted, or lends its CPU. */
 static bool keep_running(struct task_struct *prev, struct task_ctx *tctx, const struct cpu_ctx *cctx,
-		    struct task_struct *next, bool preempted, u64 now)
+			 struct task_struct *next, bool preempted, u64 now)
 {
 	if (!next)
 		return true;
