@@ -17,6 +17,8 @@ fn main() {
         .ok()
         .filter(|out| out.status.success())
         .map_or(String::new(), |out| format!("-g{}", String::from_utf8_lossy(&out.stdout).trim()));
+    // Its folders, too.
+    println!("cargo:rerun-if-changed=src/bpf");
     println!("cargo:rustc-env=MAGPIE_COMMIT={commit}");
     if std::path::Path::new(".git/logs/HEAD").exists() {
         println!("cargo:rerun-if-changed=.git/logs/HEAD");

@@ -59,25 +59,12 @@ pub struct Tunables {
     #[arg(short = 's', long, default_value_t = 3000, value_name = "US", value_parser = value_parser!(u64).range(100..=100_000))]
     pub slice_us: u64,
 
-    /// How far those that sleep now and then come ahead of hogs, which do not. Microseconds, 0..1000000.
+    /// How far ahead a task comes that a timer, a device or a futex woke, until it has run for a slice. Microseconds, 0..1000000.
     ///
-    /// A hog is a task that ran for 100 ms without a sleep, and without waking one that it sent something. By as much, and
-    /// 18 ms, those that a timer, a device or a futex wakes come ahead of those that wake by a message.
-    #[arg(short = 'l', long, default_value_t = 6000, value_name = "US", value_parser = value_parser!(u64).range(0..=1_000_000))]
+    /// Tasks that were sent something by a pipe or a socket get nothing: they find more when they come later. More of it
+    /// lowers the wakeup latency of light tasks beside such; 0 gives them no preference.
+    #[arg(short = 'l', long, default_value_t = 9000, value_name = "US", value_parser = value_parser!(u64).range(0..=1_000_000))]
     pub slice_us_lag: u64,
-
-    /// A woken task takes the CPU when its deadline is this much before the running one's. Microseconds, 0..100000.
-    ///
-    /// The running one is left alone for as long. Hogs are not: they make way for whose deadline is before theirs.
-    #[arg(long, default_value_t = 4000, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
-    pub wakeup_gran_us: u64,
-
-    /// Who was woken by a timer, a device or a futex runs for this long before it makes way for others. Microseconds, 0..100000.
-    ///
-    /// For those that were woken so, too, and have not run yet: when many wake at once none waits until the others have done
-    /// all they have to. 0: they wait for that, or for a slice to end.
-    #[arg(long, default_value_t = 250, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
-    pub first_turn_us: u64,
 
     /// Woken tasks wait for the running one's slice to end, whatever they are owed.
     #[arg(long)]

@@ -102,11 +102,8 @@ fn tunables_of(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) ->
     let (core_first, core_last) = layout.core_ends();
     tunables {
         slice_ns: tunables.slice_us * NSEC_PER_USEC,
-        slice_lag_ns: tunables.slice_us_lag * NSEC_PER_USEC,
+        credit_ns: tunables.slice_us_lag * NSEC_PER_USEC,
         handoff_ns: tunables.handoff_us * NSEC_PER_USEC,
-        wakeup_gran_ns: tunables.wakeup_gran_us * NSEC_PER_USEC,
-        // That is a preemption for one that wakes, too.
-        first_turn_ns: if tunables.no_wakeup_preempt { 0 } else { tunables.first_turn_us * NSEC_PER_USEC },
         starve_ns: u64::from(tunables.timeout_ms) * NSEC_PER_MSEC / 4,
         smt_width: layout.smt_width as u32,
         core_first,

@@ -60,16 +60,14 @@ enum pelt_consts {
 
 /* Set by the loader from its flags; constant while the program runs. */
 struct tunables {
-	u64 slice_ns;	    /* time a task runs before the queue is looked at */
-	u64 slice_lag_ns;   /* how much later than others' a hog's deadline is */
-	u64 handoff_ns;	    /* who sleeps this soon after it woke another hands its CPU off; 0: nobody does */
-	u64 wakeup_gran_ns; /* a waking task preempts when its deadline is this much before the running one's */
-	u64 first_turn_ns;  /* one that just woke runs before it makes way for another that did; 0: it does not */
-	u64 starve_ns;	    /* a task in line for longer runs next, whatever its weight */
-	u32 smt_width;	    /* CPUs a core at most, a power of two up to SLOTS_PER_LINE */
-	u32 core_first;	    /* bits of a line: the first slot of each core, */
-	u32 core_last;	    /* ... and the last */
-	u32 nr_cpu_ids;	    /* CPU ids are below this */
+	u64 slice_ns;	/* longest request of a task; it runs for as long before its queue is looked at */
+	u64 credit_ns;	/* how far ahead a task comes that was not woken by a message, until it has run for a slice */
+	u64 handoff_ns; /* a waker that sleeps this soon after it woke another hands its CPU off; 0: none does */
+	u64 starve_ns;	/* a task in line for longer runs next, whatever its weight */
+	u32 smt_width;	/* CPUs a core at most, a power of two up to SLOTS_PER_LINE */
+	u32 core_first; /* bits of a line: the first slot of each core, */
+	u32 core_last;	/* ... and the last */
+	u32 nr_cpu_ids; /* CPU ids are below this */
 	u32 nr_cpus_possible;
 	u32 nr_llcs;
 	u64 util_interval_ns; /* between two of the publisher's rounds */
@@ -137,37 +135,34 @@ struct sparse_map {
 
 /* What became of a wakeup, where tasks wait_time, and who took them: counted on the CPU that did it. */
 enum magpie_stat {
-	STAT_SEARCH,	 /* calls of select_cpu, but for STAT_HANDOFF */
-	STAT_TARGET,	 /* ... placed on an idle target */
-	STAT_PREV,	 /* ... on an idle previous CPU */
-	STAT_RECENT,	 /* ... on the CPU used before that */
-	STAT_SCAN,	 /* ... on an idle CPU of the target's LLC */
-	STAT_BEYOND,	 /* ... on an idle CPU of another LLC */
-	STAT_HANDOFF,	 /* wakeups not searched for: the waker, about to sleep, handed its CPU off */
-	STAT_FAILED,	 /* ... none idle: left to enqueue */
-	STAT_SCANNED,	 /* CPUs that searches went over, beyond the fast candidates */
-	STAT_STALE,	 /* times that nr_scan began to be estimated here, for the loader was late */
-	STAT_LOCAL,	 /* enqueued on a CPU that was idle */
-	STAT_KTHREAD,	 /* per-CPU kernel threads and the loader, run at once */
-	STAT_PREEMPT,	 /* woken tasks that took the CPU, due clearly before who ran */
-	STAT_TURN,	 /* tasks that made way for another after their first turn */
-	STAT_NEXT,	 /* woken tasks that may not move, and are next on their CPU: not put in line */
-	STAT_QUEUED,	 /* put in line on a CPU's queue */
-	STAT_THROTTLED,	 /* made to wait, for their cgroup has used up its cpu.max */
-	STAT_RELEASED,	 /* tasks that wait_time so and were taken by a CPU */
-	STAT_KICK,	 /* idle CPUs woken to take a task that waits in line */
-	STAT_OWN,	 /* tasks a CPU took from its own queue */
-	STAT_KEEP,	 /* slices prolonged: the running task was still ahead, or alone */
-	STAT_STEAL,	 /* times that a CPU without work looked for some at others */
-	STAT_STEAL_LLC,	 /* tasks taken from a CPU of the same LLC */
-	STAT_STEAL_NODE, /* ... of another LLC of the node */
-	STAT_STEAL_FAR,	 /* ... of another node */
-	STAT_STOLEN_NS,	 /* for which tasks had been in line that then ran on another CPU */
-	STAT_BALANCE,	 /* tasks that a busy CPU took from one where they are owed more, or wait_time longer */
-	STAT_STARVED,	 /* tasks run out of turn because they wait_time far too long */
-	STAT_STEAL_MISS, /* victims whose waiting tasks were gone or could not come */
-	STAT_STEAL_HOT, /* times that a CPU went idle, for now, because what it might steal was hot (steal/heat.bpf.h) */
-	STAT_EMPTY,	/* dispatches that found nothing to run */
+	STAT_SEARCH,	  /* calls of select_cpu, but for STAT_HANDOFF */
+	STAT_TARGET,	  /* ... placed on an idle target */
+	STAT_PREV,	  /* ... on an idle previous CPU */
+	STAT_RECENT,	  /* ... on the CPU used before that */
+	STAT_SCAN,	  /* ... on an idle CPU of the target's LLC */
+	STAT_BEYOND,	  /* ... on an idle CPU of another LLC */
+	STAT_HANDOFF,	  /* wakeups not searched for: the waker, about to sleep, handed its CPU off */
+	STAT_FAILED,	  /* ... none idle: left to enqueue */
+	STAT_SCANNED,	  /* CPUs that searches went over, beyond the fast candidates */
+	STAT_STALE,	  /* times that nr_scan began to be estimated here, for the loader was late */
+	STAT_LOCAL,	  /* enqueued on a CPU that was idle */
+	STAT_KTHREAD,	  /* per-CPU kernel threads and the loader, run at once */
+	STAT_PREEMPT,	  /* woken tasks that took the CPU, due clearly before who ran */
+	STAT_QUEUED,	  /* put in line on a CPU's queue */
+	STAT_THROTTLED,	  /* made to wait, for their cgroup has used up its cpu.max */
+	STAT_RELEASED,	  /* tasks that wait_time so and were taken by a CPU */
+	STAT_KICK,	  /* idle CPUs woken to take a task that waits in line */
+	STAT_OWN,	  /* tasks a CPU took from its own queue */
+	STAT_KEEP,	  /* slices prolonged: the running task was still ahead, or alone */
+	STAT_STEAL,	  /* times that a CPU without work looked for some at others */
+	STAT_STEAL_LLC,	  /* tasks taken from a CPU of the same LLC */
+	STAT_STEAL_NODE,  /* ... of another LLC of the node */
+	STAT_STEAL_FAR,	  /* ... of another node */
+	STAT_STOLEN_NS,	  /* for which tasks had been in line that then ran on another CPU */
+	STAT_BALANCE,	  /* tasks that a busy CPU took from one where they are owed more, or wait_time longer */
+	STAT_STARVED,	  /* tasks run out of turn because they wait_time far too long */
+	STAT_STEAL_MISS,  /* victims whose waiting tasks were gone or could not come */
+	STAT_EMPTY,	  /* dispatches that found nothing to run */
 	STAT_REENQUEUE,	  /* tasks that fled a CPU taken by a higher scheduling class */
 	STAT_AFFINE,	  /* wakeups pulled to the waking CPU, away from the previous one */
 	STAT_AFFINE_FAR,  /* ... of another node */
@@ -203,48 +198,54 @@ struct wakes {
 	u64 decayed_at; /* scx_bpf_now() */
 };
 
-/* State of a CPU. Written by the CPU itself or under its rq lock; read by anyone. */
+/* State of a CPU. Written by the CPU itself or under its rq lock, unless it says otherwise; read by any CPU. */
 struct cpu_ctx {
-	/* The clock of virtual time, and the running task as a waker judges it. */
+	/* order/: the clock of virtual time, and current as a waker judges it. */
 	u64 vclock;	     /* weighted ns */
 	u64 voffset;	     /* makes it comparable with those of other CPUs; see steal/balance.bpf.h */
-	u64 curr_deadline;   /* when it started */
+	u64 curr_deadline;   /* when it started, or at the last tick */
+	u64 curr_request;    /* ns, likewise */
 	u64 curr_started;    /* scx_bpf_now() */
-	u32 curr_weight;     /* task_weight(); 0: nobody to preempt, it is not ours or was told to go */
-	u8 curr_idle_policy; /* SCHED_IDLE */
-	u8 curr_hog;	     /* is_hog() */
-	u8 curr_prompt;	     /* is_prompt() */
-	u8 next_waits;	     /* in the local DSQ, for it is next: it may not move, or was handed this CPU */
-	u8 sync_wakes; /* by who runs, by WF_SYNC: 0, 1, or 2 for more; see numa/handoff.bpf.h, order/deadline.bpf.h */
-	u8 handed_off; /* ... and this CPU is to go to the woken one */
+	u32 curr_weight;     /* task_weight(); 0: no task of ours that could be preempted */
+	u8 curr_idle_policy; /* SCHED_IDLE or cpu.idle */
+	u8 curr_sync;	     /* woken by a sync wakeup */
 	u8 curr_critical;    /* is_critical() */
+	u8 preempted;	     /* it is SCHED_IDLE, and makes way for the first task of the queue */
+	u8 kthread_pending;  /* a per-CPU kernel thread took the CPU: the task that ran before resumes soon */
 	u8 idle;	     /* in the idle loop */
-	u8 waiting;	     /* tasks may be waiting, in either queue */
-	u8 waiting_pinned;   /* ... in that of tasks that may not move */
-	u8 overloaded;	     /* ... in that of tasks that may: its bit is set, if not all were taken */
-	u8 making_way;	     /* for an urgent task: the one that ran is not offered until that is done */
-	u8 lends;	     /* who runs has had its first turn, and makes way for another's; see first_turn.bpf.h */
-	u8 preempted;	     /* who runs, a SCHED_IDLE task, makes way for the first in line */
-	u8 misfit;	     /* who runs has migrate_up this CPU */
-	u32 curr_util;	     /* task_util of who runs, when it started or at the last tick */
-	u32 line_turn;	     /* whose turn it is to be looked at by fallback_cpu(), */
-	u32 misfit_turn;     /* ... and by find_stronger() */
-	u64 queued_load;     /* sum of the task_weight() of those that wait in its queues; see order/queue.bpf.h */
-	struct wakes wakes;  /* of the running task */
-	u64 sync_woke_at;    /* scx_bpf_now() of the last of sync_wakes */
-	u64 handoff_look_at; /* ... when the timer will next see whether a hand-off failed */
-	u64 offer_at;	     /* scx_bpf_now() from which on the one that makes way is offered */
-	u64 starved_at;	     /* scx_bpf_now() of the last run_starved() that found none */
-	u64 balanced_at;     /* scx_bpf_now() of the last balance() */
-	u32 balance_turn;    /* counts them */
-	u32 balance_slot;    /* of the last CPU of the LLC that it looked at */
-	u32 steal_slot;	     /* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
-	s32 nr_queued;	     /* sampled by sample_queues() */
-	u32 nr_finds;	     /* searches for CPUs and tasks; see core/latency.bpf.h */
-	u64 settled_at;	     /* scx_bpf_now() when it last settled what is lazy here */
-	u32 settle_turn;     /* whose turn it is to be settled, if it is idle */
-	u64 cold_in;	     /* ns until the first task that steal() found hot is cold; 0: it found none */
-	u64 homed_at;	     /* scx_bpf_now() of the last look at how local the running task is */
+
+	/* Its two queues: order/queue.bpf.h. */
+	u8 queued;	  /* one of them may have tasks */
+	u8 queued_pinned; /* ... that of tasks that may not migrate */
+	u8 overloaded;	  /* ... that of tasks that may */
+	s32 nr_queued;	  /* sampled by sample_queues() */
+	u64 queued_load;  /* sum of the weights of the tasks in its queues; atomic */
+
+	/* steal/ */
+	u64 starved_at;	  /* scx_bpf_now() of the last look for starved tasks that found none */
+	u64 balanced_at;  /* scx_bpf_now() of the last balance() */
+	u32 balance_turn; /* counts them */
+	u32 balance_slot; /* of the last CPU of the LLC that it looked at */
+	u32 steal_slot;	  /* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
+
+	/* numa/: what current wakes. */
+	struct wakes wakes;
+	u64 sync_woke_at; /* time of its last sync wakeup */
+	u8 sync_wakes;	  /* by WF_SYNC: 0, 1, or 2 for more */
+	u8 handed_off;	  /* ... and the wakee waits in the local DSQ for this CPU */
+	u64 homed_at;	  /* scx_bpf_now() of the last look at how local current is */
+
+	/* capacity/ */
+	u8 misfit;	   /* current is too big for this CPU */
+	u32 curr_util;	   /* task_util of current, when it started or at the last tick */
+	u32 fallback_turn; /* the next CPU that fallback_cpu() looks at, */
+	u32 misfit_turn;   /* ... and find_stronger() */
+
+	/* cgroup/weight.bpf.h */
+	u64 settled_at;	 /* scx_bpf_now() when it last settled what is lazy here */
+	u32 settle_turn; /* the next idle CPU that it settles */
+
+	u32 nr_finds; /* searches for CPUs and tasks; see core/latency.bpf.h */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));
 	u64 mono_offset; /* CLOCK_MONOTONIC - scx_bpf_now() on this CPU */
@@ -269,14 +270,14 @@ struct llc_ctx {
 
 /* A cgroup, by an id of ours; 0 is the root, which has none of this. See cgroup/weight.bpf.h. */
 struct group {
-	u64 sum;     /* of the weights of what is runnable directly in it; signed */
-	u64 counted; /* its weight in its parent's sum */
-	u64 gen;     /* of a top: advanced with each change below it */
+	u64 sum;       /* of the weights of what is runnable directly in it; signed */
+	u64 counted;   /* its weight in its parent's sum */
+	u64 share_gen; /* of a top_group: advanced with each change below it */
 
 	u64 cgroup __attribute__((aligned(CACHE_LINE))); /* the kernel's id */
 	u32 weight;					 /* 1..10000; 0: the id is free */
 	u32 parent;
-	u32 top; /* the child of the root that it is below, or is */
+	u32 top_group; /* the child of the root that it is below, or is */
 	u32 level;
 	u8 idle;	  /* cpu.idle */
 	u8 waiting;	  /* tasks may be waiting in its queue */
@@ -286,8 +287,8 @@ struct group {
 	u64 burst;
 
 	/* See cgroup/bandwidth.bpf.h. */
-	s64 left __attribute__((aligned(CACHE_LINE))); /* of its quota */
-	u64 period_start;			       /* scx_bpf_now() */
+	s64 budget __attribute__((aligned(CACHE_LINE))); /* what is left of its quota */
+	u64 period_start;				 /* scx_bpf_now() */
 	u64 throttled_at;
 	u64 throttled_ns;
 	u64 nr_throttled;

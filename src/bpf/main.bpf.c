@@ -2,40 +2,23 @@
 /*
  * scx_magpie: looks around before it lands, and steals what lies idle.
  *
- * The way of a task, and the file that tells of each step:
+ * The way of a task, and the folder that tells of each step:
  *
- *	wakes    select_cpu  near whom?              numa/wake_affine.bpf.h    target: previous or waking CPU
- *	                     waker about to sleep?   numa/handoff.bpf.h   run there
- *	                     how far to look?        search/nr_scan.bpf.h   the busier the LLC, the less of it
- *	                     who is idle?            search/scan.bpf.h      found: claimed (search/idle.bpf.h), run there
- *	                     ... and big enough?     capacity/fit.bpf.h       where CPUs differ (capacity/capacity.bpf.h, capacity/task_util.bpf.h)
- *	                     nobody?                 numa/wake_affine.bpf.h    waits at the target, or here if that still wakes up
- *	                     what came of that?      capacity/wake_cases.bpf.h
- *	                     how long did that take? core/latency.bpf.h   of stealing, too
- *	waits    enqueue     in line                 order/deadline.bpf.h     by virtual deadline
- *	                     who could take it?      steal/overload.bpf.h  bit set, an idle CPU kicked
- *	                     none; due much sooner?  order/preempt.bpf.h   who runs makes way; for an urgent one, make_way.bpf.h
- *	                     has it just woken, too? first_turn.bpf.h in a moment
- *	is away  tick        where is its memory?    numa/home.bpf.h      or where has it run most?
- *	         enqueue     sent home               numa/return.bpf.h
- *	outgrows tick        is its CPU too small?   capacity/misfit.bpf.h    a stronger one is idle, or has a task that is not?
- *	         enqueue     sent there
- *	runs     dispatch    own queue, keep running order/pick.bpf.h
- *	                     another CPU's queue     steal/steal.bpf.h     nothing of its own
- *	                                             steal/heat.bpf.h      not yet: its caches are worth it
- *	                                             again.bpf.h     but in a moment, by a timer: looks.bpf.h
- *	                                             steal/balance.bpf.h   there they are owed more
- *	                                             steal/starve.bpf.h    here one waits far too long
- *	         running, stopping                   order/deadline.bpf.h     charged by weight, which is
- *	                                             cgroup/weight.bpf.h    its own times its groups' shares
- *	         cpu.max used up                     cgroup/throttle.bpf.h  waits, until the pool (cgroup/bandwidth.bpf.h) is full
- *	wherever             what time is it?        core/clock.bpf.h
+ *	wakes    select_cpu  near which CPU?            numa/      target: previous or waking CPU; a waker that is about
+ *	                                                           to sleep hands its own off
+ *	                     which CPU is idle?         search/    the busier the LLC, the fewer are looked at
+ *	                     and strong enough?         capacity/  where CPUs differ
+ *	waits    enqueue     in a queue of the CPU      order/     by deadline; preempts if the rule says so
+ *	                     which CPU could take it?   steal/     overload bit set, an idle CPU kicked
+ *	                     its cpu.max is used up     cgroup/    waits in a queue of its group
+ *	runs     dispatch    own queues, or keep on     order/     the earliest deadline
+ *	                     another CPU's queue        steal/     nothing of its own, or tasks there are owed more
+ *	         running, stopping                      order/     charged by weight, which is
+ *	                                                cgroup/    its own times its groups' shares
+ *	         tick        away from its memory?      numa/      sent home when it is next enqueued
+ *	                     too big for its CPU?       capacity/  sent to a stronger one
  *
- * A runnable task is in one place: the local DSQ of a CPU that was idle or has to run it at once, or a queue (DSQ)
- * of the CPU whose runqueue the kernel has it on (scx_bpf_task_cpu()). That CPU looks there when it runs
- * out, and the overload map leads all others to it.
- *
- * Callbacks run with interrupts off and are not sleepable, unless it says so.
+ * core/ has what all use: the machine, tasks, bitmaps, utilization, counters.
  */
 #include <scx/common.bpf.h>
 
@@ -46,34 +29,29 @@
 #include "core/clock.bpf.h"
 #include "core/task.bpf.h"
 #include "core/bitmap.bpf.h"
+#include "core/pelt.bpf.h"
 #include "cgroup/weight.bpf.h"
 #include "cgroup/bandwidth.bpf.h"
-#include "order/queue.bpf.h"
 #include "order/deadline.bpf.h"
+#include "order/queue.bpf.h"
 #include "order/preempt.bpf.h"
-#include "core/pelt.bpf.h"
 #include "capacity/capacity.bpf.h"
 #include "capacity/task_util.bpf.h"
+#include "capacity/fallback.bpf.h"
+#include "capacity/wake_cases.bpf.h"
 #include "search/nr_scan.bpf.h"
 #include "search/idle.bpf.h"
 #include "numa/home.bpf.h"
-#include "capacity/fit.bpf.h"
 #include "search/scan.bpf.h"
-#include "capacity/wake_cases.bpf.h"
 #include "numa/wake_affine.bpf.h"
-#include "again.bpf.h"
 #include "numa/handoff.bpf.h"
-#include "steal/overload.bpf.h"
-#include "make_way.bpf.h"
-#include "first_turn.bpf.h"
-#include "looks.bpf.h"
-#include "numa/return.bpf.h"
+#include "numa/migrate_home.bpf.h"
 #include "capacity/misfit.bpf.h"
-#include "steal/heat.bpf.h"
+#include "steal/overload.bpf.h"
+#include "steal/pull.bpf.h"
 #include "steal/steal.bpf.h"
-#include "core/latency.bpf.h"
 #include "steal/balance.bpf.h"
-#include "steal/starve.bpf.h"
+#include "core/latency.bpf.h"
 #include "cgroup/throttle.bpf.h"
 #include "order/pick.bpf.h"
 #include "cgroup/groups.bpf.h"
@@ -100,7 +78,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 		stat_inc(STAT_FAILED);
 		return prev;
 	}
-	tctx->prompt = tctx->fresh = wakes_promptly(p, tctx, wake_flags);
+	note_wakeup(p, tctx, wake_flags);
 	target = affine_target(p, tctx, prev, wake_flags);
 	if (is_asym())
 		note_asleep(p, tctx, prev);
@@ -112,11 +90,11 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 		stat_inc(STAT_SEARCH);
 		cpu = timed_find_idle(p, tctx, prev, target);
 	}
-	/* The loader: whomever it preempts would have to wait for it. */
+	/* The loader: a task that it preempts would have to wait for it. */
 	if (cpu < 0 && is_critical(p))
-		cpu = find_idle_for_queued(p, target);
-	if (cpu < 0)
-		target = is_asym() ? fallback_cpu(p, prev, target) : awake_line(p, target);
+		cpu = find_idle_for_queued(p, tctx, target, unlocked_now());
+	if (cpu < 0 && is_asym())
+		target = fallback_cpu(p, prev, target);
 	if (is_asym())
 		note_wake_case(tctx, prev, target, cpu);
 	if (cpu < 0)
@@ -127,13 +105,13 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	return cpu;
 }
 
-/* A task is to wait for @cpu, whose rq lock is held: nobody was idle, its slice is over, it may not move ... */
+/* A task is to wait for its CPU, whose rq lock is held: no CPU was idle, its slice is over, it may not migrate ... */
 void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
-	bool preempt = false, urgent = false;
+	bool wakes = enq_flags & SCX_ENQ_WAKEUP, critical, preempt = false;
 	u64 queue, at, now;
 
 	/* A CPU that has just come online has no queue: the kernel is about to have us start anew for it. */
@@ -144,54 +122,41 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	if (enq_flags & SCX_ENQ_REENQ)
 		stat_inc(STAT_REENQUEUE);
 	queue_del(tctx);
-	place(p, tctx, cpu, enq_flags & SCX_ENQ_WAKEUP || has_waited_throttled(tctx));
+	/* select_cpu() has not seen it. */
+	if (wakes && !is_migratable(p))
+		note_wakeup(p, tctx, SCX_WAKE_TTWU);
+	place(p, tctx, cpu, wakes || has_waited_throttled(tctx));
 	if (wait_throttled(p, tctx, enq_flags) || (tctx->migrate_home && send_home(p, tctx, cpu, enq_flags)) ||
 	    (is_asym() && send_up(p, tctx, cpu, enq_flags)))
 		return;
 
-	/* Already claimed for another task: then this one waits in line, where it can be stolen. */
+	/* Already claimed for another task: then this one waits in the queue, where it can be stolen. */
 	if (cctx->idle && claim_idle(cpu)) {
 		stat_inc(STAT_LOCAL);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 		return;
 	}
-	now = locked_now(cpu);
-	if (enq_flags & SCX_ENQ_WAKEUP) {
-		urgent = is_critical(p);
-		/* The loader may move: it waits in line, where an idle CPU may take it, but before all others. */
-		if (urgent && !is_migratable(p)) {
-			stat_inc(STAT_KTHREAD);
-			/* Who made way waits for more than one that is brief; the timer that is to offer it may, too (ksoftirqd). */
-			if (cctx->curr_critical)
-				kick_idle_for_queued(cpu);
-			preempt = cctx->curr_weight && !cctx->curr_critical;
-			make_way(cpu, cctx);
-			run_next(p, cctx, preempt, enq_flags);
-			return;
-		}
-		preempt = urgent ? cctx->curr_weight && !cctx->curr_critical : preempts(p, tctx, cctx, now);
-		if (is_next(p, tctx, cpu, cctx)) {
-			stat_inc(preempt ? STAT_PREEMPT : STAT_NEXT);
-			cctx->next_waits = !preempt;
-			run_next(p, cctx, preempt, enq_flags);
-			return;
-		}
+	critical = wakes && is_critical(p);
+	if (critical && !is_migratable(p)) {
+		stat_inc(STAT_KTHREAD);
+		run_at_once(p, cctx, enq_flags);
+		return;
 	}
-	tctx->enqueued_at = now;
-	tctx->queued_cpu = cpu;
-	queue_add(p, tctx, cctx);
-	queue = mark_waiting(p, cpu, cctx);
-	at = urgent ? cctx->vclock - FIRST_NS : line_deadline(p, tctx, cctx);
-	if (cctx->lends && !(enq_flags & SCX_ENQ_WAKEUP))
-		at = lender_place(cctx, queue, at);
+	now = locked_now(cpu);
+	if (wakes)
+		preempt = critical ? cctx->curr_weight && !cctx->curr_critical : preempts(p, tctx, cctx, now);
+	queue = queue_add(p, tctx, cpu, cctx, now);
+	at = critical ? cctx->vclock - FIRST_NS : deadline(p, tctx);
 	scx_bpf_dsq_insert_vtime(p, queue, tunables.slice_ns, at, enq_flags);
-	tctx->offered = !soon_goes_on(p, tctx, cctx) && kick_idle_for(p, cpu);
-	preempt = preempt && !tctx->offered;
+	if (queue == cpu) {
+		mark_overloaded(p, cpu);
+		/* Not the task that a kernel thread preempted: it resumes soon. */
+		if (!cctx->kthread_pending)
+			preempt = !kick_idle_for(p, tctx, cpu, now) && preempt;
+	}
 	if (preempt)
 		preempt_curr(cpu, cctx);
-	else if (tctx->fresh && !tctx->offered && in_first_turn(cctx))
-		await_turn(cpu, cctx, now);
-	stat_inc(urgent ? STAT_KTHREAD : preempt ? STAT_PREEMPT : STAT_QUEUED);
+	stat_inc(critical ? STAT_KTHREAD : preempt ? STAT_PREEMPT : STAT_QUEUED);
 	/* It had no slice left, and now has: the CPU is about to go idle. */
 	if (enq_flags & SCX_ENQ_LAST)
 		scx_bpf_kick_cpu(cpu, 0);
@@ -203,14 +168,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
  */
 void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 {
-	struct cpu_ctx *cctx = cpu_ctx(cpu);
-
-	pick_next(cpu, cctx, prev);
-	/* The urgent task is done, and it need not be the one that made way for it that goes on. */
-	if (cctx->making_way) {
-		cctx->making_way = false;
-		kick_idle_for_queued(cpu);
-	}
+	pick_next(cpu, cpu_ctx(cpu), prev);
 }
 
 /* @p starts to run on its CPU, whose rq lock is held. */
@@ -221,6 +179,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	struct task_ctx *tctx = task_ctx(p);
 
 	mark_busy(cpu, cctx);
+	cctx->kthread_pending = false;
 	if (!tctx)
 		return;
 
@@ -228,28 +187,25 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		place(p, tctx, cpu, true);
 	} else {
 		if (tctx->enqueued_at && tctx->queued_cpu != cpu)
-			stat_add(STAT_STOLEN_NS, wait_time(p));
+			stat_add(STAT_STOLEN_NS, wait_time(p, scx_bpf_now()));
 		group_enter(p, tctx);
 		rebase(tctx, cpu);
 	}
 	if (queue_del(tctx) && tctx->queued_cpu != cpu)
 		note_all_taken(tctx->queued_cpu);
-	if (cctx->waiting && !READ_ONCE(cctx->queued_load))
-		note_none_waits(cpu, cctx);
+	if (cctx->queued && !READ_ONCE(cctx->queued_load))
+		note_none_queued(cpu, cctx);
 	tctx->enqueued_at = 0;
-	cctx->lends = false;
 	tctx->charged = p->se.sum_exec_runtime;
 	cctx->wakes = tctx->wakes;
 	note_running(p, tctx, cctx);
-	if (turn_is_awaited(cpu, cctx))
-		await_turn(cpu, cctx, cctx->curr_started);
 	if (is_asym())
 		util_starts(p, tctx, cpu, cctx);
 	/* A CPU that has just come online: enqueue() would only have it run again. */
 	if (!cpu_layout(cpu)->present)
 		return;
-	/* Another came at the same time, and none can steal it from the local DSQ. This one can be stolen, once in line. */
-	if ((!cctx->curr_critical || is_migratable(p)) && local_dsq_backlog(cctx))
+	/* Another task came at the same time, and cannot be stolen from the local DSQ. This one can, once it is queued. */
+	if ((!cctx->curr_critical || is_migratable(p)) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	if (is_limited(tctx) && !is_exempt(p)) {
 		u64 slice = take_slice(cpu, tctx->group);
@@ -280,18 +236,18 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 		tctx->stopped_at = scx_bpf_now();
 	tctx->wakes = cctx->wakes;
 	if (!runnable) {
-		tctx->prompt = false;
+		note_sleep(tctx);
 		group_leave(tctx, scx_bpf_task_cpu(p));
 	}
 }
 
-/* sched_yield(): the slice ends, and those that wait come first. The rq lock of @p's CPU is held. */
+/* sched_yield(): the slice ends, and tasks that wait come first. The rq lock of @p's CPU is held. */
 bool BPF_STRUCT_OPS(magpie_yield, struct task_struct *p, struct task_struct *to)
 {
 	struct cpu_ctx *cctx = cpu_ctx(scx_bpf_task_cpu(p));
 	struct task_ctx *tctx = task_ctx(p);
 
-	if (tctx && cctx->waiting)
+	if (tctx && cctx->queued)
 		fall_behind(p, tctx, cctx);
 	scx_bpf_task_set_slice(p, 0);
 	return false;
@@ -302,14 +258,18 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
+	struct task_ctx *tctx = task_ctx(p);
 
 	pelt_update(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
 	settle_lazy(cpu, cctx);
-	check_preferred_node(p, cpu, cctx);
-	if (is_asym())
-		check_misfit(p, cpu, cctx);
-	/* Who waits for a tick, be it behind an urgent task that is not as brief as it should be, gets help. */
+	if (tctx) {
+		charge(p, tctx);
+		note_current(p, tctx, cctx);
+		check_preferred_node(p, tctx, cpu, cctx);
+		if (is_asym())
+			check_misfit(p, tctx, cpu, cctx);
+	}
 	kick_idle_for_queued(cpu);
 }
 
@@ -328,17 +288,14 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 		return;
 	}
 	mark_idle(cpu, cctx);
-	/* The other half of kick_idle_for(): somebody may have queued a task, or released one, after dispatch() looked. */
-	if (work_in_reach(cpu, cctx) || (READ_ONCE(waiting_words) && next_released(0)))
+	/* The other half of the handshake with enqueue(): a task may have been queued, or released, after dispatch() looked. */
+	if (work_in_reach(cpu) || (READ_ONCE(waiting_words) && next_released(0)))
 		scx_bpf_kick_cpu(cpu, 0);
 }
 
 /* A higher class takes @cpu from a task of ours: nothing that can go elsewhere must wait. Rq lock held. */
 void BPF_STRUCT_OPS(magpie_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
-	struct cpu_ctx *cctx = cpu_ctx(cpu);
-
-	cctx->making_way = false;
 	kick_idle_for_queued(cpu);
 	scx_bpf_reenqueue_local();
 }
@@ -350,7 +307,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p, struct scx
 
 	if (!tctx)
 		return -ENOMEM;
-	tctx->home = -1;
+	tctx->vclock_cpu = -1;
+	tctx->burst_avg = tunables.slice_ns;
 	tctx->woke_exec = p->se.sum_exec_runtime;
 	tctx->recent = -1;
 	tctx->preferred_node = NO_NODE;
@@ -446,7 +404,6 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 		cpu_ctx(cpu)->pelt.updated_at = scx_bpf_now();
 		note_clock(cpu_ctx(cpu), scx_bpf_now());
 		cpu_ctx(cpu)->steal_slot = NO_SLOT;
-		init_look_timer(cpu);
 		bpf_rcu_read_lock();
 		curr = __COMPAT_scx_bpf_cpu_curr(cpu);
 		if (curr && is_idle_task(curr))

@@ -65,10 +65,6 @@ pub struct Group {
     pub kthread: u64,
     #[stat(desc = "woken tasks that preempted, for their deadline was clearly before the running one's")]
     pub preempt: u64,
-    #[stat(desc = "tasks that had their first turn after they woke, and made way for others that had none yet")]
-    pub turn: u64,
-    #[stat(desc = "woken tasks that may not move and are next on their CPU: not put in line")]
-    pub next: u64,
     #[stat(desc = "tasks put in line")]
     pub queued: u64,
     #[stat(desc = "tasks made to wait, for their cgroup had used up its cpu.max")]
@@ -101,8 +97,6 @@ pub struct Group {
     pub starved: u64,
     #[stat(desc = "victims with no task to steal")]
     pub steal_miss: u64,
-    #[stat(desc = "times a CPU went idle, for now, because what it might steal was hot in its caches")]
-    pub steal_hot: u64,
     #[stat(desc = "times a CPU found nothing to run")]
     pub empty: u64,
     #[stat(desc = "tasks that fled a CPU taken by a higher scheduling class")]
@@ -175,8 +169,6 @@ impl LlcSnapshot {
             local: of(magpie_stat_STAT_LOCAL),
             kthread: of(magpie_stat_STAT_KTHREAD),
             preempt: of(magpie_stat_STAT_PREEMPT),
-            turn: of(magpie_stat_STAT_TURN),
-            next: of(magpie_stat_STAT_NEXT),
             queued: of(magpie_stat_STAT_QUEUED),
             throttled: of(magpie_stat_STAT_THROTTLED),
             released: of(magpie_stat_STAT_RELEASED),
@@ -193,7 +185,6 @@ impl LlcSnapshot {
             balance: of(magpie_stat_STAT_BALANCE),
             starved: of(magpie_stat_STAT_STARVED),
             steal_miss: of(magpie_stat_STAT_STEAL_MISS),
-            steal_hot: of(magpie_stat_STAT_STEAL_HOT),
             empty: of(magpie_stat_STAT_EMPTY),
             reenqueue: of(magpie_stat_STAT_REENQUEUE),
             affine: of(magpie_stat_STAT_AFFINE),

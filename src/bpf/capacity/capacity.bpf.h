@@ -50,3 +50,8 @@ static bool fits_all(u32 util)
 {
 	return fits_capacity(util, READ_ONCE(capacities.min));
 }
+
+static bool is_big(const struct task_ctx *tctx)
+{
+	return is_asym() && !fits_all(tctx->task_util);
+}

@@ -52,12 +52,8 @@ __noinline s32 find_stronger(struct task_struct *p __arg_trusted, s32 cpu)
 }
 
 /* In tick of @cpu, on which @p runs. */
-static void check_misfit(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
+static void check_misfit(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
-	struct task_ctx *tctx = task_ctx(p);
-
-	if (!tctx)
-		return;
 	util_runs(p, tctx, cpu, cctx);
 	note_curr_util(tctx, cpu, cctx);
 	if (!cctx->misfit || !can_migrate_now(p))

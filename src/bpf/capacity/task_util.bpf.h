@@ -59,7 +59,7 @@ static u32 cpu_util_without(s32 cpu, const struct task_ctx *tctx)
 {
 	u32 util = util_avg_at(cpu, scx_bpf_now());
 
-	if (tctx->home != cpu)
+	if (tctx->vclock_cpu != cpu)
 		return util;
 	return util > tctx->util.util_avg ? util - tctx->util.util_avg : 0;
 }

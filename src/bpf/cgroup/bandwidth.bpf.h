@@ -2,7 +2,7 @@
 /*
  * cpu.max: how much CPU time a group may use in each period. What happens when that is used up is in cgroup/throttle.bpf.h.
  *
- *	pool (group.left)    quota a period, saved up to quota + burst
+ *	pool (group.budget)    quota a period, saved up to quota + burst
  *	   |  a slice of it, when the cpu_budget is empty            take_slice(): running, and each time that the task goes on
  *	cpu_budget of a CPU       one for each group that it runs    runtime is charged here: order/deadline.bpf.h's charge()
  *
@@ -90,10 +90,10 @@ static void bw_refill(struct group *g, u64 now)
 		return;
 	if (periods > BW_PERIODS)
 		periods = BW_PERIODS;
-	__sync_fetch_and_add(&g->left, periods * g->quota);
-	excess = READ_ONCE(g->left) - (g->quota + g->burst);
+	__sync_fetch_and_add(&g->budget, periods * g->quota);
+	excess = READ_ONCE(g->budget) - (g->quota + g->burst);
 	if (excess > 0)
-		__sync_fetch_and_add(&g->left, -excess);
+		__sync_fetch_and_add(&g->budget, -excess);
 }
 
 static void unthrottle(struct group *g, u64 now)
@@ -110,7 +110,7 @@ static void throttle(u32 id, struct group *g, u64 now)
 	g->nr_throttled++;
 	bw_arm(id, g);
 	/* The timer may have filled the pool just before. */
-	if ((s64)READ_ONCE(g->left) > 0)
+	if ((s64)READ_ONCE(g->budget) > 0)
 		unthrottle(g, now);
 }
 
@@ -133,12 +133,12 @@ static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u6
 	want = slice - cpu_budget->left;
 	bw_refill(g, now);
 	bpf_for(i, 0, BW_TRIES) {
-		left = READ_ONCE(g->left);
+		left = READ_ONCE(g->budget);
 		if (left <= 0)
 			return false;
 		if (want > left)
 			want = left;
-		if (__sync_val_compare_and_swap(&g->left, left, left - want) == left) {
+		if (__sync_val_compare_and_swap(&g->budget, left, left - want) == left) {
 			cpu_budget->left += want;
 			break;
 		}
@@ -160,7 +160,7 @@ __noinline u64 take_slice(s32 cpu, u32 id)
 
 		if (g->quota) {
 			if (own->group != id) {
-				__sync_fetch_and_add(&group(own->group)->left, own->left);
+				__sync_fetch_and_add(&group(own->group)->budget, own->left);
 				own->group = id;
 				own->left = 0;
 			}
@@ -187,7 +187,7 @@ __noinline s32 charge_groups(s32 cpu, u32 id, u64 ran)
 			if (own->group == id)
 				own->left -= ran;
 			else
-				__sync_fetch_and_add(&g->left, -ran);
+				__sync_fetch_and_add(&g->budget, -ran);
 		}
 		id = g->parent;
 	}

@@ -95,7 +95,7 @@ static bool may_pull(u32 id)
 	if (!READ_ONCE(group(id)->throttled))
 		return scx_bpf_dsq_nr_queued(group_dsq(id)) > 0;
 	p = __COMPAT_scx_bpf_dsq_peek(group_dsq(id));
-	return p && wait_time(p) >= tunables.starve_ns && can_migrate_to(p, bpf_get_smp_processor_id());
+	return p && wait_time(p, unlocked_now()) >= tunables.starve_ns && can_migrate_to(p, bpf_get_smp_processor_id());
 }
 
 /* In dispatch of @cpu, which has taken a task from the group's queue: the next one may go elsewhere. */
@@ -105,7 +105,10 @@ static void offer_next(s32 cpu, u32 id)
 
 	bpf_for_each(scx_dsq, p, group_dsq(id), 0)
 	{
-		kick_idle_for(p, cpu);
+		struct task_ctx *tctx = task_ctx(p);
+
+		if (tctx)
+			kick_idle_for(p, tctx, cpu, scx_bpf_now());
 		break;
 	}
 }
@@ -191,7 +194,7 @@ static int bw_timer_fires(void *map, u32 *key, struct bw_timer *t)
 	u64 now = unlocked_now();
 
 	bw_refill(g, now);
-	if (!g->quota || (s64)READ_ONCE(g->left) > 0)
+	if (!g->quota || (s64)READ_ONCE(g->budget) > 0)
 		unthrottle(g, now);
 	/* Before 6.18 the verifier asks for it, too. */
 	bpf_rcu_read_lock();
@@ -218,10 +221,10 @@ static void set_limit(u32 id, u64 period, u64 quota, u64 burst)
 	g->burst = burst;
 	g->quota = quota;
 	g->period_start = now;
-	g->left = quota;
+	g->budget = quota;
 	unthrottle(g, now);
 	/* Its timer sees to those that wait. */
 	if (t && g->waiting)
 		bpf_timer_start(&t->timer, BW_TIMER_MIN, 0);
-	__sync_fetch_and_add(&group(g->top)->gen, 1);
+	__sync_fetch_and_add(&group(g->top_group)->share_gen, 1);
 }

@@ -128,7 +128,7 @@ __noinline s32 group_add(u32 id, s64 change)
 		change = group_counts(g);
 		g = group(g->parent);
 	}
-	__sync_fetch_and_add(&group(group(id)->top)->gen, 1);
+	__sync_fetch_and_add(&group(group(id)->top_group)->share_gen, 1);
 	return 0;
 }
 
@@ -142,7 +142,7 @@ __noinline s32 group_reweighted(u32 id)
 
 	if (g->parent)
 		group_add(g->parent, group_counts(g));
-	__sync_fetch_and_add(&group(g->top)->gen, 1);
+	__sync_fetch_and_add(&group(g->top_group)->share_gen, 1);
 	return 0;
 }
 
@@ -166,7 +166,7 @@ __noinline s32 settle_cpu(s32 cpu)
 /* @p becomes runnable, or is so and changed its weight. */
 __noinline s32 __group_enter(struct task_ctx *tctx __arg_nonnull, u32 weight)
 {
-	u64 *slot = lazy_slot(tctx->home, tctx->group), lazy = READ_ONCE(*slot);
+	u64 *slot = lazy_slot(tctx->vclock_cpu, tctx->group), lazy = READ_ONCE(*slot);
 	u32 counted = tctx->counted;
 
 	tctx->counted = weight;
@@ -265,9 +265,9 @@ static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 	u64 vclock, lag, most;
 	bool owed;
 
-	if (!from || from == to || tctx->home < 0)
+	if (!from || from == to || tctx->vclock_cpu < 0)
 		return;
-	vclock = cpu_ctx(tctx->home)->vclock;
+	vclock = cpu_ctx(tctx->vclock_cpu)->vclock;
 	owed = (s64)(tctx->vruntime - vclock) < 0;
 	lag = owed ? vclock - tctx->vruntime : tctx->vruntime - vclock;
 	most = (u64)MAX_LAG_NS * (WEIGHT_DFL << WEIGHT_SHIFT) / from;
@@ -283,7 +283,7 @@ static void reweight(struct task_ctx *tctx, u32 from, u32 to)
  */
 static u32 group_share_of(const struct task_struct *p, struct task_ctx *tctx)
 {
-	u32 gen = READ_ONCE(group(group(tctx->group)->top)->gen), weight = p->scx.weight, share;
+	u32 gen = READ_ONCE(group(group(tctx->group)->top_group)->share_gen), weight = p->scx.weight, share;
 	u64 cached = READ_ONCE(tctx->cached);
 
 	if (cached >> 32 == gen && tctx->cached_for == weight)

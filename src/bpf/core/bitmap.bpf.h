@@ -127,6 +127,18 @@ static u64 whole_cores(u64 bits, u32 line)
 	return (bits & last) >> (tunables.smt_width - 1);
 }
 
+/* Where a walk from the slot after @slot on begins, relative to the first slot of @llc. */
+static u32 map_walk_start(u32 llc, u32 slot)
+{
+	const volatile struct llc_layout *l = llc_layout(llc);
+	u32 pos = slot - l->first_line * SLOTS_PER_LINE;
+
+	/* A slot of another LLC: any start will do, and its offset spreads the callers. */
+	if (pos >= l->nr_slots)
+		pos = slot % SLOTS_PER_LINE;
+	return pos + 1 < l->nr_slots ? pos + 1 : 0;
+}
+
 /* @window: ALL_SLOTS, or 1 and more. */
 static struct map_walk map_walk_from(struct sparse_map *map, u32 llc, u32 slot, u32 window)
 {
@@ -137,12 +149,9 @@ static struct map_walk map_walk_from(struct sparse_map *map, u32 llc, u32 slot, 
 		.first_line = l->first_line,
 		.nr_slots = l->nr_slots,
 	};
-	u32 pos = slot - walk.first_line * SLOTS_PER_LINE, end;
+	u32 end;
 
-	/* A slot of another LLC: any start will do, and its offset spreads the callers. */
-	if (pos >= walk.nr_slots)
-		pos = slot % SLOTS_PER_LINE;
-	walk.pos = pos + 1 < walk.nr_slots ? pos + 1 : 0;
+	walk.pos = map_walk_start(llc, slot);
 	walk.window = min_u32(window, walk.nr_slots);
 	end = walk.pos + walk.window - 1;
 	walk.first = ~(map_bit(walk.pos) - 1);

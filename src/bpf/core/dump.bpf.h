@@ -6,7 +6,7 @@
 
 void BPF_STRUCT_OPS(magpie_dump, struct scx_dump_ctx *dctx)
 {
-	scx_bpf_dump("magpie: slice %llu ns, lag %llu ns, %u LLCs, SMT %u", tunables.slice_ns, tunables.slice_lag_ns,
+	scx_bpf_dump("magpie: slice %llu ns, credit %llu ns, %u LLCs, SMT %u", tunables.slice_ns, tunables.credit_ns,
 		     tunables.nr_llcs, tunables.smt_width);
 }
 
@@ -14,7 +14,7 @@ void BPF_STRUCT_OPS(magpie_dump_cpu, struct scx_dump_ctx *dctx, s32 cpu, bool id
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 
-	if (idle && !cctx->waiting)
+	if (idle && !cctx->queued)
 		return;
 	scx_bpf_dump("magpie: vclock %llu util_avg %u idle %d overloaded %d queued %d pinned %d", cctx->vclock,
 		     cctx->pelt.util_avg, cctx->idle, cctx->overloaded, scx_bpf_dsq_nr_queued(cpu),
@@ -26,6 +26,6 @@ void BPF_STRUCT_OPS(magpie_dump_task, struct scx_dump_ctx *dctx, struct task_str
 	struct task_ctx *tctx = task_ctx(p);
 
 	if (tctx)
-		scx_bpf_dump("magpie: vruntime %llu home %d recent %d group %u throttled %d", tctx->vruntime,
-			     tctx->home, tctx->recent, tctx->group, has_waited_throttled(tctx));
+		scx_bpf_dump("magpie: vruntime %llu clock of CPU %d recent %d group %u throttled %d", tctx->vruntime,
+			     tctx->vclock_cpu, tctx->recent, tctx->group, has_waited_throttled(tctx));
 }

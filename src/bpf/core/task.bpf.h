@@ -11,19 +11,23 @@
 #define SCHED_IDLE 5
 #endif
 
+/* Written by the task's CPU under its rq lock, or in select_cpu while the task sleeps. */
 struct task_ctx {
-	u64 vruntime;	      /* weighted ns of CPU time, on the clock of home */
-	u64 stopped_at;	      /* scx_bpf_now() when it last ran; 0: never */
-	u64 charged;	      /* sum_exec_runtime when vruntime was brought up to date */
-	u64 woke_exec;	      /* sum_exec_runtime when it last woke: from there on it counts as one burst */
-	u64 enqueued_at;      /* scx_bpf_now() when it was put in line; 0: it has run since */
-	u8 offered;	      /* ... and an idle CPU was told of it */
-	u8 prompt;	      /* order/deadline.bpf.h: a timer, a device or a futex woke it, */
-	u8 fresh;	      /* ... and it has not run yet */
-	s32 sync_sleep_score; /* numa/handoff.bpf.h: that it sleeps soon after it woke another */
-	s32 queued_cpu;	      /* ... on this CPU; NO_CPU: in its group's queue */
-	s32 home;	      /* CPU whose clock vruntime is on: where it ran or waits; -1: none yet */
-	s32 recent;	      /* CPU that was home before */
+	/* order/deadline.bpf.h */
+	u64 vruntime;	 /* weighted ns of CPU time, on the clock of vclock_cpu */
+	u64 charged;	 /* sum_exec_runtime when vruntime was brought up to date */
+	u64 woke_exec;	 /* sum_exec_runtime when it last woke: from there on it is one burst */
+	u64 request_end; /* sum_exec_runtime at which it has used up its request */
+	s64 burst_avg;	 /* ns that it runs between two sleeps, a decaying average */
+	s32 vclock_cpu;	 /* where it ran or waits; -1: new */
+	s32 recent;	 /* vclock_cpu before */
+	u8 sync_wakeup;	 /* what woke it: see there */
+
+	/* order/queue.bpf.h */
+	s32 queued_cpu;	   /* where it waits, or did; NO_CPU: in the queue of its group */
+	u32 queued_weight; /* what it counts for there; 0: it waits nowhere */
+	u64 enqueued_at;   /* scx_bpf_now() when it was put into a queue; 0: it has run since */
+	u64 stopped_at;	   /* scx_bpf_now() when it last ran; 0: never */
 
 	/* cgroup/weight.bpf.h */
 	u32 group;	/* id; 0: the root */
@@ -31,20 +35,19 @@ struct task_ctx {
 	u64 cached;	/* generation << 32 | group_share() then */
 	u32 cached_for; /* plain weight that it is the share of */
 
-	u32 queued_weight;  /* order/queue.bpf.h: what it counts for where it waits; 0: in no line */
-	struct wakes wakes; /* numa/wake_affine.bpf.h: while it does not run */
+	/* numa/wake_affine.bpf.h, handoff.bpf.h, home.bpf.h */
+	struct wakes wakes;   /* while it does not run */
+	s32 sync_sleep_score; /* how often in a row it slept soon after a sync wakeup of another task */
+	s32 preferred_node;   /* NO_NODE: none yet */
+	s32 home_share;	      /* of its run time that is there, decaying: 0..HOME_ALL */
+	u64 home_retry_at;    /* scx_bpf_now() from which on it may be moved there */
+	u64 scan_at;	      /* ... when scan_period is adapted next */
+	u32 scan_period;      /* ms; 0: not yet known */
+	u8 numa_backoff;      /* home_retry_at is wake-affine's back-off */
+	u8 migrate_home;      /* to be sent home when it is next put into a queue */
 
-	/* numa/home.bpf.h */
-	s32 preferred_node; /* NO_NODE: none yet */
-	s32 home_share;	    /* of its run time that is there, decaying: 0..HOME_ALL */
-	u64 home_retry_at;  /* scx_bpf_now() from which on it may be moved there */
-	u64 scan_at;	    /* ... when scan_period is adapted next */
-	u32 scan_period;    /* ms; 0: not yet known */
-	u8 held;	    /* home_retry_at is wake-affine's back-off */
-	u8 migrate_home;    /* to be moved home when it next is put in line */
-
-	/* capacity/task_util.bpf.h, capacity/misfit.bpf.h: on asymmetric machines only */
-	u8 migrate_up;	  /* its CPU, and there is room on a stronger one */
+	/* capacity/task_util.bpf.h, misfit.bpf.h: where CPUs differ in capacity only */
+	u8 migrate_up;	  /* it is too big for its CPU, and there is room on a stronger one */
 	u32 task_util;	  /* what it is expected to use of a CPU: 0..CAPACITY_SCALE */
 	u32 util_est;	  /* its util_avg when it fell asleep, rising at once and falling slowly */
 	struct pelt util; /* of the time that it runs */
@@ -79,11 +82,16 @@ static bool is_migratable(const struct task_struct *p)
 	return p->nr_cpus_allowed > 1 && p->migration_disabled <= (p == bpf_get_current_task_btf() ? MAX_PROLOGS : 0);
 }
 
-/* Kernel threads that serve one CPU (softirq, per-CPU workers), and the loader, but for its thread that samples. */
+/* Softirq threads, per-CPU workers. */
+static bool is_pcpu_kthread(const struct task_struct *p)
+{
+	return p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1;
+}
+
+/* Those, and the loader, but for its thread that samples: they run at once. */
 static bool is_critical(const struct task_struct *p)
 {
-	return (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1) ||
-	       (p->tgid == loader_tgid && p->policy != SCHED_BATCH);
+	return is_pcpu_kthread(p) || (p->tgid == loader_tgid && p->policy != SCHED_BATCH);
 }
 
 /* A function of its own, for the verifier takes milliseconds to judge a load of cpus_ptr: once is enough. */

@@ -74,7 +74,7 @@ static void delay_return(struct task_ctx *tctx, u64 now, u64 ms, bool held)
 	if ((s64)(at - tctx->home_retry_at) <= 0)
 		return;
 	tctx->home_retry_at = at;
-	tctx->held = held;
+	tctx->numa_backoff = held;
 	if (held)
 		tctx->migrate_home = false;
 }

@@ -4,20 +4,15 @@
  * can be switched off by --wake-affine.
  *
  *	        not a plain wakeup (fork), or the waking CPU not allowed ------------------> previous
- *	wide    the waker wakes many, and the woken one, too (wake_wide) ------------------> previous
+ *	wide    the waker wakes many tasks, and so does the wakee (wake_wide) -------------> previous
  *	idle    waking CPU idle (an interrupt wakes), cache shared with the previous ------> previous if idle, else waking
- *	sync    waker about to sleep, nobody waits for its CPU ----------------------------> waking
+ *	sync    the waker is about to sleep, and nothing waits for its CPU ----------------> waking
  *	idle    previous CPU idle ---------------------------------------------------------> previous
- *	weight  who runs there makes way at once, the waker would not (makes_way_sooner) --> previous
- *	weight  waking CPU's load with the woken one is less than the previous one's ------> waking
+ *	weight  waking CPU's load with the wakee is less than the previous one's ----------> waking
  *	        else ----------------------------------------------------------------------> previous
  *
- * Nobody idle there? Then it waits in line at that CPU, but not where another is under way (awake_line):
- *
- *	        it still wakes up, claimed for another; nobody waits at the waking CPU -----> waking
- *
- * A pull to a node that is not the task's home starts the back-off of numa/home.bpf.h, for the task and its waker (Gorman's
- * update_wa_numa_placement()).
+ * A pull to a node that is not the task's preferred one starts the back-off of home.bpf.h, for the task and its waker (Mel
+ * Gorman's update_wa_numa_placement()).
  */
 #pragma once
 
@@ -27,9 +22,7 @@ enum {
 	AFFINE_BIAS_PCT = 108,
 };
 
-/*
- * The running task of this CPU wakes @pid (record_wakee). Its time is that of its slice: at most a tick ago.
- */
+/* The running task of this CPU wakes @pid (record_wakee). Its time is that of its slice: at most a tick ago. */
 static void note_wakee(struct cpu_ctx *cctx, s32 pid)
 {
 	struct wakes *wakes = &cctx->wakes;
@@ -56,7 +49,7 @@ static bool wake_wide(const struct cpu_ctx *cctx, const struct task_ctx *tctx, u
 	return few >= factor && many >= few * factor;
 }
 
-/* Both loads by what the CPUs can do, and the woken one counted at the waking CPU. */
+/* Both loads relative to what the CPUs can do, and the wakee counted at the waking CPU. */
 static bool wake_affine_weight(const struct task_struct *p, struct task_ctx *tctx, s32 waking, s32 prev, bool sync)
 {
 	const struct cpu_ctx *cctx = cpu_ctx(waking);
@@ -67,19 +60,8 @@ static bool wake_affine_weight(const struct task_struct *p, struct task_ctx *tct
 	here += task_weight(p, tctx);
 	here *= 100 * cpu_layout(prev)->capacity;
 	there *= AFFINE_BIAS_PCT * cpu_layout(waking)->capacity;
-	/* So that, other things being equal, the woken one follows a waker that makes room. */
+	/* So that, other things being equal, the wakee follows a waker that makes room. */
 	return here < there + sync;
-}
-
-/*
- * Is the woken one prompt (order/deadline.bpf.h), and who runs on @prev not, so that it makes way at once, while the waker is, and has
- * a first turn (order/preempt.bpf.h)?
- */
-static bool makes_way_sooner(const struct task_ctx *tctx, s32 prev, s32 waking)
-{
-	const struct cpu_ctx *cctx = cpu_ctx(prev);
-
-	return tctx->prompt && cpu_ctx(waking)->curr_prompt && cctx->curr_weight && !cctx->curr_prompt;
 }
 
 /* Is @waking to be the target rather than @prev? @p may use both. */
@@ -89,13 +71,11 @@ static bool wake_affine(const struct task_struct *p, struct task_ctx *tctx, s32 
 
 	if (tunables.affine_idle && cctx->idle && share_llc(waking, prev))
 		return !cpu_ctx(prev)->idle;
-	if (tunables.affine_sync && sync && cctx->curr_weight && !cctx->waiting)
+	if (tunables.affine_sync && sync && cctx->curr_weight && !cctx->queued)
 		return true;
 	if (tunables.affine_idle && cpu_ctx(prev)->idle)
 		return false;
-	if (!tunables.affine_weight || makes_way_sooner(tctx, prev, waking))
-		return false;
-	return wake_affine_weight(p, tctx, waking, prev, sync);
+	return tunables.affine_weight && wake_affine_weight(p, tctx, waking, prev, sync);
 }
 
 /* In select_cpu. @prev is a CPU that @p may use. */
@@ -106,8 +86,6 @@ static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev,
 
 	if (!(wake_flags & SCX_WAKE_TTWU))
 		return prev;
-	if (wake_flags & SCX_WAKE_SYNC && cctx->curr_hog)
-		note_producer(cctx);
 	if (tunables.affine_wide && cctx->curr_weight)
 		note_wakee(cctx, p->pid);
 	if (waking == prev || !may_use(p, waking))
@@ -124,18 +102,4 @@ static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev,
 		back_off(tctx, cpu_node(waking));
 	}
 	return waking;
-}
-
-/*
- * In select_cpu, where no idle CPU was found: where @p is to wait. A @target that another wakeup has just claimed leaves the
- * idle loop first, and then runs that one; until it does, @p may be in the kernel's list of wakeups for it (ttwu_queue), where
- * nobody can steal it. The waking CPU is awake, puts @p in line at once, and often is about to sleep; but only one shall count on
- * that, for who wakes many would have them all in its line.
- */
-static s32 awake_line(struct task_struct *p, s32 target)
-{
-	s32 waking = bpf_get_smp_processor_id();
-	const struct cpu_ctx *cctx = cpu_ctx(waking);
-
-	return cpu_ctx(target)->idle && cctx->curr_weight && !cctx->waiting && may_use(p, waking) ? waking : target;
 }

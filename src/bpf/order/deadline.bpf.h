@@ -1,45 +1,41 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Virtual time: who is owed CPU time, and who comes next.
+ * Which task runs next on a CPU: the one with the earliest virtual deadline.
  *
- * A task's vruntime grows by the time it ran, times 100, over its weight (task_weight() of cgroup/weight.bpf.h). Each CPU has
- * a clock, vclock, that follows the vruntime of what it runs. What counts is the distance of the two:
+ * A task's vruntime grows by the time that it ran, times 100, over its weight (task_weight() of cgroup/weight.bpf.h). Each
+ * CPU has a clock, vclock, that follows the vruntime of what it runs. What counts is the distance between the two:
  *
  *	     owed                       ahead
  *	-------|-----------|--------------|--------> virtual time of the CPU
  *	   vruntime      vclock        vruntime
- *	  (wait_time)                     (just ran)
+ *	  (waited)                     (just ran)
  *
- * A CPU's queue is ordered by deadline = vruntime + what the task is assumed to ask for:
+ * Two things are known of a task:
  *
- *	it slept, or woke whom it sent something, within
- *	the last HOG_NS of its CPU time -------------------> one slice by its weight; its first one at the default weight
- *							     at least, for a light task comes seldom, not late
- *	it is a hog ---------------------------------------> one slice by its weight, and slice_lag
+ *	request   how long it runs between two sleeps: a decaying average, or the present burst if that is longer, but at
+ *		  most a slice. It is EEVDF's request size, and sets itself
+ *	sync      whether its wakeup was one by which it was sent something: WF_SYNC (pipes, sockets), or a kernel lock.
+ *		  Otherwise a timer, a device or a futex woke it
  *
- *	it is prompt: woken by a timer, a device, a futex
- *	... -- not by WF_SYNC, with which wakers tell that
- *	they send it something, nor by a kernel lock -------> slice_lag and PROMPT_NS less, until it has had a slice
+ *	deadline = vruntime + (what is left of the request - credit) / weight
  *
- * So those that run in short bursts come before hogs, until they are slice_lag ahead of them, and the prompt before both. But
- * who reads what another writes earns nothing by its sleep: were it to, it would come before the writer, and find little to
- * read (hackbench switched twice as often). For the same reason a producer, who woke somebody by WF_SYNC within the last slice,
- * goes on for PRODUCER_NS more, unless it is preempted (order/preempt.bpf.h). The clock goes with it, and all that wait are then owed
- * that: PROMPT_NS is twice as much, or the prompt, who are owed nothing, would come after them.
+ * The deadline holds until the request is used up. The credit (--slice-us-lag) is for wakeups that are not sync, until the
+ * task has run for a slice: it did not choose its moment, while a reader of a pipe finds more to read when it comes later.
  *
- * Those of a kind that are less than a slice ahead come in the order in which they came (line_deadline()): no order keeps
- * the last one waiting for less.
+ * Wakeup preemption (preempt.bpf.h): a sync wakeup never preempts. Otherwise the wakee preempts current if its deadline is
+ * first, and current
+ *	- was woken by a sync wakeup, or
+ *	- asks for several times as much, or
+ *	- has run for a slice.
+ * A running task whose slice is over keeps the CPU while its deadline is before the first one of the queue (pick.bpf.h).
  *
- * When a task goes to another CPU, rebase() keeps the distance and changes the clock, so no clock is shared and none is
- * written by two CPUs.
+ * When a task goes to another CPU, rebase() keeps its distance to the clock. No clock is shared, and none has two writers.
  */
 #pragma once
 
 enum {
-	OVERRUN_NS = 20000000, /* that a slice may be overrun and is charged for: two ticks at HZ=100 */
-	PRODUCER_NS = 9000000, /* that a producer may get further ahead of those that wait */
-	PROMPT_NS = 2 * PRODUCER_NS,
-	HOG_NS = 100000000, /* CPU time without a sleep after which a task is not expected to sleep soon */
+	OVERRUN_NS = 20000000, /* for which a task is charged at most when it overruns its slice: two ticks at HZ=100 */
+	BURST_SHIFT = 2,       /* a quarter of each new burst enters the average */
 };
 
 static bool vtime_before(u64 a, u64 b)
@@ -53,139 +49,118 @@ static u64 to_vtime(u64 ns, u32 weight)
 	return ns * (WEIGHT_DFL << WEIGHT_SHIFT) / weight;
 }
 
-/* CPU time since it slept, or made something for others. */
-static u64 burst(const struct task_struct *p, const struct task_ctx *tctx)
+/* ns of CPU time since the task slept. */
+static u64 burst(const struct task_ctx *tctx)
 {
-	return p->se.sum_exec_runtime - tctx->woke_exec;
+	return tctx->charged - tctx->woke_exec;
 }
 
-static bool is_hog(const struct task_struct *p, const struct task_ctx *tctx)
+/* ns of CPU time that the task asks for. */
+static u64 request(const struct task_ctx *tctx)
 {
-	return burst(p, tctx) >= HOG_NS;
-}
+	u64 ns = burst(tctx);
 
-/*
- * The running task of this CPU wakes whom it has sent something: it is no hog, though it need not sleep, and the others find
- * more the longer it runs.
- */
-static void note_producer(struct cpu_ctx *cctx)
-{
-	struct task_struct *p = bpf_get_current_task_btf();
-	struct task_ctx *tctx = task_ctx(p);
-
-	cctx->curr_hog = false;
-	if (!tctx)
-		return;
-	tctx->woke_exec = p->se.sum_exec_runtime;
-	tctx->prompt = false;
+	if (ns < tctx->burst_avg)
+		ns = tctx->burst_avg;
+	return ns < tunables.slice_ns ? ns : tunables.slice_ns;
 }
 
 /*
- * In select_cpu: is the @woken task prompt? Not one that preempts nobody, nor one that wait_time for a kernel lock, which is
- * TASK_UNINTERRUPTIBLE and no I/O. It is not called p, for the macro has a p of its own.
+ * @woken wakes up, by a wakeup with @wake_flags. One that waited for a kernel lock was TASK_UNINTERRUPTIBLE, and not for I/O.
+ * (It is not called p: the macro has a p of its own.)
  */
-static bool wakes_promptly(const struct task_struct *woken, struct task_ctx *tctx, u64 wake_flags)
+static void note_wakeup(const struct task_struct *woken, struct task_ctx *tctx, u64 wake_flags)
 {
-	return (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) == SCX_WAKE_TTWU && !never_preempts(woken, tctx) &&
-	       (!BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) || BPF_CORE_READ_BITFIELD(woken, in_iowait));
+	tctx->sync_wakeup = wake_flags & SCX_WAKE_SYNC || (BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) &&
+							   !BPF_CORE_READ_BITFIELD(woken, in_iowait));
+	tctx->charged = tctx->woke_exec = woken->se.sum_exec_runtime;
+	tctx->request_end = tctx->charged + request(tctx);
 }
 
-/* From when it woke until it has had a slice. */
-static bool is_prompt(const struct task_struct *p, const struct task_ctx *tctx)
+/* @tctx stops to sleep: its burst enters the average. */
+static void note_sleep(struct task_ctx *tctx)
 {
-	return tctx->prompt && burst(p, tctx) < tunables.slice_ns;
+	s64 diff = burst(tctx) - tctx->burst_avg;
+
+	tctx->burst_avg += diff >> BURST_SHIFT;
+}
+
+static bool has_credit(const struct task_struct *p, struct task_ctx *tctx)
+{
+	return !tctx->sync_wakeup && burst(tctx) < tunables.slice_ns && !never_preempts(p, tctx);
 }
 
 static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)
 {
+	s64 ahead = tctx->request_end - tctx->charged - (has_credit(p, tctx) ? tunables.credit_ns : 0);
 	u32 weight = task_weight(p, tctx);
-	u64 from = tctx->vruntime;
 
-	/* The same for all of them: among themselves it changes nothing. */
-	if (is_hog(p, tctx))
-		return from + to_vtime(tunables.slice_ns, weight) + tunables.slice_lag_ns;
-	if (is_prompt(p, tctx))
-		from -= tunables.slice_lag_ns + PROMPT_NS;
-	/* The first slice after a sleep does not come later for a light one, though it does more seldom. */
-	if (weight < WEIGHT_DFL << WEIGHT_SHIFT && burst(p, tctx) < tunables.slice_ns)
-		weight = WEIGHT_DFL << WEIGHT_SHIFT;
-	return from + to_vtime(tunables.slice_ns, weight);
+	return ahead < 0 ? tctx->vruntime - to_vtime(-ahead, weight) : tctx->vruntime + to_vtime(ahead, weight);
 }
 
-/* Where @p is in line on the CPU of @cctx, on whose clock it is: its deadline, but a slight lead is of no account. */
-static u64 line_deadline(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx)
-{
-	s64 ahead = tctx->vruntime - cctx->vclock;
-	u64 at = deadline(p, tctx);
-
-	return ahead > 0 && (u64)ahead < tunables.slice_ns && !is_hog(p, tctx) ? at - ahead : at;
-}
-
-/* In dispatch: how much later than the first in line @p, which runs on the CPU of @cctx, may come and yet go on. */
-static u64 producer_lead(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx, u64 now)
-{
-	if (!cctx->curr_weight || !cctx->sync_wakes || now - cctx->sync_woke_at >= tunables.slice_ns)
-		return 0;
-	return to_vtime(PRODUCER_NS, task_weight(p, tctx));
-}
-
-/* Bring the vruntime of a task that ran up to date. The kernel has updated sum_exec_runtime. */
+/* Brings the vruntime of a task that ran up to date. The kernel has updated sum_exec_runtime. */
 static void charge(struct task_struct *p, struct task_ctx *tctx)
 {
-	u64 sum_exec = p->se.sum_exec_runtime;
-	u32 weight = task_weight(p, tctx);
+	u64 sum_exec = p->se.sum_exec_runtime, ran = sum_exec - tctx->charged;
 
-	tctx->vruntime += to_vtime(sum_exec - tctx->charged, weight);
+	tctx->vruntime += to_vtime(ran, task_weight(p, tctx));
 	if (is_limited(tctx))
-		charge_groups(scx_bpf_task_cpu(p), tctx->group, sum_exec - tctx->charged);
+		charge_groups(scx_bpf_task_cpu(p), tctx->group, ran);
 	tctx->charged = sum_exec;
+	if ((s64)(tctx->request_end - sum_exec) <= 0)
+		tctx->request_end = sum_exec + request(tctx);
 }
 
-/* The task runs from here on: what the CPU's clock and those who would preempt it go by. */
-static void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
+/* @p runs, from now on or still: what the CPU's clock and those that would preempt it go by. */
+static void note_current(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
-	u32 weight = task_weight(p, tctx);
-
 	cctx->curr_critical = is_critical(p);
-	/* Urgent tasks take more than their share: they would carry the clock away from those who wait their turn. */
+	/* Critical tasks take more than their share: they would carry the clock away from those that wait their turn. */
 	if (!cctx->curr_critical && vtime_before(cctx->vclock, tctx->vruntime))
 		cctx->vclock = tctx->vruntime;
 	cctx->curr_deadline = deadline(p, tctx);
-	cctx->curr_hog = is_hog(p, tctx);
-	cctx->curr_prompt = is_prompt(p, tctx);
-	tctx->fresh = false;
-	cctx->curr_started = scx_bpf_now();
+	cctx->curr_request = request(tctx);
+	cctx->curr_sync = tctx->sync_wakeup;
 	cctx->curr_idle_policy = is_idle_policy(p, tctx);
-	cctx->curr_weight = weight;
 }
 
-/* Let go of what the task is owed, and of a slice. */
+/* @p starts to run, or begins another slice. */
+static void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
+{
+	note_current(p, tctx, cctx);
+	cctx->curr_started = scx_bpf_now();
+	cctx->curr_weight = task_weight(p, tctx);
+}
+
+/* sched_yield(): the task lets go of what it is owed, and of a slice. */
 static void fall_behind(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
 	u64 behind = cctx->vclock + to_vtime(tunables.slice_ns, task_weight(p, tctx));
 
+	tctx->request_end = tctx->charged + request(tctx);
+	tctx->sync_wakeup = true;
 	if (vtime_before(tctx->vruntime, behind))
 		tctx->vruntime = behind;
 }
 
-/* Put the task on @cpu's clock. A new task starts even with it. */
+/* Puts the task on @cpu's clock. A new task starts even with it. */
 static void rebase(struct task_ctx *tctx, s32 cpu)
 {
-	if (tctx->home == cpu)
+	if (tctx->vclock_cpu == cpu)
 		return;
-	if (tctx->home < 0) {
+	if (tctx->vclock_cpu < 0) {
 		tctx->vruntime = cpu_ctx(cpu)->vclock;
 	} else {
-		tctx->vruntime += cpu_ctx(cpu)->vclock - cpu_ctx(tctx->home)->vclock;
-		tctx->recent = tctx->home;
+		tctx->vruntime += cpu_ctx(cpu)->vclock - cpu_ctx(tctx->vclock_cpu)->vclock;
+		tctx->recent = tctx->vclock_cpu;
 	}
-	tctx->home = cpu;
+	tctx->vclock_cpu = cpu;
 }
 
 /*
- * As rebase(), for a task that @wakes or starts to wait. It is owed nothing for the time it slept. What it is ahead is
- * bounded: one long stint (no tick, a virtual CPU that stood still) does not shut it out for as long times the number
- * of those that wait.
+ * As rebase(), for a task that @wakes or starts to wait. It is owed nothing for the time that it slept. What it is ahead is
+ * bounded, so that one long stint (no tick, a virtual CPU that stood still) does not shut it out for as long times the number
+ * of tasks that wait.
  */
 static void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, bool wakes)
 {
@@ -194,8 +169,6 @@ static void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, b
 	group_enter(p, tctx);
 	latest = vclock + to_vtime(tunables.slice_ns + OVERRUN_NS, task_weight(p, tctx));
 	rebase(tctx, cpu);
-	if (wakes)
-		tctx->woke_exec = p->se.sum_exec_runtime;
 	if (wakes && vtime_before(tctx->vruntime, vclock))
 		tctx->vruntime = vclock;
 	else if (vtime_before(latest, tctx->vruntime))

@@ -2,19 +2,21 @@
 /*
  * What a CPU runs next, in dispatch:
  *
- *	its slice is over, and nothing speaks against it (can_keep_running) ---> who ran is one to compare with
- *	one whose cpu.max let go of it waits for a CPU (cgroup/throttle.bpf.h) -> it
- *	nothing to compare the first in line with ----------------------> that
- *	now and then: one starves here (steal/starve.bpf.h), or elsewhere
- *	they are owed more (steal/balance.bpf.h) -----------------------------> it
- *	the deadline of who ran comes first, or nobody waits (keep_running) -> who ran
- *	else -----------------------------------------------------------> the first in line
- *	nobody is left: another CPU's task (steal/steal.bpf.h), and what came
- *	while that was looked for --------------------------------------> it, or the CPU idles
+ *	current may go on for another slice (can_keep_running) ------------> it is compared with the others
+ *	a task that its cpu.max let go of waits (cgroup/throttle.bpf.h) ---> it
+ *	now and then: a task starves here, or is owed more elsewhere
+ *	(steal/balance.bpf.h) ---------------------------------------------> it
+ *	current's deadline is before the first one of the queues ----------> current
+ *	else --------------------------------------------------------------> the first of the queues
+ *	both are empty: another CPU's task (steal/steal.bpf.h), or what
+ *	came while that was looked for ------------------------------------> it, or the CPU idles
  */
 #pragma once
 
-/* The context of @prev, which may run for *@slice more; NULL: it has gone to sleep, is to go elsewhere, or to wait for cpu.max. */
+/*
+ * The context of @prev if it may run for *@slice more; NULL if it has gone to sleep, or is to go elsewhere or to wait for
+ * cpu.max.
+ */
 static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 *slice)
 {
 	struct task_ctx *tctx;
@@ -24,8 +26,8 @@ static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 
 	tctx = task_ctx(prev);
 	if (!tctx)
 		return NULL;
+	charge(prev, tctx);
 	if (is_limited(tctx) && !is_exempt(prev)) {
-		charge(prev, tctx);
 		*slice = take_slice(cpu, tctx->group);
 		if (!*slice)
 			return NULL;
@@ -33,25 +35,15 @@ static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 
 	return tctx->migrate_home || tctx->migrate_up ? NULL : tctx;
 }
 
-/* Does @prev go on before @next, the first in line (NULL: nobody waits)? Not if it was @preempted, or lends its CPU. */
-static bool keep_running(struct task_struct *prev, struct task_ctx *tctx, const struct cpu_ctx *cctx,
-			 struct task_struct *next, bool preempted, u64 now)
-{
-	if (!next)
-		return true;
-	return !preempted && !lends_to(cctx, next) &&
-	       vtime_before(deadline(prev, tctx), next->scx.dsq_vtime + producer_lead(prev, tctx, cctx, now));
-}
-
 /* @cpu has nothing of its own left. True: it has now. Stealing lets go of the rq lock. */
 static bool run_other(s32 cpu, struct cpu_ctx *cctx)
 {
 	if (timed_steal(cpu))
 		return true;
-	/* Woken in vain, maybe claimed: idle again, and then comes the other half of kick_idle_for(). */
+	/* Kicked in vain, maybe claimed: idle again, and then comes the other half of the handshake with enqueue(). */
 	if (is_idle_task(bpf_get_current_task_btf())) {
 		mark_idle(cpu, cctx);
-		if (work_in_reach(cpu, cctx) && timed_steal(cpu))
+		if (work_in_reach(cpu) && timed_steal(cpu))
 			return true;
 		if (READ_ONCE(waiting_words) && pull_waiting(cpu))
 			return true;
@@ -59,42 +51,31 @@ static bool run_other(s32 cpu, struct cpu_ctx *cctx)
 		if (cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot))
 			scx_bpf_kick_cpu(cpu, 0);
 	}
-	/* Somebody may have queued a task here meanwhile. */
-	return cctx->waiting && (take_queued(cpu, cctx, cpu) || take_queued(cpu, cctx, pinned_queue(cpu)));
+	/* A task may have been queued here meanwhile. */
+	return cctx->queued && (take_queued(cpu, cctx, cpu) || take_queued(cpu, cctx, pinned_queue(cpu)));
 }
 
-/* What @cpu runs next, be it @prev (NULL: not a task of ours), to its local DSQ. */
+/* In dispatch: what @cpu runs next, be it @prev (NULL: not a task of ours), goes to its local DSQ. */
 static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 {
-	u64 queue = cpu, at = 0, slice = tunables.slice_ns, now = scx_bpf_now();
+	u64 queue = cpu, slice = tunables.slice_ns, now = scx_bpf_now(), at;
 	struct task_ctx *tctx = can_keep_running(cpu, prev, &slice);
-	bool keep = false, preempted = cctx->preempted;
 	struct task_struct *next = NULL;
+	bool keep = tctx;
 
-	cctx->preempted = false;
 	if (READ_ONCE(waiting_words) && pull_waiting(cpu))
 		return;
-
-	/* Nothing to compare: the first in line, whoever that is. */
-	if (!tctx && one_queue_waits(cctx) && !balance_due(cctx, now) && !starved_due(cctx, now) &&
-	    take_queued(cpu, cctx, cctx->overloaded ? cpu : pinned_queue(cpu)))
-		return;
-	if (cctx->waiting) {
+	if (cctx->queued)
 		next = first_queued(cpu, cctx, &queue);
-		if (next)
-			at = next->scx.dsq_vtime;
+	at = tctx ? deadline(prev, tctx) : 0;
+	if (next && (!tctx || cctx->preempted || !vtime_before(at, next->scx.dsq_vtime))) {
+		at = next->scx.dsq_vtime;
+		keep = false;
 	}
-	if (tctx) {
-		charge(prev, tctx);
-		keep = keep_running(prev, tctx, cctx, next, preempted, now);
-	}
-	if (keep) {
-		cctx->lends = false;
-		at = deadline(prev, tctx);
-	}
-	if ((tctx || next) && (run_starved(cpu, cctx, now) || balance(cpu, cctx, keep ? NULL : next, at)))
+	cctx->preempted = false;
+	if ((keep || next) && (run_starved(cpu, cctx, now) || balance(cpu, cctx, keep ? NULL : next, at, now)))
 		return;
-	if (!keep && cctx->waiting && take_queued(cpu, cctx, queue))
+	if (!keep && cctx->queued && take_queued(cpu, cctx, queue))
 		return;
 	if (tctx) {
 		stat_inc(STAT_KEEP);

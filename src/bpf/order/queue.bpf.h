@@ -1,27 +1,48 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The load of a CPU: the sum of the weights of its runnable tasks, cgroups' shares included.
+ * The queues of a CPU, both ordered by deadline:
  *
- *	queued_load     those in line: added by enqueue(), taken out by running(), be it on another CPU, or disable(). Whoever
- *		      finds it 0 knows that nobody waits there, nor is about to
- *	curr_weight   the one that runs
+ *	DSQ cpu                tasks that may migrate, which other CPUs may take
+ *	DSQ pinned_queue(cpu)  tasks that may not; no thief looks here, however many there are
  *
- * Tasks that go straight to an idle CPU are not counted until they run.
+ * The load of a CPU is the sum of the weights of its runnable tasks, cgroups' shares included:
+ *
+ *	queued_load   the tasks in its queues: added by enqueue(), removed by running(), be it on another CPU, or disable()
+ *	curr_weight   the task that runs
+ *
+ * The kernel inserts a task only after enqueue() has returned, so an empty DSQ does not tell whether one is on its way;
+ * a queued_load of 0 does. Tasks that go straight to an idle CPU count from when they run.
  */
 #pragma once
 
-/* The task is about to wait in a queue of its CPU, whose rq lock is held. */
-static void queue_add(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
+static u64 pinned_queue(s32 cpu)
 {
-	u64 before;
-
-	tctx->queued_weight = task_weight(p, tctx);
-	before = __sync_fetch_and_add(&cctx->queued_load, tctx->queued_weight);
-	/* It is the fetch that makes it a full barrier, for mark_waiting(). */
-	barrier_var(before);
+	return MAX_CPUS + cpu;
 }
 
-/* It waits no more, if it did: it runs, has left us, or is about to be put in line anew. Was it the last in its line? */
+/*
+ * @p is about to wait in a queue of @cpu, whose rq lock is held: returns which. The kernel inserts it when enqueue() returns.
+ */
+static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
+{
+	bool migratable = is_migratable(p);
+	u64 before;
+
+	tctx->enqueued_at = now;
+	tctx->queued_cpu = cpu;
+	tctx->queued_weight = task_weight(p, tctx);
+	/* The value makes it a full barrier: pairs with note_all_taken(), which clears the overload bit and then reads it. */
+	before = __sync_fetch_and_add(&cctx->queued_load, tctx->queued_weight);
+	barrier_var(before);
+	cctx->queued = true;
+	if (migratable)
+		cctx->overloaded = true;
+	else
+		cctx->queued_pinned = true;
+	return migratable ? cpu : pinned_queue(cpu);
+}
+
+/* The task waits no more, if it did: it runs, leaves us, or is queued anew. Was it the last in the queues of its CPU? */
 static bool queue_del(struct task_ctx *tctx)
 {
 	u32 weight = tctx->queued_weight;
@@ -35,4 +56,30 @@ static bool queue_del(struct task_ctx *tctx)
 static u64 cpu_load(const struct cpu_ctx *cctx)
 {
 	return READ_ONCE(cctx->queued_load) + READ_ONCE(cctx->curr_weight);
+}
+
+/* ns for which @p has been in a queue. */
+static u64 wait_time(struct task_struct *p, u64 now)
+{
+	struct task_ctx *tctx = task_ctx(p);
+	s64 wait = tctx && tctx->enqueued_at ? now - tctx->enqueued_at : 0;
+
+	return wait > 0 ? wait : 0;
+}
+
+/* The first task of both queues of @cpu, and in @queue which one has it; NULL if both are empty. */
+static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64 *queue)
+{
+	struct task_struct *p = NULL, *pinned = NULL;
+
+	if (cctx->overloaded)
+		p = __COMPAT_scx_bpf_dsq_peek(cpu);
+	if (cctx->queued_pinned)
+		pinned = __COMPAT_scx_bpf_dsq_peek(pinned_queue(cpu));
+	if (pinned && (!p || vtime_before(pinned->scx.dsq_vtime, p->scx.dsq_vtime))) {
+		*queue = pinned_queue(cpu);
+		return pinned;
+	}
+	*queue = cpu;
+	return p;
 }

@@ -13,8 +13,7 @@
 #pragma once
 
 enum {
-	MAX_BEYOND = 8,	 /* other LLCs that a search for an idle CPU goes to */
-	NO_BUDGET = -1U, /* in place of a count of CPUs scanned: a thief is looked for */
+	MAX_BEYOND = 8, /* other LLCs that a search for an idle CPU goes to */
 };
 
 struct sparse_map idle_map;
@@ -62,12 +61,6 @@ static bool claim_idle(s32 cpu)
 	return l->present && map_test(&idle_map, l->slot) && map_test_and_clear(&idle_map, l->slot);
 }
 
-/* The same of a fast candidate, which shares the LLC of the @target. */
-static bool claim_fast(struct task_struct *p, s32 cpu, s32 target)
-{
-	return share_llc(cpu, target) && may_use(p, cpu) && claim_idle(cpu);
-}
-
 /* Claims an idle CPU of @llc, whoever may use it: a timer may not look at a task's CPUs. -1 if there is none. */
 __noinline s32 any_idle(u32 llc, u32 slot)
 {
@@ -77,16 +70,4 @@ __noinline s32 any_idle(u32 llc, u32 slot)
 		if (map_walk_next(&idle_map, &walk) && map_test_and_clear(&idle_map, walk.slot))
 			return slot_cpu(walk.slot);
 	return -1;
-}
-
-/* Bounded by MAX_BEYOND. */
-static s32 any_idle_in_reach(s32 cpu)
-{
-	const volatile struct cpu_layout *l = cpu_layout(cpu);
-	s32 idle = any_idle(l->llc, l->slot);
-	u32 i;
-
-	for (i = bpf_arena_loop_zero; idle < 0 && i < MAX_BEYOND && i < llc_layout(l->llc)->nr_reach && can_loop; i++)
-		idle = any_idle(other_llc(llc_layout(l->llc), i), l->slot);
-	return idle;
 }

@@ -1,69 +1,146 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The search for an idle CPU (select_idle_sibling), bounded by SIS_UTIL of 70fb5ccf2e.
+ * The search for an idle CPU (select_idle_sibling), bounded as Chen Yu's SIS_UTIL has it (nr_scan.bpf.h):
  *
- *	fast: target, previous, recently used CPU, if they share the target's LLC ---> claimed
- *	core: under SMT, if the target's LLC may have a core idle as a whole ---------> claimed
- *	scan: the target's LLC, nr_scan CPUs from the one after the target on,
- *	      wrapping, so that successive wakeups cover all of it -------------------> claimed
- *	home: the node's other LLCs, then the LLCs of the task's home node, if that is
- *	      another (numa/home.bpf.h) ---------------------------------------------------> claimed
- *	beyond: the nearest other LLCs, in the same way, each by its own nr_scan -----> claimed
- *	else -1
+ *	fast    target, previous, recently used CPU, if they share the target's LLC ---> claimed
+ *	core    under SMT, if the target's LLC may have a core idle as a whole ---------> claimed
+ *	scan    the target's LLC, nr_scan CPUs from the one after the target on,
+ *	        wrapping, so that successive wakeups cover all of it -------------------> claimed
+ *	beyond  the other LLCs of the node, then the preferred node's (numa/home.bpf.h),
+ *	        then the nearest others, each by its own nr_scan -----------------------> claimed
+ *	none    -1
  *
- * Tasks that are too big for the weakest CPUs have a search of their own (capacity/fit.bpf.h).
+ * It serves tasks of any size: an idle CPU that is too weak for the task (capacity/capacity.bpf.h) is passed over, and the
+ * one with the largest spare capacity is taken if there is no better one. Big tasks are not bounded by nr_scan: an idle CPU
+ * that is strong enough is worth more than the look at those that are not.
  *
- * Busy CPUs are skipped by the line: a search that finds nothing reads one word.
+ * Busy CPUs are skipped by the line of the bitmap: a search that finds nothing reads one word.
  */
 #pragma once
 
-/* Claims an idle CPU that @p may use; @walk is there then. Bounded by the walk's window. */
-__noinline s32 scan_window(struct task_struct *p __arg_trusted, struct map_walk *walk __arg_nonnull)
-{
-	while (map_walk_more(walk) && can_loop) {
-		s32 cpu;
+/* The search that goes on, on the CPU that searches: the stack is too small for more than it already holds. */
+struct search {
+	u32 util;    /* the CPU has to be strong enough for */
+	s32 weak;    /* of the idle CPUs that are too weak, the one with most to spare; -1: none */
+	u32 spare;   /* ... and that */
+	u32 scanned; /* CPUs that it looked at, which the task may use */
+	u32 walked;  /* slots that the last window went over */
+	u8 bounded;  /* by nr_scan, and counted */
+} __attribute__((aligned(CACHE_LINE)));
 
-		if (!map_walk_next(&idle_map, walk))
-			continue;
-		cpu = slot_cpu(walk->slot);
-		if (may_use(p, cpu) && map_test_and_clear(&idle_map, walk->slot))
-			return cpu;
-	}
-	return -1;
+struct search searches[MAX_CPUS];
+
+static struct search *begin_search(const struct task_ctx *tctx, bool bounded)
+{
+	struct search *s = &searches[bpf_get_smp_processor_id() & (MAX_CPUS - 1)];
+
+	s->util = tctx->task_util;
+	s->weak = -1;
+	s->scanned = 0;
+	s->bounded = bounded;
+	return s;
+}
+
+static struct search *this_search(void)
+{
+	return &searches[bpf_get_smp_processor_id() & (MAX_CPUS - 1)];
+}
+
+static bool is_restricted(const struct task_struct *p)
+{
+	return p->nr_cpus_allowed < tunables.nr_cpus_possible;
 }
 
 /*
- * Adds to @scanned the CPUs that it went over, unless that is NO_BUDGET: then they are not counted and not bounded.
- * The verifier looks at it once for all that call it.
+ * For a task that may not use all CPUs: goes over slots from the one after @slot on, wrapping, until it has passed @slots of
+ * them or @cpus CPUs that @p may use. Returns both counts, slots << 32 | CPUs. Bounded by the LLC's slots.
  */
-__noinline s32 scan_llc(struct task_struct *p __arg_trusted, u32 llc, u32 slot, u32 *scanned __arg_nonnull)
+__noinline u64 count_allowed(struct task_struct *p __arg_trusted, u32 llc, u32 slot, u32 slots, u32 cpus)
 {
-	bool bounded = *scanned != NO_BUDGET;
-	u32 window = bounded ? budget(llc) : ALL_SLOTS;
-	struct map_walk walk;
+	const volatile struct llc_layout *l = llc_layout(llc);
+	u32 first = l->first_line * SLOTS_PER_LINE, start = map_walk_start(llc, slot), i;
+	u32 found = bpf_arena_loop_zero;
+
+	slots = min_u32(slots, l->nr_slots);
+	bpf_for(i, 0, slots) {
+		u32 at = first + (start + i < l->nr_slots ? start + i : start + i - l->nr_slots);
+		s32 cpu = slot_cpu(at);
+
+		if (found >= cpus)
+			return (u64)i << 32 | found;
+		/* Slots without a CPU lead to CPU 0, whose slot is another. */
+		if (cpu_layout(cpu)->slot == at && in_cpus_ptr(p, cpu))
+			found += bpf_arena_loop_one;
+	}
+	return (u64)slots << 32 | found;
+}
+
+/* Claims an idle CPU of a window of @llc that @p may use and fits; -1 if there is none. Bounded by the window. */
+__noinline s32 scan_window(struct task_struct *p __arg_trusted, u32 llc, u32 slot, u32 window, bool whole_cores)
+{
+	struct map_walk walk = map_walk_from(&idle_map, llc, slot, window);
+	struct search *s = this_search();
+	s32 cpu, found = -1;
+
+	walk.whole_cores = whole_cores;
+	while (map_walk_more(&walk) && can_loop) {
+		if (!map_walk_next(&idle_map, &walk))
+			continue;
+		cpu = slot_cpu(walk.slot);
+		if (!may_use(p, cpu))
+			continue;
+		if (is_asym() && !fits_cpu(s->util, cpu)) {
+			struct task_ctx *tctx = task_ctx(p);
+			u32 spare = tctx ? spare_capacity(cpu, tctx) : 0;
+
+			if (s->weak < 0 || spare > s->spare) {
+				s->weak = cpu;
+				s->spare = spare;
+			}
+			continue;
+		}
+		if (map_test_and_clear(&idle_map, walk.slot)) {
+			found = cpu;
+			break;
+		}
+	}
+	s->walked = map_walked(&walk, found >= 0);
+	return found;
+}
+
+/* The same, counting the CPUs that it looked at and that the task may use. */
+static s32 scan_counted(struct task_struct *p, u32 llc, u32 slot, u32 window, bool whole_cores)
+{
+	s32 cpu = scan_window(p, llc, slot, window, whole_cores);
+	struct search *s = this_search();
+
+	if (s->bounded)
+		s->scanned += is_restricted(p) ? (u32)count_allowed(p, llc, slot, s->walked, -1U) : s->walked;
+	return cpu;
+}
+
+/* The same in all of @llc that nr_scan allows, whole cores first. */
+__noinline s32 scan_llc(struct task_struct *p __arg_trusted, u32 llc, u32 slot)
+{
+	u32 window = this_search()->bounded ? budget(llc) : ALL_SLOTS;
 	s32 cpu;
 
 	if (!window)
 		return -1;
 	if (llc_ctx(llc)->has_idle_core) {
-		walk = map_walk_from(&idle_map, llc, slot, ALL_SLOTS);
-		walk.whole_cores = true;
-		cpu = scan_window(p, &walk);
-		if (bounded)
-			*scanned += map_walked(&walk, cpu >= 0);
+		cpu = scan_counted(p, llc, slot, ALL_SLOTS, true);
 		if (cpu >= 0)
 			return cpu;
 		llc_ctx(llc)->has_idle_core = false;
 	}
-	walk = map_walk_from(&idle_map, llc, slot, window);
-	cpu = scan_window(p, &walk);
-	if (bounded)
-		*scanned += map_walked(&walk, cpu >= 0);
-	return cpu;
+	/* nr_scan counts CPUs that the task may use. */
+	if (window != ALL_SLOTS && is_restricted(p))
+		window = count_allowed(p, llc, slot, ALL_SLOTS, window) >> 32;
+	return scan_counted(p, llc, slot, window, false);
 }
 
 /* As scan_llc(), in the @nr nearest other LLCs. Bounded by MAX_BEYOND. */
-static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 nr, u32 *scanned)
+static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 nr)
 {
 	const volatile struct llc_layout *l = llc_layout(llc);
 	s32 cpu;
@@ -74,7 +151,7 @@ static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 nr, u32 *sc
 
 		if (!map_any(&idle_map, other))
 			continue;
-		cpu = scan_llc(p, other, slot, scanned);
+		cpu = scan_llc(p, other, slot);
 		if (cpu >= 0)
 			return cpu;
 	}
@@ -82,74 +159,72 @@ static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 nr, u32 *sc
 }
 
 /* The same in all LLCs of @node. */
-static s32 scan_node(struct task_struct *p, u32 node, u32 slot, u32 *scanned)
+static s32 scan_node(struct task_struct *p, u32 node, u32 slot)
 {
 	u32 llc = node_llc(node);
-	s32 cpu = scan_llc(p, llc, slot, scanned);
+	s32 cpu = scan_llc(p, llc, slot);
 
-	return cpu >= 0 ? cpu : scan_beyond(p, llc, slot, llc_layout(llc)->nr_near, scanned);
+	return cpu >= 0 ? cpu : scan_beyond(p, llc, slot, llc_layout(llc)->nr_near);
 }
 
-/* For a task that is to wake at @l, away from its home, and may go there: the rest of the node, then its home. */
-static s32 scan_home(struct task_struct *p, const struct task_ctx *tctx, const volatile struct cpu_layout *l,
-		     u32 *scanned)
+/* For a task that is to wake on @l, away from its preferred node: the rest of @l's node, then the preferred one. */
+static s32 scan_home(struct task_struct *p, const struct task_ctx *tctx, const volatile struct cpu_layout *l)
 {
 	s32 cpu;
 
 	if (!wants_home(tctx, l->node))
 		return -1;
-	cpu = scan_beyond(p, l->llc, l->slot, llc_layout(l->llc)->nr_near, scanned);
+	cpu = scan_beyond(p, l->llc, l->slot, llc_layout(l->llc)->nr_near);
 	if (cpu >= 0)
 		return cpu;
-	cpu = scan_node(p, tctx->preferred_node, l->slot, scanned);
+	cpu = scan_node(p, tctx->preferred_node, l->slot);
 	if (cpu >= 0)
 		stat_inc(STAT_HOME_WAKE);
 	return cpu;
 }
 
-/* An idle CPU that would steal @p from @cpu. */
-static s32 find_idle_for_queued(struct task_struct *p, s32 cpu)
+/* Claims the idle CPU that was passed over for being too weak; -1 if there is none. */
+static s32 claim_weak(const struct search *s)
 {
-	const volatile struct cpu_layout *l = cpu_layout(cpu);
-	u32 scanned = NO_BUDGET;
-	s32 idle;
-
-	if (is_asym() && is_big(p))
-		return scan_fit(p, cpu, llc_layout(l->llc)->nr_reach);
-	idle = scan_llc(p, l->llc, l->slot, &scanned);
-	return idle >= 0 ? idle : scan_beyond(p, l->llc, l->slot, llc_layout(l->llc)->nr_reach, &scanned);
+	return is_asym() && s->weak >= 0 && claim_idle(s->weak) ? s->weak : -1;
 }
 
-/* Claims an idle CPU for @p to wake on, counting where it was found; -1 if there is none. */
+/* A fast candidate, which shares the LLC of the @target. */
+static bool claim_fast(struct task_struct *p, const struct search *s, s32 cpu, s32 target)
+{
+	return share_llc(cpu, target) && may_use(p, cpu) && (!is_asym() || fits_cpu(s->util, cpu)) && claim_idle(cpu);
+}
+
+/* In select_cpu: claims an idle CPU for @p to wake on, counting where it was found; -1 if there is none. */
 static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 prev, s32 target)
 {
 	const volatile struct cpu_layout *l = cpu_layout(target);
-	u32 scanned = 0;
+	struct search *s = begin_search(tctx, !is_big(tctx));
 	s32 cpu;
 
-	if (is_asym() && is_big(p))
-		return find_fit(p, prev, target);
-	if (claim_fast(p, target, target)) {
+	if (claim_fast(p, s, target, target)) {
 		stat_inc(STAT_TARGET);
 		return target;
 	}
-	if (prev != target && claim_fast(p, prev, target)) {
+	if (prev != target && claim_fast(p, s, prev, target)) {
 		stat_inc(STAT_PREV);
 		return prev;
 	}
-	if (tctx->recent >= 0 && claim_fast(p, tctx->recent, target)) {
+	if (tctx->recent >= 0 && claim_fast(p, s, tctx->recent, target)) {
 		stat_inc(STAT_RECENT);
 		return tctx->recent;
 	}
-	cpu = scan_llc(p, l->llc, l->slot, &scanned);
+	cpu = scan_llc(p, l->llc, l->slot);
 	if (cpu >= 0) {
 		stat_inc(STAT_SCAN);
 	} else {
-		cpu = scan_home(p, tctx, l, &scanned);
+		cpu = scan_home(p, tctx, l);
 		if (cpu < 0)
-			cpu = scan_beyond(p, l->llc, l->slot, tunables.nr_llcs - 1, &scanned);
+			cpu = scan_beyond(p, l->llc, l->slot, tunables.nr_llcs - 1);
+		if (cpu < 0)
+			cpu = claim_weak(s);
 		stat_inc(cpu >= 0 ? STAT_BEYOND : STAT_FAILED);
 	}
-	stat_add(STAT_SCANNED, scanned);
+	stat_add(STAT_SCANNED, s->scanned);
 	return cpu;
 }

@@ -1,118 +1,103 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Where tasks wait, and which CPUs have tasks waiting that another may take: overload_map (Sistare's task stealing).
+ * Which CPUs have tasks waiting that another CPU may take: overload_map (Steve Sistare's task stealing).
  *
- * A CPU has two queues: the DSQ with its id, of tasks that may move, and pinned_queue(), of those that may not. Thieves
- * look at the first, however many wait in the second.
+ *	enqueue()   a task that may migrate waits behind current --> bit set, an idle CPU kicked
+ *	running()   the last waiting task runs, here or elsewhere -> bit cleared
+ *	dispatch()  the queue is found empty ----------------------> bit cleared
+ *	tick()      the same; else the first waiting task that an idle CPU may run is offered once more
  *
- *	enqueue()   in line behind the running task ----> its queue; may it move? bit set
- *	running()   it was the last that wait_time? ---------> bit cleared
- *	dispatch()  queue of those that may move empty? -> bit cleared
- *	tick()      the same ----------------------------> bit cleared
- *	running()   on another CPU, which took the last -> bit cleared, and set again if one joins meanwhile
- *	steal()     in vain: was it the last? -----------> the same
+ * All under the rq lock of the queue's CPU, but for a thief that took the last task: note_all_taken().
  *
- * All but the last two under the rq lock of the queue's CPU. A thief that sees an empty queue cannot tell whether the kernel
- * is about to insert a task; queued_load (order/queue.bpf.h) can. So a cleared bit never hides a waiting task that may move, but for
- * the moment in which one joins while a thief clears it. A bit that stays, for pinned tasks wait there, costs thieves a look,
- * until the tick. Writes only when the state changes.
+ * A task that may use no other CPU of its LLC sets no bit, and leads no thief here. If an idle CPU elsewhere may run it,
+ * kick_idle_for() sets the bit for that one to find.
+ *
+ * The other half of the handshake is a CPU that goes idle: it sets its bit in idle_map, then looks for bits here (main.bpf.c).
+ * enqueue() sets a bit here, then looks for idle CPUs. Both have a full barrier in between, so one of the two sees the other.
  */
 #pragma once
 
 enum {
-	MAX_OFFER_LOOKS = 16, /* waiting tasks looked at for one that an idle CPU may take */
+	MAX_OFFER_LOOKS = 16, /* waiting tasks looked at for one that an idle CPU may run */
+	MAX_PEER_LOOKS = 16,  /* CPUs of the LLC looked at for one that a task may use */
 };
 
 struct sparse_map overload_map;
 
-static u64 pinned_queue(s32 cpu)
+static void set_overloaded(s32 cpu)
 {
-	return MAX_CPUS + cpu;
-}
-
-/* The queue in which @p is about to wait for @cpu. The kernel inserts it when enqueue() returns. */
-static u64 mark_waiting(const struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
-{
-	cctx->waiting = true;
-	if (!is_migratable(p)) {
-		cctx->waiting_pinned = true;
-		return pinned_queue(cpu);
-	}
-	cctx->overloaded = true;
 	if (tunables.steal && !map_test(&overload_map, cpu_layout(cpu)->slot))
 		map_set(&overload_map, cpu_layout(cpu));
-	return cpu;
 }
 
-static void not_overloaded(s32 cpu, struct cpu_ctx *cctx)
+static void clear_overloaded(s32 cpu, struct cpu_ctx *cctx)
 {
 	cctx->overloaded = false;
-	if (tunables.steal)
+	if (tunables.steal && map_test(&overload_map, cpu_layout(cpu)->slot))
 		map_test_and_clear(&overload_map, cpu_layout(cpu)->slot);
 }
 
-/* Both queues of @cpu are empty, whose load (order/queue.bpf.h) says so at less cost than the queues. */
-static void note_none_waits(s32 cpu, struct cpu_ctx *cctx)
+/*
+ * May @p use another CPU of the LLC of @cpu? Looks at the MAX_PEER_LOOKS next slots only: in a larger LLC that has more CPUs
+ * the answer is yes.
+ */
+__noinline bool may_use_peer(struct task_struct *p __arg_trusted, s32 cpu)
 {
-	if (cctx->overloaded)
-		not_overloaded(cpu, cctx);
-	cctx->waiting_pinned = false;
-	cctx->waiting = false;
+	const volatile struct cpu_layout *l = cpu_layout(cpu);
+	u32 nr_slots = llc_layout(l->llc)->nr_slots;
+
+	if (p->nr_cpus_allowed >= tunables.nr_cpus_possible)
+		return llc_layout(l->llc)->nr_cpus > 1;
+	return nr_slots > MAX_PEER_LOOKS + 1 || (u32)count_allowed(p, l->llc, l->slot, nr_slots - 1, 1);
 }
 
-/* Takes note of queues of @cpu that are empty. */
+/* In enqueue of @p, which waits for @cpu and may migrate. */
+static void mark_overloaded(struct task_struct *p, s32 cpu)
+{
+	if (!map_test(&overload_map, cpu_layout(cpu)->slot) && may_use_peer(p, cpu))
+		set_overloaded(cpu);
+}
+
+/* Takes note of queues of @cpu that are empty. Its rq lock is held. */
 static void note_taken(s32 cpu, struct cpu_ctx *cctx)
 {
 	if (cctx->overloaded && !scx_bpf_dsq_nr_queued(cpu))
-		not_overloaded(cpu, cctx);
-	if (cctx->waiting_pinned && !scx_bpf_dsq_nr_queued(pinned_queue(cpu)))
-		cctx->waiting_pinned = false;
-	cctx->waiting = cctx->overloaded || cctx->waiting_pinned;
+		clear_overloaded(cpu, cctx);
+	if (cctx->queued_pinned && !scx_bpf_dsq_nr_queued(pinned_queue(cpu)))
+		cctx->queued_pinned = false;
+	cctx->queued = cctx->overloaded || cctx->queued_pinned;
+}
+
+/* The same for both, when queued_load says so at less cost. */
+static void note_none_queued(s32 cpu, struct cpu_ctx *cctx)
+{
+	if (cctx->overloaded)
+		clear_overloaded(cpu, cctx);
+	cctx->queued_pinned = false;
+	cctx->queued = false;
 }
 
 /*
- * In running and dispatch of another CPU: are all that wait_time on @victim taken? Who joins after that either finds the bit
- * cleared, or is found in line here; then a CPU may have gone idle meanwhile, for it saw no bit. Should @victim itself take
- * that one first, the bit stays until the next thief comes here. Returns 0.
+ * In running and dispatch of another CPU: clears the bit of @victim if no task waits there. A task that is queued meanwhile
+ * finds the bit cleared, or is found here in queued_load: this pairs with queue_add(), which adds to queued_load before
+ * enqueue() looks at the bit. An idle CPU may have missed it then, and is kicked. Returns 0.
  */
 __noinline s32 note_all_taken(s32 victim)
 {
-	u32 slot = cpu_layout(victim)->slot;
+	const volatile struct cpu_layout *l = cpu_layout(victim);
 	s32 idle;
 
-	if (READ_ONCE(cpu_ctx(victim)->queued_load) || !map_test(&overload_map, slot) ||
-	    !map_test_and_clear(&overload_map, slot) || !READ_ONCE(cpu_ctx(victim)->queued_load))
+	if (READ_ONCE(cpu_ctx(victim)->queued_load) || !map_test(&overload_map, l->slot) ||
+	    !map_test_and_clear(&overload_map, l->slot) || !READ_ONCE(cpu_ctx(victim)->queued_load))
 		return 0;
-	map_set(&overload_map, cpu_layout(victim));
-	idle = any_idle_in_reach(victim);
+	map_set(&overload_map, l);
+	idle = any_idle(l->llc, l->slot);
 	if (idle >= 0)
 		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
 	return 0;
 }
 
-static bool one_queue_waits(const struct cpu_ctx *cctx)
-{
-	return cctx->overloaded != cctx->waiting_pinned;
-}
-
-/* The first of both queues of @cpu, and in @queue which it is in; NULL: nobody waits. */
-static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64 *queue)
-{
-	struct task_struct *p = NULL, *pinned = NULL;
-
-	if (cctx->overloaded)
-		p = __COMPAT_scx_bpf_dsq_peek(cpu);
-	if (cctx->waiting_pinned)
-		pinned = __COMPAT_scx_bpf_dsq_peek(pinned_queue(cpu));
-	if (pinned && (!p || vtime_before(pinned->scx.dsq_vtime, p->scx.dsq_vtime))) {
-		*queue = pinned_queue(cpu);
-		return pinned;
-	}
-	*queue = cpu;
-	return p;
-}
-
-/* In dispatch of @cpu. Takes the first task of @queue, one of its own; false if there is none. */
+/* In dispatch of @cpu: takes the first task of @queue, one of its own; false if there is none. */
 static bool take_queued(s32 cpu, struct cpu_ctx *cctx, u64 queue)
 {
 	if (scx_bpf_dsq_move_to_local(queue, 0)) {
@@ -123,61 +108,71 @@ static bool take_queued(s32 cpu, struct cpu_ctx *cctx, u64 queue)
 	return false;
 }
 
-/*
- * A task was put in line on @cpu: wake an idle CPU that may take it; false if there is none. Comes after the bit
- * was set, and a CPU that goes idle looks for bits after it marked itself idle, so one of the two sees the other.
- * The kick is delivered when interrupts come on again, which is after the kernel inserted the task.
- */
-static bool kick_idle_for(struct task_struct *p, s32 cpu)
+/* ns for which a task that stopped to run a moment ago is better left to the caches of its LLC than moved at @cost; < 1: none. */
+static s64 hot_remaining(const struct task_ctx *tctx, u64 cost, u64 now)
 {
-	s32 thief;
+	return tctx->stopped_at ? tctx->stopped_at + cost - now : 0;
+}
+
+/* How many of the nearest other LLCs of @llc may take the task now, by how hot it is. */
+static u32 nr_llcs_cold(const struct task_ctx *tctx, const volatile struct llc_layout *l, u64 now)
+{
+	if (hot_remaining(tctx, tunables.llc_cost_ns, now) > 0)
+		return 0;
+	return hot_remaining(tctx, tunables.node_cost_ns, now) > 0 ? min_u32(l->nr_near, l->nr_reach) : l->nr_reach;
+}
+
+/* Claims an idle CPU that would steal @p from @cpu: one of its LLC, else where it is not too hot to go. -1 if there is none. */
+static s32 find_idle_for_queued(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
+{
+	const volatile struct cpu_layout *l = cpu_layout(cpu);
+	struct search *s = begin_search(tctx, false);
+	s32 idle = scan_llc(p, l->llc, l->slot);
+
+	if (idle < 0 && tunables.nr_llcs > 1)
+		idle = scan_beyond(p, l->llc, l->slot, nr_llcs_cold(tctx, llc_layout(l->llc), now));
+	return idle < 0 && weak_wait(tctx, now) <= 0 ? claim_weak(s) : idle;
+}
+
+/*
+ * @p was put into a queue of @cpu: kicks an idle CPU that may take it; false if there is none. The kick is delivered when
+ * interrupts come on again, which is after the kernel inserted the task.
+ */
+static bool kick_idle_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
+{
+	s32 idle;
 
 	if (!tunables.steal || !is_migratable(p))
 		return false;
-	thief = find_idle_for_queued(p, cpu);
-	if (thief < 0)
+	idle = find_idle_for_queued(p, tctx, cpu, now);
+	if (idle < 0)
 		return false;
 	stat_inc(STAT_KICK);
-	scx_bpf_kick_cpu(thief, SCX_KICK_IDLE);
+	set_overloaded(cpu);
+	scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
 	return true;
 }
 
 /*
- * The other half: @cpu is marked idle. May there be a task for it that was put in line after steal() looked? Hot ones that
- * steal() saw it will come back to. Bounded by MAX_BEYOND, as far as kick_idle_for() looks for idle CPUs.
- */
-static bool work_in_reach(s32 cpu, const struct cpu_ctx *cctx)
-{
-	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
-	u32 i;
-
-	if (map_any(&overload_map, cpu_layout(cpu)->llc))
-		return true;
-	if (cctx->cold_in)
-		return false;
-	for (i = bpf_arena_loop_zero; i < MAX_BEYOND && i < l->nr_reach && can_loop; i++)
-		if (map_any(&overload_map, other_llc(l, i)))
-			return true;
-	return false;
-}
-
-/*
- * Offers one of @cpu's waiting tasks, the first that an idle CPU may take. Its rq lock is held. Bounded by
- * MAX_OFFER_LOOKS. Returns 0, for a function that the verifier looks at once has to return something.
+ * Offers one of the waiting tasks of @cpu, the first that an idle CPU may run. Its rq lock is held. Bounded by
+ * MAX_OFFER_LOOKS. Returns 0: a function that the verifier looks at once has to return something.
  */
 __noinline s32 kick_idle_for_queued(s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
-	struct task_struct *p;
 	u32 looks = bpf_arena_loop_zero;
+	u64 now = scx_bpf_now();
+	struct task_struct *p;
 
 	if (!cctx->overloaded)
 		return 0;
 	note_taken(cpu, cctx);
 	bpf_for_each(scx_dsq, p, cpu, 0)
 	{
+		struct task_ctx *tctx = task_ctx(p);
+
 		/* No CPU is idle for one that may use all: then none is for the others. */
-		if (kick_idle_for(p, cpu) || p->nr_cpus_allowed >= tunables.nr_cpus_possible)
+		if (!tctx || kick_idle_for(p, tctx, cpu, now) || !is_restricted(p))
 			return 0;
 		looks += bpf_arena_loop_one;
 		if (looks >= MAX_OFFER_LOOKS)

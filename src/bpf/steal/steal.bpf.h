@@ -1,25 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Stealing: a CPU about to go idle takes a waiting task from an overloaded CPU (Sistare's task stealing).
+ * Stealing: a CPU about to go idle takes a waiting task of an overloaded CPU (Steve Sistare's task stealing).
  *
- *	own LLC, from the slot after this CPU on, so that thieves spread, or on from where tries ran out last
- *	  -> the other LLCs of the node, nearest first -> other nodes' LLCs, nearest first, as far as --steal allows;
- *	     of these first the tasks whose home is this node (numa/return.bpf.h). Of other LLCs only what is not hot there, and by a
- *     weak CPU only what fits it or has wait_time long enough (steal/heat.bpf.h)
+ *	own LLC, from the slot after this CPU on, so that thieves spread
+ *	  -> the other LLCs of the node, nearest first
+ *	  -> other nodes' LLCs, nearest first, as far as --steal allows: first tasks that prefer this node (numa/home.bpf.h)
  *
- * Bounded by steal_tries victims, as many again for tasks at home here, and nr_reach + 1 maps.
+ * What a task that ran a moment ago left in the caches of its LLC is worth some wait: CPUs of other LLCs take it only when it
+ * stopped a migration cost ago. The tick of its CPU offers it again.
+ *
+ * Bounded by steal_tries victims for each of the two rounds, and nr_reach + 1 maps. When tries run out in the own LLC the next
+ * search goes on from there.
  */
 #pragma once
 
-/* In dispatch of @cpu. Takes the first task of a victim in @llc that may run here. */
-__noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
+/* What it costs to come to @cpu from @llc, ns. */
+static u64 migration_cost(s32 cpu, u32 llc)
+{
+	if (llc == cpu_layout(cpu)->llc)
+		return 0;
+	return llc_layout(llc)->node == cpu_node(cpu) ? tunables.llc_cost_ns : tunables.node_cost_ns;
+}
+
+/* In dispatch of @cpu: takes a task of an overloaded CPU of @llc. Bounded by steal_tries victims, counted in @tries. */
+__noinline bool steal_from(s32 cpu, u32 llc, u32 why, u32 *tries __arg_nonnull)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	bool own = llc == cpu_layout(cpu)->llc;
 	u32 slot = own && cctx->steal_slot != NO_SLOT ? cctx->steal_slot : cpu_layout(cpu)->slot;
 	struct map_walk walk = map_walk_from(&overload_map, llc, slot, ALL_SLOTS);
-	u64 cost = migration_cost(cpu, llc);
-	bool check_hot = cost || is_weak(cpu);
+	struct pull want = {.why = why, .cost = migration_cost(cpu, llc)};
 	s32 victim;
 
 	if (own)
@@ -30,7 +40,7 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 		victim = slot_cpu(walk.slot);
 		if (victim == cpu)
 			continue;
-		if (check_hot ? take_cold(cpu, victim, cost) : scx_bpf_dsq_move_to_local(victim, 0))
+		if (pull(cpu, victim, victim, &want))
 			return true;
 		stat_inc(STAT_STEAL_MISS);
 		note_all_taken(victim);
@@ -44,30 +54,52 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 	return false;
 }
 
+/* As steal_from(), in the nearest other LLCs from @first to @last. */
+static bool steal_beyond(s32 cpu, u32 why, u32 first, u32 last)
+{
+	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
+	u32 i, tries = bpf_arena_loop_zero;
+
+	for (i = first + bpf_arena_loop_zero; i < last && tries < tunables.steal_tries && can_loop; i++) {
+		u32 llc = other_llc(l, i);
+
+		if (map_any(&overload_map, llc) && steal_from(cpu, llc, why, &tries))
+			return true;
+	}
+	return false;
+}
+
 static bool steal(s32 cpu)
 {
 	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
-	struct cpu_ctx *cctx = cpu_ctx(cpu);
-	u32 i, tries = bpf_arena_loop_zero;
+	u32 near = min_u32(l->nr_near, l->nr_reach), tries = bpf_arena_loop_zero;
 
 	if (!tunables.steal)
 		return false;
 	stat_inc(STAT_STEAL);
-	cctx->cold_in = 0;
-	if (map_any(&overload_map, cpu_layout(cpu)->llc) && steal_from(cpu, cpu_layout(cpu)->llc, &tries)) {
+	if (map_any(&overload_map, cpu_layout(cpu)->llc) && steal_from(cpu, cpu_layout(cpu)->llc, PULL_IDLE, &tries)) {
 		stat_inc(STAT_STEAL_LLC);
 		return true;
 	}
-	for (i = bpf_arena_loop_zero; i < l->nr_reach && tries < tunables.steal_tries && can_loop; i++) {
-		u32 llc = other_llc(l, i);
-
-		if (i == l->nr_near && steal_home(cpu))
-			return true;
-		if (map_any(&overload_map, llc) && steal_from(cpu, llc, &tries)) {
-			stat_inc(i < l->nr_near ? STAT_STEAL_NODE : STAT_STEAL_FAR);
-			return true;
-		}
+	if (steal_beyond(cpu, PULL_IDLE, 0, near)) {
+		stat_inc(STAT_STEAL_NODE);
+		return true;
 	}
-	await_cold(cpu, cctx);
-	return false;
+	if (!is_numa())
+		return false;
+	if (steal_beyond(cpu, PULL_HOME, near, l->nr_reach))
+		stat_inc(STAT_HOME_STEAL);
+	else if (!steal_beyond(cpu, PULL_IDLE, near, l->nr_reach))
+		return false;
+	stat_inc(STAT_STEAL_FAR);
+	return true;
+}
+
+/*
+ * @cpu is marked idle: may there be a task of its LLC that was queued after steal() looked? Other LLCs' tasks are offered by
+ * the ticks of their CPUs.
+ */
+static bool work_in_reach(s32 cpu)
+{
+	return map_any(&overload_map, cpu_layout(cpu)->llc);
 }

@@ -11,10 +11,6 @@
  */
 #pragma once
 
-enum {
-	MAX_HOME_LOOKS = 4, /* waiting tasks of a CPU looked at for one that comes home */
-};
-
 /* May an idle CPU be on @node? Bounded by MAX_BEYOND. */
 __noinline bool node_any_idle(u32 node)
 {
@@ -38,18 +34,14 @@ static bool can_migrate_now(const struct task_struct *p)
 }
 
 /* In tick of @cpu, on which @p runs. Kernel threads have no memory of their own. */
-static void check_preferred_node(struct task_struct *p, s32 cpu, struct cpu_ctx *cctx)
+static void check_preferred_node(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
 	u64 now = scx_bpf_now();
 	s32 node = cpu_node(cpu);
-	struct task_ctx *tctx;
 
 	if (!is_numa() || p->flags & PF_KTHREAD || now - cctx->homed_at < HOME_LOOK_NS)
 		return;
 	cctx->homed_at = now;
-	tctx = task_ctx(p);
-	if (!tctx)
-		return;
 	settle_preferred_node(tctx, node, memory_node(p->tgid));
 	adapt_scan_period(tctx, now);
 	if (tctx->preferred_node == node) {
@@ -58,7 +50,7 @@ static void check_preferred_node(struct task_struct *p, s32 cpu, struct cpu_ctx 
 	}
 	stat_inc(STAT_AWAY);
 	if (!wants_home(tctx, node)) {
-		if (tctx->held)
+		if (tctx->numa_backoff)
 			stat_inc(STAT_HOME_HELD);
 		return;
 	}
@@ -84,73 +76,16 @@ static void send(struct task_struct *p, s32 cpu, u64 enq_flags)
 /* In enqueue of @p, which is on @cpu. True: it was sent home. */
 static bool send_home(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {
-	u32 uncounted = NO_BUDGET;
 	s32 idle;
 
 	tctx->migrate_home = false;
 	if (tctx->preferred_node == cpu_node(cpu) || !can_migrate_now(p))
 		return false;
-	idle = scan_node(p, tctx->preferred_node, cpu_layout(cpu)->slot, &uncounted);
+	begin_search(tctx, false);
+	idle = scan_node(p, tctx->preferred_node, cpu_layout(cpu)->slot);
 	if (idle < 0)
 		return false;
 	stat_inc(STAT_HOME_MOVE);
 	send(p, idle, enq_flags);
 	return true;
-}
-
-/* In dispatch of @cpu. Takes one of the first tasks of @victim whose home is here. Bounded by MAX_HOME_LOOKS. */
-__noinline bool take_home(s32 cpu, s32 victim)
-{
-	u32 looks = bpf_arena_loop_zero;
-	struct task_struct *p;
-
-	bpf_for_each(scx_dsq, p, victim, 0)
-	{
-		struct task_ctx *tctx = task_ctx(p);
-
-		if (tctx && tctx->preferred_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim)) &&
-		    can_migrate_to(p, cpu) && scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0))
-			return true;
-		looks += bpf_arena_loop_one;
-		if (looks >= MAX_HOME_LOOKS)
-			break;
-	}
-	return false;
-}
-
-/* The same, of any CPU of @llc. Bounded by steal_tries victims. */
-__noinline bool take_home_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
-{
-	struct map_walk walk = map_walk_from(&overload_map, llc, cpu_layout(cpu)->slot, ALL_SLOTS);
-
-	while (map_walk_more(&walk) && can_loop) {
-		if (!map_walk_next(&overload_map, &walk))
-			continue;
-		if (take_home(cpu, slot_cpu(walk.slot)))
-			return true;
-		*tries += bpf_arena_loop_one;
-		if (*tries >= tunables.steal_tries)
-			break;
-	}
-	return false;
-}
-
-/* In dispatch of @cpu, whose node has no work left: tasks that belong here come before others. */
-static bool steal_home(s32 cpu)
-{
-	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
-	u32 i, tries = bpf_arena_loop_zero;
-
-	if (!is_numa())
-		return false;
-	for (i = l->nr_near; i < l->nr_reach && tries < tunables.steal_tries && can_loop; i++) {
-		u32 llc = other_llc(l, i);
-
-		if (map_any(&overload_map, llc) && take_home_from(cpu, llc, &tries)) {
-			stat_inc(STAT_HOME_STEAL);
-			stat_inc(STAT_STEAL_FAR);
-			return true;
-		}
-	}
-	return false;
 }

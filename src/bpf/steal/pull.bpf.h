@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * pull(): a CPU takes a waiting task out of its turn. All that move tasks between queues are its callers:
+ *
+ *	steal.bpf.h     the CPU is about to go idle          PULL_IDLE      not hot for the distance, strong enough here
+ *	                ... and prefers its own node's       PULL_HOME      its preferred node is here
+ *	balance.bpf.h   the CPU is busy                      PULL_BALANCE   owed more than what would run here, or waited longer
+ *	                a task of its own waits far too long PULL_STARVED   whatever its deadline
+ *
+ * It looks at MAX_PULL_LOOKS tasks, whatever their affinity, and takes the first that may come.
+ */
+#pragma once
+
+enum {
+	MAX_PULL_LOOKS = 8,
+	/* A busy CPU takes a task that is owed so much more than what it would run; twice that between LLCs. */
+	BALANCE_GRAN_NS = 10000000,
+};
+
+enum pull_why {
+	PULL_IDLE,
+	PULL_HOME,
+	PULL_BALANCE,
+	PULL_STARVED,
+};
+
+struct pull {
+	u32 why;
+	u64 cost;      /* PULL_IDLE: of the way, ns: migration_cost() */
+	u64 min_wait;  /* PULL_BALANCE, PULL_STARVED: ns that the task has waited */
+	u64 before;    /* PULL_BALANCE: its deadline, or it has waited ... */
+	u64 long_wait; /* ... for so many ns, by weight */
+};
+
+static u64 by_weight(u64 ns, u32 weight)
+{
+	return ns * weight / (WEIGHT_DFL << WEIGHT_SHIFT);
+}
+
+/* Does the caller want @p, which waits on @victim? */
+static bool pull_wants(const struct pull *pull, struct task_struct *p, struct task_ctx *tctx, s32 cpu, s32 victim,
+		       u64 now)
+{
+	u64 wait = wait_time(p, now);
+
+	switch (pull->why) {
+	case PULL_IDLE:
+		return (!pull->cost || hot_remaining(tctx, pull->cost, now) <= 0) &&
+		       (!is_asym() || fits_cpu(tctx->task_util, cpu) || weak_wait(tctx, now) <= 0);
+	case PULL_HOME:
+		return tctx->preferred_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim));
+	case PULL_BALANCE:
+		return wait >= pull->min_wait && (vtime_before(p->scx.dsq_vtime, pull->before) ||
+						  by_weight(wait, last_weight(p, tctx)) >= pull->long_wait);
+	default:
+		return wait >= pull->min_wait;
+	}
+}
+
+/*
+ * @p comes from @victim to @cpu by its turn on the common scale, not by its distance to the clock. What it is owed is
+ * bounded: it shall not shut out those that were here.
+ */
+static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, s32 victim)
+{
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+	u64 earliest = cctx->vclock - to_vtime(2 * BALANCE_GRAN_NS, last_weight(p, tctx));
+
+	tctx->vruntime += cpu_ctx(victim)->voffset - cctx->voffset;
+	if (vtime_before(tctx->vruntime, earliest))
+		tctx->vruntime = earliest;
+	tctx->recent = tctx->vclock_cpu;
+	tctx->vclock_cpu = cpu;
+}
+
+/*
+ * In dispatch of @cpu, whose rq lock is held, and dropped while the task moves: takes one of @victim's first tasks (of its own
+ * @queue the last ones, PULL_STARVED). True if one was taken. Bounded by MAX_PULL_LOOKS.
+ */
+__noinline bool pull(s32 cpu, s32 victim, u64 queue, struct pull *pull __arg_nonnull)
+{
+	u64 now = scx_bpf_now(), from = pull->why == PULL_STARVED ? SCX_DSQ_ITER_REV : 0;
+	u32 looks = bpf_arena_loop_zero;
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, queue, from)
+	{
+		struct task_ctx *tctx;
+
+		if (cpu == victim || can_migrate_to(p, cpu)) {
+			tctx = task_ctx(p);
+			if (tctx && pull_wants(pull, p, tctx, cpu, victim, now) &&
+			    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
+				if (pull->why == PULL_BALANCE)
+					carry_over(p, tctx, cpu, victim);
+				return true;
+			}
+		}
+		looks += bpf_arena_loop_one;
+		if (looks >= MAX_PULL_LOOKS)
+			break;
+	}
+	return false;
+}
