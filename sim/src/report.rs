@@ -9,55 +9,10 @@ use hdrhistogram::Histogram;
 use scx_magpie::stats::{Group, Snapshot};
 use serde::Serialize;
 
-use crate::kernel::Kernel;
-use crate::machine::Distance;
+use crate::kernel::{Curr, Kernel};
+use crate::stats::GroupStats;
 use crate::time::SEC;
 use crate::trace::Op;
-
-/// Figures of a group of tasks, while it runs.
-#[derive(Clone, Debug)]
-pub struct GroupStats {
-    pub name: String,
-    /// Counts for nothing in totals: background noise and the loader.
-    pub background: bool,
-    wakeup: Histogram<u64>,
-    request: Histogram<u64>,
-    ran: u64,
-    capacity_time: u64,
-    migrations: [u64; 5],
-}
-
-impl GroupStats {
-    pub fn new(name: &str, background: bool) -> Self {
-        let histogram = || Histogram::new_with_bounds(1, 100 * SEC, 3).expect("these bounds are allowed");
-        Self {
-            name: name.into(),
-            background,
-            wakeup: histogram(),
-            request: histogram(),
-            ran: 0,
-            capacity_time: 0,
-            migrations: [0; 5],
-        }
-    }
-
-    pub fn note_wakeup(&mut self, ns: u64) {
-        self.wakeup.saturating_record(ns);
-    }
-
-    pub fn note_request(&mut self, ns: u64) {
-        self.request.saturating_record(ns);
-    }
-
-    pub fn note_ran(&mut self, ns: u64, capacity: u64) {
-        self.ran += ns;
-        self.capacity_time += ns * capacity / 1024;
-    }
-
-    pub fn note_migration(&mut self, distance: Distance) {
-        self.migrations[distance as usize] += 1;
-    }
-}
 
 /// Percentiles, in us.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -152,8 +107,7 @@ impl Kernel {
         let idle: u64 = (self.online.iter())
             .map(|cpu| {
                 let cpu = &self.cpus[cpu];
-                let now =
-                    if cpu.curr == crate::kernel::Curr::Idle { self.now.saturating_sub(cpu.idle_since) } else { 0 };
+                let now = if cpu.curr == Curr::Idle { self.now.saturating_sub(cpu.idle_since) } else { 0 };
                 cpu.idle_ns + now
             })
             .sum();

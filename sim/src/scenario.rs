@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::{CgroupId, Spec};
 use crate::checks::Violation;
 use crate::costs::{NOISE_INTERVAL, NOISE_WORK, TICK};
-use crate::faults::Fault;
+use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::machine::{Machine, Shape};
 use crate::mask::Mask;

@@ -253,11 +253,4 @@ impl Kernel {
             task.set_mask(task.traits.allowed);
         }
     }
-
-    /// migrate_disable_switch(): a task that may not migrate and leaves the CPU is bound to it.
-    pub fn restrict_pinned(&mut self, id: TaskId, cpu: usize) {
-        if self.tasks[id].is_migration_disabled() {
-            self.tasks[id].set_mask(crate::mask::Mask::only(cpu));
-        }
-    }
 }

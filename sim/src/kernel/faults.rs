@@ -8,11 +8,10 @@
 //! hotplug          the CPU's tasks move; a while later the loader starts anew: init(), init_task(), enqueue() ...
 //! ```
 
-use serde::{Deserialize, Serialize};
-
-use crate::cgroup::{CgroupId, Spec};
+use crate::cgroup::Spec;
 use crate::costs::CONTEXT_SWITCH;
 use crate::dsq::TaskId;
+use crate::fault::Fault;
 use crate::kernel::{Curr, Event, Kernel};
 use crate::mask::Mask;
 use crate::task::{Place, State};
@@ -22,61 +21,6 @@ use scx_magpie::bpf_intf::NO_NODE;
 
 /// How long the loader takes to notice a hotplug and to start anew.
 const RESTART: u64 = 5 * MSEC;
-
-/// What happens. `pick` chooses among the tasks alive then, kernel threads and the loader excepted; `cpu` among the
-/// CPUs online then, or offline for `Online`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Fault {
-    /// A real-time task takes the CPU for so many ns.
-    HigherClass {
-        cpu: usize,
-        ns: u64,
-    },
-    Affinity {
-        pick: usize,
-        allowed: Mask,
-    },
-    Nice {
-        pick: usize,
-        nice: i32,
-    },
-    /// Moves to a cgroup; `to` and `cgroup` are modulo the number there ever were.
-    Move {
-        pick: usize,
-        to: CgroupId,
-    },
-    Weight {
-        cgroup: CgroupId,
-        weight: u32,
-    },
-    Idle {
-        cgroup: CgroupId,
-        idle: bool,
-    },
-    /// cpu.max; none without a quota.
-    Limit {
-        cgroup: CgroupId,
-        quota_us: Option<u64>,
-        period_us: u64,
-        burst_us: u64,
-    },
-    Make(Spec),
-    /// Nothing happens if there is something in it.
-    Remove {
-        cgroup: CgroupId,
-    },
-    /// The loader finds its process's memory on this node, modulo; None: spread.
-    Memory {
-        pick: usize,
-        node: Option<usize>,
-    },
-    Offline {
-        cpu: usize,
-    },
-    Online {
-        cpu: usize,
-    },
-}
 
 impl Kernel {
     /// Faults to come, each at its time.
@@ -151,21 +95,6 @@ impl Kernel {
         }
     }
 
-    /// A real-time task wakes there, and runs for so many ns.
-    pub fn take_cpu(&mut self, cpu: usize, ns: u64) {
-        self.cpus[cpu].higher_class_ns += ns;
-        self.resched_curr(cpu);
-    }
-
-    /// setpriority().
-    pub fn set_nice(&mut self, task: TaskId, nice: i32) {
-        self.change(task, |kernel| {
-            kernel.tasks[task].traits.nice = nice;
-            let weight = kernel.tasks[task].traits.weight();
-            kernel.tasks[task].raw_mut().scx.weight = weight;
-        });
-    }
-
     fn pick(&self, pick: usize) -> Option<TaskId> {
         let alive: Vec<_> = (0..self.tasks.len())
             .filter(|&task| {
@@ -179,86 +108,6 @@ impl Kernel {
     fn pick_cpu(&self, pick: usize, online: bool) -> Option<usize> {
         let cpus: Vec<_> = (0..self.cpus.len()).filter(|&cpu| self.online.test(cpu) == online).collect();
         (!cpus.is_empty()).then(|| cpus[pick % cpus.len()])
-    }
-
-    pub fn higher_class_ends(&mut self, cpu: usize) {
-        if self.cpus[cpu].curr != Curr::HigherClass {
-            return;
-        }
-        self.cpus[cpu].higher_class_ns = 0;
-        if let Some(task) = self.cpus[cpu].push_away.take() {
-            self.move_if_disallowed(task);
-        }
-        self.resched_curr(cpu);
-    }
-
-    /// sched_setaffinity().
-    pub fn set_affinity(&mut self, task: TaskId, allowed: Mask) {
-        self.change(task, |kernel| kernel.set_allowed(task, allowed));
-        let (state, cpu) = (self.tasks[task].state, self.tasks[task].cpu);
-        if self.tasks[task].may_run_on(cpu) {
-            return;
-        }
-        match state {
-            // A stopper takes the CPU and moves it.
-            State::Running => {
-                self.cpus[cpu].push_away = Some(task);
-                self.resched_curr(cpu);
-            }
-            State::Runnable => self.move_if_disallowed(task),
-            _ => {}
-        }
-    }
-
-    pub fn set_allowed(&mut self, task: TaskId, allowed: Mask) {
-        self.tasks[task].traits.allowed = allowed;
-        self.tasks[task].allowed_at = self.now;
-        self.tasks[task].set_mask(allowed);
-        self.tasks[task].raw_mut().nr_cpus_allowed = allowed.len() as i32;
-    }
-
-    /// move_queued_task().
-    fn move_if_disallowed(&mut self, task: TaskId) {
-        let cpu = self.tasks[task].cpu;
-        if self.tasks[task].state != State::Runnable || self.tasks[task].may_run_on(cpu) && self.online.test(cpu) {
-            return;
-        }
-        self.lock_local(cpu);
-        self.take_out(task);
-        self.tasks[task].set_queued(false);
-        self.cpus[cpu].nr_running -= 1;
-        let online = self.online;
-        let to = match self.tasks[task].mask().and(&online).next_after(cpu) {
-            Some(to) => to,
-            None => self.usable(task, cpu),
-        };
-        self.tasks[task].cpu = to;
-        self.activate(task, to, 0);
-    }
-
-    /// Changes a scheduling parameter, as the kernel does: out of the queue, change, and in again.
-    pub fn change(&mut self, task: TaskId, change: impl FnOnce(&mut Self)) {
-        let (state, cpu) = (self.tasks[task].state, self.tasks[task].cpu);
-        match state {
-            State::Runnable => {
-                self.take_out(task);
-                self.tasks[task].set_queued(false);
-                change(self);
-                self.tasks[task].set_queued(true);
-                self.do_enqueue(task, cpu, 0);
-            }
-            State::Running => {
-                self.update_curr(cpu);
-                let raw = self.tasks[task].raw;
-                self.call(Op::Stopping, Some(task), 0, |ops| unsafe { ops.stopping.unwrap()(raw, false) });
-                self.tasks[task].set_queued(false);
-                change(self);
-                // No enqueue(): the kernel knows that the task goes on (enqueue_task_scx, task_current()).
-                self.tasks[task].set_queued(true);
-                self.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
-            }
-            State::Sleeping | State::Waking | State::Dead => change(self),
-        }
     }
 
     fn offline(&mut self, cpu: usize) {
