@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A kernel as every run has it: with the program loaded, and each moment checked.
+//! Boots a simulated kernel: its observer is the checks, and the program is loaded.
 
 use anyhow::Result;
 use scx_magpie::cli::Tunables;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A cgroup, as far as the scheduler sees it.
+//! A cgroup, as the scheduler sees it.
 
 use std::ptr::null_mut;
 
@@ -14,7 +14,7 @@ pub type CgroupId = usize;
 /// The kernel's CGROUP_WEIGHT_DFL.
 pub const WEIGHT_DFL: u32 = 100;
 
-/// What the kernel makes of it while cpu.idle is set.
+/// The kernel's weight of a cgroup with cpu.idle.
 pub const WEIGHT_IDLE: u32 = 1;
 
 /// task_group.shares
@@ -26,7 +26,7 @@ pub fn shares(weight: u32) -> u64 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Spec {
-    /// One that was made before it; 0: the root.
+    /// A cgroup made before it; 0: the root.
     pub parent: CgroupId,
     /// 1..10000
     pub weight: u32,
@@ -40,7 +40,7 @@ impl Default for Spec {
 }
 
 pub struct Cgroup {
-    /// What the BPF program sees, and what that points to. Boxed, for it keeps pointers.
+    /// The program's view, and what that points to. Boxed, as the program keeps pointers.
     pub raw: Box<cgroup>,
     pub kn: Box<kernfs_node>,
     pub tg: Box<task_group>,

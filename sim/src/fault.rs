@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What can befall a running system; `kernel/faults.rs` has it happen.
+//! A change to a running system that the scheduler must survive. `kernel/faults.rs` carries it out.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{CgroupId, Spec};
 use crate::mask::Mask;
 
-/// What happens. `pick` chooses among the tasks alive then, kernel threads and the loader excepted; `cpu` among the
-/// CPUs online then, or offline for `Online`.
+/// - `pick` chooses among the tasks that are alive at that time, kernel threads and the loader excepted.
+/// - `cpu` chooses among the CPUs that are online at that time; for `Online`, offline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Fault {
-    /// A real-time task takes the CPU for so many ns.
+    /// A real-time task takes the CPU for `ns`.
     HigherClass {
         cpu: usize,
         ns: u64,
@@ -23,7 +23,7 @@ pub enum Fault {
         pick: usize,
         nice: i32,
     },
-    /// Moves to a cgroup; `to` and `cgroup` are modulo the number there ever were.
+    /// The task moves to a cgroup. `to` and `cgroup` are modulo the number of cgroups ever made.
     Move {
         pick: usize,
         to: CgroupId,
@@ -36,7 +36,7 @@ pub enum Fault {
         cgroup: CgroupId,
         idle: bool,
     },
-    /// cpu.max; none without a quota.
+    /// cpu.max; no limit without a quota.
     Limit {
         cgroup: CgroupId,
         quota_us: Option<u64>,
@@ -44,11 +44,11 @@ pub enum Fault {
         burst_us: u64,
     },
     Make(Spec),
-    /// Nothing happens if there is something in it.
+    /// Does nothing if the cgroup has tasks or children.
     Remove {
         cgroup: CgroupId,
     },
-    /// The loader finds its process's memory on this node, modulo; None: spread.
+    /// The loader finds the memory of the task's process on this node, modulo; None: spread.
     Memory {
         pick: usize,
         node: Option<usize>,

@@ -4,18 +4,18 @@
 //! ```text
 //! main.rs, tests/         what to run: a Scenario (scenario.rs) by flags or by chance (fuzz.rs)
 //!   report.rs, timeline.rs  what came of it
-//!   boot.rs               a kernel, observed by
-//!   checks/                 what must hold
+//!   boot.rs               makes a kernel, and the checks its observer
+//!   checks/               what must hold
 //!   workload/             programs of tasks
 //!   kernel/               what the kernel does: events, wakeups, schedule(), kfuncs
-//!     task.rs, program.rs, cgroup.rs, dsq.rs, timer.rs, fault.rs    what it does it with
+//!     task.rs, program.rs, cgroup.rs, dsq.rs, timer.rs, fault.rs    what it is made of
 //!     trace.rs, stats.rs    what it writes down
 //!     native.rs             the BPF program; instructions.rs counts what its callbacks execute
 //!     machine.rs            its CPUs; costs.rs, cache.rs: what things cost there
 //! growth.rs, experiments.rs  series of runs: as the machine grows; with a feature off and on
 //! ```
 //!
-//! Each imports only what is below it.
+//! A file imports only files below it.
 
 mod boot;
 pub mod cache;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a run came to: throughput, latencies and CPU time of each group of tasks, and the scheduler's own statistics.
+//! The figures of a run: throughput, latencies and CPU time of each group of tasks, and the scheduler's own statistics.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,7 +33,7 @@ impl Percentiles {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupReport {
     pub name: String,
-    /// Units of work done a second.
+    /// Units of work per second.
     pub throughput: f64,
     pub requests: u64,
     /// Latency of a unit of work.
@@ -41,10 +41,10 @@ pub struct GroupReport {
     pub wakeups: u64,
     /// From wakeup to running.
     pub wakeup_us: Percentiles,
-    /// CPU time, seconds; and that of CPUs of capacity 1024 which would do the same.
+    /// CPU time, seconds; the same in seconds of a CPU of capacity 1024.
     pub cpu_s: f64,
     pub capacity_s: f64,
-    /// To a sibling, another core, LLC, node.
+    /// Migrations to a sibling, another core, LLC, node.
     pub migrations: [u64; 4],
 }
 
@@ -59,7 +59,7 @@ pub struct Report {
     pub stats: Group,
     pub events: u64,
     pub callbacks: u64,
-    /// Of the trace: the same seed gives the same.
+    /// Hash of the trace. The same seed gives the same hash.
     pub hash: String,
 }
 
@@ -69,7 +69,7 @@ impl Kernel {
         Snapshot::new(&self.layout, &self.native.shared(), &self.sum_util(), None, Duration::from_nanos(self.now))
     }
 
-    /// What happened until now is not reported, but for `busy`.
+    /// Leaves all until now out of the report, except for `busy`.
     pub fn end_warm_up(&mut self) {
         for cpu in 0..self.cpus.len() {
             self.update_curr(cpu);
@@ -81,7 +81,7 @@ impl Kernel {
         }
     }
 
-    /// What happened since boot, or since the warm-up. `from` is when the workload began.
+    /// Reports the run since the end of the warm-up, or since `from`, when the workload began.
     pub fn report(&mut self, from: u64) -> Report {
         for cpu in 0..self.cpus.len() {
             self.update_curr(cpu);
@@ -124,17 +124,17 @@ impl Kernel {
     }
 }
 
-/// By place: a row's name and its values, one of each run.
+/// By position: a row's name and its values, one per run.
 type Rows = BTreeMap<usize, (String, Vec<f64>)>;
 
-/// Runs of one or more sets of flags, a column each: medians, and from where to where the runs went.
+/// Runs of one or more sets of flags, a column each: the median and the range of the runs.
 #[derive(Default)]
 pub struct Table {
     columns: Vec<(String, Rows)>,
 }
 
 impl Table {
-    /// A column; one run for each seed.
+    /// Adds a column: one report per seed.
     pub fn add(&mut self, name: &str, reports: &[Report]) {
         let mut rows = Rows::new();
         for report in reports {
@@ -147,7 +147,7 @@ impl Table {
 }
 
 impl Report {
-    /// What a person wants to know, in order.
+    /// The rows of a [`Table`], in order.
     fn rows(&self) -> Vec<(String, f64)> {
         let mut rows = vec![("busy %".to_string(), self.busy)];
         for group in &self.groups {
@@ -189,7 +189,7 @@ impl Report {
     }
 }
 
-/// Of some values; there is one at least.
+/// The median of at least one value.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Figures of a group of tasks, as the kernel counts them.
+//! Figures of a group of tasks.
 
 use hdrhistogram::Histogram;
 
 use crate::machine::Distance;
 use crate::time::SEC;
 
-/// Figures of a group of tasks, while it runs.
+/// Figures of a group of tasks, counted while they run.
 #[derive(Clone, Debug)]
 pub struct GroupStats {
     pub name: String,
-    /// Counts for nothing in totals: background noise and the loader.
+    /// Left out of reports: background noise and the loader.
     pub background: bool,
     pub wakeup: Histogram<u64>,
     pub request: Histogram<u64>,

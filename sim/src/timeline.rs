@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A trace for people to look at: text, a line each, or Chrome's JSON, which Perfetto opens.
+//! Writes a trace to look at: as text, or as Chrome's JSON for Perfetto.
 
 use std::io::{self, Write};
 
@@ -31,7 +31,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Chrome's trace event format: a track for each CPU with who ran when, wakeups and other callbacks as instants.
+    /// Chrome's trace event format: a track for each CPU with the tasks that run there. Wakeups and other callbacks are
+    /// instants.
     pub fn write_perfetto(&self, out: &mut impl Write) -> io::Result<()> {
         let usec = |ns: u64| ns as f64 / 1000.0;
         let mut events = Vec::new();

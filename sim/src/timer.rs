@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! BPF arrays, and the timers in them.
+//! BPF arrays and the timers in them.
 
 use std::ffi::c_void;
 
-/// A timer's callback: the map, the key, the value that the timer is the first field of.
+/// A timer's callback: the map, the key, and the value whose first field the timer is.
 pub type Callback = unsafe extern "C" fn(*mut c_void, *mut u32, *mut c_void) -> i32;
 
 pub struct Array {
@@ -21,7 +21,7 @@ impl Array {
         self.map == map
     }
 
-    /// The value of a key; null beyond the last.
+    /// Returns the value of a key; null beyond the last.
     pub fn lookup(&mut self, key: u32) -> *mut c_void {
         let at = key as usize * self.value_size;
         if at + self.value_size > self.values.len() * 8 {
@@ -38,10 +38,10 @@ impl Array {
 }
 
 pub struct Timer {
-    /// The value that it is in, of the array of this index.
+    /// The value that holds it, in the array of this index.
     pub value: *mut c_void,
     pub array: usize,
     pub callback: Option<Callback>,
-    /// ns; None: not armed.
+    /// When it fires, ns; None: not armed.
     pub due: Option<u64>,
 }

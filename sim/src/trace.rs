@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What happened, in order: for the comparison of two runs, for the conformance test, and for people to look at
-//! (`timeline.rs`).
+//! Records what happened, in order: to compare two runs, for the conformance test, and to look at (`timeline.rs`).
 //!
 //! ```text
 //! record() --> a hash of all records, always
@@ -31,7 +30,7 @@ pub enum Op {
     CgroupSetIdle,
     /// A BPF timer fires; `arg` is its key.
     Timer,
-    /// No callback: the CPU has something else to run. `arg` is 0 idle, 1 a task of ours, 2 a higher class.
+    /// No callback: a context switch. `arg` is what runs next: 0 idle, 1 a sched_ext task, 2 a higher class.
     Switch,
 }
 
@@ -75,7 +74,7 @@ pub struct Record {
     pub cpu: usize,
     pub task: Option<TaskId>,
     pub op: Op,
-    /// Flags, or what else the callback was told.
+    /// Flags, or another argument of the callback.
     pub arg: u64,
 }
 

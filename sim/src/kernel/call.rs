@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Calls of the BPF program. [`current`] is the kernel whose callback runs, for the kfuncs that it calls.
+//! Calls of the BPF program's callbacks. Kfuncs find the simulated kernel by [`current`].
 
 use std::cell::Cell;
 
@@ -17,7 +17,7 @@ thread_local! {
 /// The kernel whose callback runs.
 ///
 /// # Safety
-/// Only from a kfunc, which a callback calls, which [`Kernel::call`] calls; and the reference must not outlive it.
+/// Call it only from a kfunc, inside [`Kernel::call`]. The reference must not outlive the kfunc.
 pub unsafe fn current<'a>() -> &'a mut Kernel {
     let kernel = CURRENT.get();
     assert!(!kernel.is_null(), "a kfunc was called outside of a callback");
@@ -26,7 +26,7 @@ pub unsafe fn current<'a>() -> &'a mut Kernel {
 }
 
 impl Kernel {
-    /// Calls a callback on the executing CPU; `task` is the one it is about, `arg` what else it is told.
+    /// Calls a callback on the executing CPU. The trace records `task` and `arg`.
     pub fn call<R>(&mut self, op: Op, task: Option<TaskId>, arg: u64, callback: impl FnOnce(&sched_ext_ops) -> R) -> R {
         let cpu = self.cpu;
         self.cost += CALLBACK;
@@ -52,7 +52,7 @@ impl Kernel {
         ret
     }
 
-    /// Runs one of the program's own entry points for user space.
+    /// Runs one of the program's entry points for user space.
     pub(super) fn in_program(&mut self, run: impl FnOnce(&Native)) {
         let native: *const Native = &self.native;
         let before = CURRENT.replace(self);
@@ -61,7 +61,7 @@ impl Kernel {
         CURRENT.set(before);
     }
 
-    /// What bpf_get_current_task_btf() is on a CPU.
+    /// bpf_get_current_task_btf() on a CPU.
     pub fn curr_raw(&mut self, id: usize) -> *mut task_struct {
         let cpu = &mut self.cpus[id];
         match cpu.curr {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cgroups, as far as the scheduler sees them: a tree with weights, and tasks that move about in it.
+//! Cgroups as the scheduler sees them: a tree with weights, and tasks that move in it.
 //!
 //! ```text
 //! mkdir, rmdir        cgroup_init(), cgroup_exit()
@@ -22,7 +22,7 @@ impl Kernel {
         self.cgroup_path(id).find_map(own).map_or(0, |value| value[0] as u32)
     }
 
-    /// The program is told of a cgroup.
+    /// Tells the program of a cgroup.
     pub fn init_cgroup(&mut self, id: CgroupId) {
         if self.tunables.no_cgroups {
             return;
@@ -39,7 +39,7 @@ impl Kernel {
         let id = self.cgroups.len();
         let made = Cgroup::new(id, Some(&mut self.cgroups[spec.parent].raw), spec);
         self.cgroups.push(made);
-        // The kernel enters the subsystem's part of it last.
+        // The kernel sets `subsys` last.
         let subsys = std::mem::take(&mut self.cgroups[id].raw.subsys);
         self.init_cgroup(id);
         self.cgroups[id].raw.subsys = subsys;
@@ -49,7 +49,7 @@ impl Kernel {
         id
     }
 
-    /// Nothing happens while there is something in it.
+    /// Does nothing if the cgroup has tasks or children.
     pub fn remove_cgroup(&mut self, id: CgroupId) {
         let used = self.cgroups.iter().any(|other| other.alive && other.parent == id)
             || self.tasks.iter().any(|task| task.cgroup == id && task.is_alive());
@@ -76,7 +76,7 @@ impl Kernel {
 
     pub fn set_cgroup_idle(&mut self, id: CgroupId, idle: bool) {
         self.cgroups[id].tg.idle = idle.into();
-        // The kernel forgets what it was.
+        // The kernel forgets the weight that was set.
         self.cgroups[id].weight = WEIGHT_DFL;
         self.cgroups[id].tg.shares = shares(if idle { WEIGHT_IDLE } else { WEIGHT_DFL });
         if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {

@@ -13,7 +13,7 @@ use crate::task::State;
 use crate::trace::Op;
 
 impl Kernel {
-    /// Changes a scheduling parameter, as the kernel does: out of the queue, change, and in again.
+    /// Changes a scheduling parameter: takes the task out of its queue, changes it, and puts it back.
     pub fn change(&mut self, task: TaskId, change: impl FnOnce(&mut Self)) {
         let (state, cpu) = (self.tasks[task].state, self.tasks[task].cpu);
         match state {
@@ -30,7 +30,7 @@ impl Kernel {
                 self.call(Op::Stopping, Some(task), 0, |ops| unsafe { ops.stopping.unwrap()(raw, false) });
                 self.tasks[task].set_queued(false);
                 change(self);
-                // No enqueue(): the kernel knows that the task goes on (enqueue_task_scx, task_current()).
+                // No enqueue(): the task keeps running (enqueue_task_scx, task_current()).
                 self.tasks[task].set_queued(true);
                 self.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
             }
@@ -65,7 +65,7 @@ impl Kernel {
         }
     }
 
-    /// move_queued_task().
+    /// move_queued_task(): moves a queued task if it may not run on its CPU.
     pub fn move_if_disallowed(&mut self, task: TaskId) {
         let cpu = self.tasks[task].cpu;
         if self.tasks[task].state != State::Runnable || self.tasks[task].may_run_on(cpu) && self.online.test(cpu) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Events in the order of their times: each is handled on its CPU, which is then busy for as long as that took.
+//! Handles events in the order of their times, each on its CPU. The CPU is then busy for as long as that took.
 
 use std::cmp::Reverse;
 
@@ -9,7 +9,7 @@ use crate::kernel::{Curr, Event, Kernel, Moment};
 use crate::native::{SCX_KICK_IDLE, SCX_KICK_PREEMPT};
 
 impl Kernel {
-    /// Handles events up to `until`, or until an invariant does not hold.
+    /// Handles events up to `until`, or until an invariant is violated.
     pub fn run_until(&mut self, until: u64) {
         while self.violation.is_none() {
             match self.events.peek() {
@@ -47,7 +47,7 @@ impl Kernel {
             Event::Step { .. } => self.step(cpu),
             Event::Resched(_) => {}
             Event::Tick(_) => self.tick(cpu),
-            Event::Timer(task) => self.timer(task),
+            Event::Timer(task) => self.wake(task, false),
             Event::RemoteWake { task, .. } => self.remote_wake(task, cpu),
             Event::Fault(index) => self.fault(index),
             Event::HigherClassEnds(_) => self.higher_class_ends(cpu),
@@ -66,11 +66,11 @@ impl Kernel {
         self.account(cpu);
     }
 
-    /// It goes back to what it does, or on to what it is told to do.
+    /// The CPU leaves the kernel, and schedules first if it must.
     fn leave(&mut self, cpu: usize) {
         self.deliver_kicks();
         let mut rounds = 0;
-        // Each task, be it stolen, may be of a group that is throttled: sent off as soon as it runs, and then another look.
+        // Each task may belong to a throttled group: it leaves the CPU as soon as it runs, and the CPU schedules again.
         let max = 16 + 2 * self.tasks.len();
         while self.cpus[cpu].need_resched && self.online.test(cpu) {
             self.schedule(cpu);
@@ -91,7 +91,7 @@ impl Kernel {
         if self.online.test(cpu) { cpu } else { self.boot_cpu() }
     }
 
-    /// Interrupts come on: kicks are delivered.
+    /// Delivers kicks, as the kernel does when it enables interrupts.
     pub fn deliver_kicks(&mut self) {
         for (cpu, flags) in std::mem::take(&mut self.kicks) {
             let busy = self.cpus[cpu].curr != Curr::Idle;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What befalls a running system: affinity and nice changes, cgroups, higher scheduling classes, CPUs that come and go.
+//! Faults happen: affinity and nice changes, cgroups, higher scheduling classes, hotplug.
 //!
 //! ```text
-//! affinity, nice   queued: taken out, changed, enqueue()        running: stopping(false), running()
-//!                  and moved, if it may not be where it is      (do_set_cpus_allowed, set_user_nice)
+//! affinity, nice   change.rs
 //! higher class     the CPU is taken; cpu_release()
-//! hotplug          the CPU's tasks move; a while later the loader starts anew: init(), init_task(), enqueue() ...
+//! hotplug          the CPU's tasks move; a while later the loader restarts: init(), init_task(), enqueue() ...
 //! ```
 
 use crate::cgroup::Spec;
@@ -19,11 +18,11 @@ use crate::time::MSEC;
 use crate::trace::Op;
 use scx_magpie::bpf_intf::NO_NODE;
 
-/// How long the loader takes to notice a hotplug and to start anew.
+/// Time from a hotplug until the loader has restarted.
 const RESTART: u64 = 5 * MSEC;
 
 impl Kernel {
-    /// Faults to come, each at its time.
+    /// Plans faults, each at its time.
     pub fn plan(&mut self, faults: &[(u64, Fault)]) {
         for (at, fault) in faults {
             self.push(*at, Event::Fault(self.faults.len()));
@@ -87,7 +86,7 @@ impl Kernel {
                     self.online.set(cpu);
                     *self.online_c = self.online.to_c();
                     self.cpus[cpu].idle_since = self.now;
-                    // Out of hotplug's hands it goes through the idle task.
+                    // A CPU comes online with the idle task running.
                     self.resched_curr(cpu);
                     self.push(self.now + RESTART, Event::Restart);
                 }
@@ -111,7 +110,7 @@ impl Kernel {
     }
 
     fn offline(&mut self, cpu: usize) {
-        // What runs goes first, as the stopper that takes the CPU down would have it.
+        // The running task leaves first: the stopper that takes the CPU down preempts it.
         self.account(cpu);
         self.update_curr(cpu);
         self.online.clear(cpu);
@@ -144,7 +143,7 @@ impl Kernel {
         self.push(self.now + RESTART, Event::Restart);
     }
 
-    /// The loader attaches anew: the program forgets everything, and is told of all tasks.
+    /// The loader attaches again: the program forgets everything, and is told of all tasks.
     pub fn restart(&mut self) {
         let waiting: Vec<_> = (0..self.tasks.len()).filter(|&task| self.is_waiting(task)).collect();
         for &task in &waiting {
@@ -165,7 +164,7 @@ impl Kernel {
         }
         for task in waiting {
             let cpu = self.tasks[task].cpu;
-            // Who waited for its group waits for a CPU from here on.
+            // A throttled task waits for a CPU from now on, not for its group.
             self.tasks[task].runnable_at = self.now;
             self.do_enqueue(task, cpu, 0);
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the BPF program asks of the kernel: kfuncs and helpers, as `native/scx/common.bpf.h` declares them.
+//! Kfuncs and helpers that the BPF program calls, as `native/scx/common.bpf.h` declares them.
 //!
-//! Each is called from a callback, which holds the simulated kernel for its duration ([`current`]).
-//! Misuse that the kernel answers with an error and an ejection is a violation here.
+//! - A callback calls them, and holds the simulated kernel while it runs ([`current`]).
+//! - Misuse for which the kernel ejects a scheduler is a violation here.
 
 use std::collections::btree_map::Entry;
 use std::ffi::{CStr, c_char, c_void};
@@ -29,7 +29,7 @@ fn kernel() -> &'static mut Kernel {
 }
 
 fn id(p: *const task_struct) -> TaskId {
-    // SAFETY: the program got it from us.
+    // SAFETY: the pointer came from the simulated kernel.
     unsafe { (*p).sim_id as TaskId }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The loader's part: it loads the program, which is then told of cgroups and tasks, and publishes what it measures.
+//! The loader: it loads the program, tells it of cgroups and tasks, and publishes its measurements.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Kernel {
         }
     }
 
-    /// A task that sleeps, and whose program [`Kernel::start`] starts.
+    /// Makes a sleeping task. [`Kernel::start`] wakes it for the first time.
     pub fn spawn(&mut self, program: usize, traits: Traits, cpu: usize) -> TaskId {
         let task = self.tasks.len();
         self.tasks.push(Task::new(task, program, traits, cpu, self.now));
@@ -66,32 +66,32 @@ impl Kernel {
         task
     }
 
-    /// The task wakes for the first time, at `at`.
+    /// Wakes the task for the first time, at `at`.
     pub fn start(&mut self, task: TaskId, at: u64) {
         self.push(at, Event::Timer(task));
     }
 
-    /// As the loader does each util_interval.
+    /// Publishes utilization, as the loader does each util_interval.
     pub fn publish(&mut self) {
         let shared = self.native.shared();
         self.publisher.publish(shared.cpu_ctxs, shared.llc_publisheds, Duration::from_nanos(self.now));
         self.publisher.publish_capacities(shared.capacities);
     }
 
-    /// Has the program note the lengths of its queues, for statistics.
+    /// Makes the program sample the lengths of its queues, for statistics.
     pub fn sample_queues(&mut self) {
         self.in_program(|native| native.sample_queues());
     }
 
-    /// As the loader does when it has found the process's memory on a node, or (-1) on no one of them.
+    /// Sets the node of a process's memory, as the loader finds it; -1: spread over nodes.
     pub fn set_memory(&mut self, tgid: i32, node: i32) {
         let process = process { looks: 0, node, pad: 0 };
-        // SAFETY: plain words, as many.
+        // SAFETY: plain words, of the same size.
         let words: [u64; size_of::<process>() / 8] = unsafe { std::mem::transmute(process) };
         self.hashes.insert((self.native.processes(), tgid as u64), words.into());
     }
 
-    /// What CPUs can reach, for their frequency is clamped, as the loader takes note of it.
+    /// Sets the capacity that each CPU can reach under its frequency limit, as the loader reads it.
     pub fn set_reachable(&mut self, reachable: impl Fn(usize, usize) -> usize) {
         self.publisher.set_reachable(reachable);
         self.publish();

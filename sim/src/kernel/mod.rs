@@ -16,7 +16,8 @@
 //!     call.rs             every callback --> the BPF program --> kfuncs.rs: what it asks of the kernel
 //! ```
 //!
-//! - A file calls those below it, and none above. It imports this one, which imports none of them.
+//! - A file calls those below it and none above, but for kfuncs.rs, which the program calls. It imports this one, which
+//!   imports only the data of observe.rs.
 //! - An event runs to its end before the next. What overlaps on a real machine is a matter of order here, and the seed
 //!   decides it. The handler adds up what its work costs, and the CPU is busy for that long.
 //! - The kernel tells its observer of each [`Moment`]. The observer is `checks`, which the kernel does not know.
@@ -64,7 +65,7 @@ use crate::trace::{Op, Trace};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
-    /// The running task has done its step's work; stale if the CPU's `armed` has moved on.
+    /// The running task has done its step's work. Stale if `armed` is not the CPU's.
     Step {
         cpu: usize,
         armed: u64,
@@ -79,14 +80,14 @@ pub enum Event {
     /// By index among the faults.
     Fault(usize),
     HigherClassEnds(usize),
-    /// By index among the timers; stale if that is not due then.
+    /// By index among the timers. Stale if the timer is not due at `due`.
     BpfTimer {
         index: usize,
         due: u64,
     },
-    /// What scx_bpf_reenqueue_local() has put off.
+    /// The deferred work of scx_bpf_reenqueue_local().
     Reenqueue(usize),
-    /// The loader starts anew after a CPU came or went.
+    /// The loader restarts after a hotplug.
     Restart,
     Check,
 }
@@ -103,27 +104,27 @@ pub enum Curr {
 pub struct Cpu {
     pub curr: Curr,
     pub need_resched: bool,
-    /// Its events wait until then: it is in the kernel.
+    /// The CPU is in the kernel until then, and its events wait.
     pub busy_until: u64,
-    /// Counts changes of `curr`, and of when its step will end: only the last Step event counts.
+    /// Counts changes of `curr` and of the time when its step ends. Only the last Step event is valid.
     pub armed: u64,
-    /// The running task's CPU time, and its work, are accounted up to then.
+    /// The running task's CPU time is accounted up to exec_start, its work up to run_from.
     pub exec_start: u64,
     pub run_from: u64,
     /// Work per 1024 ns.
     pub speed: u64,
     pub tick_armed: bool,
     pub local: Dsq,
-    /// Runnable tasks of ours whose task_cpu() it is, the running one included.
+    /// The runqueue's tasks of the sched_ext class, the running one included.
     pub nr_running: usize,
-    /// ops.cpu_release() was called, and the CPU has not come back.
+    /// A higher class has the CPU, and ops.cpu_release() was called.
     pub released: bool,
     pub higher_class_ns: u64,
-    /// Task that a stopper, which runs as a higher class, moves away when it is done.
+    /// Task that a stopper moves to another CPU. The stopper runs as a higher class and moves it at its end.
     pub push_away: Option<TaskId>,
     pub idle_since: u64,
     pub idle_ns: u64,
-    /// When somebody else unlocked its runqueue without telling (rq_unpin_lock()) that its clock is not valid any more.
+    /// When another CPU unlocked its runqueue and left the clock marked as valid (no rq_unpin_lock()).
     pub clock_left_at: Option<u64>,
     pub idle_task: Box<task_struct>,
     pub higher_class_task: Box<task_struct>,
@@ -131,7 +132,7 @@ pub struct Cpu {
     pub line: Line,
 }
 
-/// The callback that runs.
+/// The running callback.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub op: Op,
@@ -139,22 +140,22 @@ pub struct Call {
     pub task: Option<TaskId>,
     /// Tasks that came to the local DSQ of `cpu`.
     pub nr_tasks: u32,
-    /// Rounds of loops.
+    /// Rounds of its loops.
     pub rounds: u32,
-    /// Most tasks that one iterator gave.
+    /// Tasks that its longest iteration looked at.
     pub looks: u32,
 }
 
-/// In what kernels differ, as far as the program can tell.
+/// Differences between kernels that the program can see.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quirks {
     /// The BPF prolog counts migrate_disable() in the current task.
     pub prolog_disables_migration: bool,
-    /// scx_bpf_reenqueue_local() has it done by an interrupt to come, when the CPU has turned to the higher class: from
-    /// 6.19 on. Before, it is done in cpu_release(), when the task that goes is still the current one.
+    /// scx_bpf_reenqueue_local() defers its work to an interrupt, which comes when the CPU runs the higher class: from 6.19
+    /// on. Older kernels do it in cpu_release(), while the task that leaves is still current.
     pub defers_reenqueue: bool,
-    /// A CPU that tries to move a task from another runqueue, in vain, lets go of its lock meanwhile; and then somebody claims
-    /// it, whose kick comes to nothing, for schedule() forgets it at its end. Unit tests only: here nothing comes between.
+    /// A CPU that fails to move a task from another runqueue drops its own lock meanwhile. Another CPU claims it then, and
+    /// schedule() clears the kick at its end. Unit tests only: no event comes between in a simulation.
     pub claimed_while_stealing: bool,
 }
 
@@ -164,7 +165,7 @@ impl Quirks {
     }
 }
 
-/// Is told of each moment, and may call [`Kernel::violate`].
+/// Called at each moment. It may call [`Kernel::violate`].
 pub type Observer = fn(&mut Kernel, Moment);
 
 pub struct Kernel {
@@ -175,7 +176,7 @@ pub struct Kernel {
     pub layout: Layout,
     publisher: Publisher,
     pub now: u64,
-    /// CPU whose event is handled, and ns that the handling has taken so far.
+    /// The executing CPU, and the ns that its event has taken so far.
     pub cpu: usize,
     pub cost: u64,
     pub call: Option<Call>,
@@ -200,7 +201,7 @@ pub struct Kernel {
     /// Its hashes: by map and key.
     pub hashes: BTreeMap<(usize, u64), Box<[u64]>>,
     pub timers: Vec<Timer>,
-    /// What was counted before the time from which on there is a report.
+    /// The program's counters at the end of the warm-up, and when that was.
     pub warm_up: Snapshot,
     pub measured_from: u64,
     pub faults: Vec<(u64, Fault)>,
@@ -209,13 +210,13 @@ pub struct Kernel {
     pub kicks: Vec<(usize, u64)>,
     pub quirks: Quirks,
     observer: Observer,
-    /// Its notes.
+    /// The observer's notes.
     pub checks: Notes,
     /// Counts the instructions of some callbacks.
     pub counter: Option<Counter>,
     pub trace: Trace,
     pub violation: Option<Violation>,
-    /// What the program said by scx_bpf_dump().
+    /// The program's output by scx_bpf_dump().
     pub dump: Vec<String>,
 }
 
@@ -255,7 +256,7 @@ impl Kernel {
             tunables: tunables.clone(),
             publisher: Publisher::new(layout.clone(), ScanLimit::from(tunables)),
             layout,
-            // Not 0, which the program takes for never.
+            // Not 0: that means never to the program.
             now: TICK,
             cpu: 0,
             cost: 0,
@@ -295,13 +296,12 @@ impl Kernel {
 
     pub fn push(&mut self, at: u64, event: Event) {
         self.nr_pushed += 1;
-        // Interrupts that waited for the CPU come before what its task does next, or a task of many system calls would
-        // keep them out.
+        // Pending interrupts come before the task's next step. Otherwise a task of many system calls keeps them out.
         let order = self.nr_pushed | u64::from(matches!(event, Event::Step { .. })) << 63;
         self.events.push(Reverse((at.max(self.now), order, event)));
     }
 
-    /// A CPU for what has none of its own.
+    /// The CPU of events that belong to none: the first that is online.
     pub fn boot_cpu(&self) -> usize {
         self.online.iter().next().unwrap_or(0)
     }
@@ -310,7 +310,7 @@ impl Kernel {
         (self.observer)(self, moment);
     }
 
-    /// An invariant does not hold: the run ends.
+    /// Ends the run: an invariant does not hold.
     pub fn violate(&mut self, kind: &'static str, what: String) {
         if self.violation.is_none() {
             self.violation = Some(Violation { kind: kind.into(), at: self.now, what });

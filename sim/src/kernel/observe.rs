@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the kernel tells its observer, and what the observer keeps in it: plain data.
+//! What the kernel tells its observer, and the notes that the observer keeps in it. Plain data.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::trace::Op;
 /// What the kernel is about to do, or has just done.
 #[derive(Clone, Copy, Debug)]
 pub enum Moment {
-    /// The program is loaded, and has no past.
+    /// The program is freshly loaded.
     Loaded,
     /// select_cpu() is about to be called.
     Selects,
@@ -35,7 +35,7 @@ pub enum Moment {
     Released {
         cpu: usize,
     },
-    /// The program has taken note that the CPU is `running` from here on.
+    /// The program was told that the CPU is busy (`running`) or idle from now on.
     Notified {
         cpu: usize,
         running: bool,
@@ -89,29 +89,29 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What the observer knows of the past.
+/// The observer's notes, since the program was loaded.
 pub struct Notes {
-    /// Since when a CPU's overload bit has no reason; since when it is idle and nobody could know.
+    /// Since when each CPU's overload bit is set without a reason; since when the CPU is idle without its idle bit.
     pub stale_since: Vec<Option<u64>>,
     pub unknown_since: Vec<Option<u64>>,
-    /// Victims without a task for dispatch(), as the program counted them until then, and as seen in this one.
+    /// Victims without a task for dispatch(): the program's count before this call, and those seen in it.
     pub steal_misses: u64,
     pub missed: u64,
-    /// Counted before the search that goes on: CPUs gone over, and searches that found one so.
+    /// The program's counts before this search: CPUs scanned, and searches that found one by a scan.
     pub scanned: u64,
     pub scans: u64,
     pub utils: Vec<Util>,
-    /// Callbacks before the scheduler attached last, by Op.
+    /// Callbacks before the program was loaded, by Op.
     pub counts: [u64; Op::COUNT],
-    /// Tasks that dispatch() brought since then, and that were enqueued on a CPU that the program does not know.
+    /// Tasks that dispatch() moved to a local DSQ; tasks enqueued on a CPU that the program does not know.
     pub moved: u64,
     pub absent: u64,
-    /// Kicks of idle CPUs; tasks that fled a higher class.
+    /// Kicks of idle CPUs; tasks reenqueued because a higher class took the CPU.
     pub kicked: u64,
     pub reenqueued: u64,
 }
 
-/// Utilization of a CPU, in the real numbers that PELT stands for.
+/// Utilization of a CPU: PELT in real numbers.
 #[derive(Clone, Copy, Default)]
 pub struct Util {
     pub avg: f64,

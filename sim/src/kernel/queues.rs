@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Queues and their locks: what is put in, taken out and moved to a CPU's local DSQ.
+//! Queues and their locks: insert a task, take it out, move it to a CPU's local DSQ.
 
 use crate::costs::{IPI, KFUNC, LOCK_HOLD};
 use crate::dsq::{TaskId, local_on, queue_cpu, queue_group};
@@ -9,7 +9,7 @@ use crate::task::Place;
 use crate::trace::Op;
 
 impl Kernel {
-    /// Notes that a task, which is in no queue, is put in one.
+    /// Sets the queue of a task that is in none.
     pub fn set_place(&mut self, task: TaskId, place: Place) {
         if self.tasks[task].place != Place::Nowhere && place != Place::Nowhere {
             let was = self.tasks[task].place;
@@ -18,7 +18,7 @@ impl Kernel {
         self.tasks[task].place = place;
     }
 
-    /// Takes a task out of the queue that it is in.
+    /// Takes a task out of its queue.
     pub fn take_out(&mut self, task: TaskId) {
         let found = match self.tasks[task].place {
             Place::Nowhere => true,
@@ -31,7 +31,7 @@ impl Kernel {
         self.tasks[task].place = Place::Nowhere;
     }
 
-    /// The CPU is to schedule, when it leaves the kernel or by an interrupt.
+    /// Makes the CPU schedule: when it leaves the kernel, or by an interrupt.
     pub fn resched_curr(&mut self, cpu: usize) {
         if !self.cpus[cpu].need_resched {
             self.cpus[cpu].need_resched = true;
@@ -45,7 +45,7 @@ impl Kernel {
     pub fn insert(&mut self, task: TaskId, dsq_id: u64, vtime: Option<u64>, enq_flags: u64) {
         let mut cpu = self.tasks[task].cpu;
         if let Some(to) = local_on(dsq_id) {
-            // The kernel does it when the runqueue's lock is let go (process_ddsp_deferred_locals), and nothing comes between.
+            // The kernel does it when it drops the runqueue's lock (process_ddsp_deferred_locals). No event comes between.
             if !self.online.test(to) || !self.tasks[task].may_run_on(to) || self.tasks[task].is_migration_disabled() {
                 return self.violate("affinity", format!("task {task} is sent to CPU {to}, which it may not use"));
             }
@@ -88,7 +88,7 @@ impl Kernel {
         self.set_place(task, Place::Dsq(id));
     }
 
-    /// scx_bpf_dsq_move_to_local(): the first task of the DSQ that may run on the calling CPU.
+    /// scx_bpf_dsq_move_to_local(): moves the first task of the DSQ that may run on the calling CPU.
     pub fn move_to_local(&mut self, id: usize) -> bool {
         let cpu = self.cpu;
         self.lock_dsq(id);
@@ -110,7 +110,7 @@ impl Kernel {
             if !self.online.test(cpu) || !self.tasks[task].may_run_on(cpu) || self.tasks[task].is_migration_disabled() {
                 return false;
             }
-            // Deactivate there, activate here: the other runqueue's lock and line.
+            // Deactivating it there takes the other runqueue's lock and line.
             self.lock_local(from);
             self.cpus[from].clock_left_at = Some(self.now);
             self.cpus[from].nr_running -= 1;
@@ -127,7 +127,7 @@ impl Kernel {
         true
     }
 
-    /// Takes a DSQ's lock for one operation, on the line of the CPU that it is for.
+    /// Takes a DSQ's lock for one operation. The lock is on the line of the DSQ's CPU.
     pub fn lock_dsq(&mut self, id: usize) {
         let line = match queue_group(id) {
             None => self.cpus[queue_cpu(id)].line.store(&self.machine, self.cpu),
@@ -138,15 +138,15 @@ impl Kernel {
         }
     }
 
-    /// As lock_dsq(), of a runqueue.
+    /// As lock_dsq(), for a runqueue.
     pub fn lock_local(&mut self, cpu: usize) {
         self.cpus[cpu].clock_left_at = None;
         let line = self.cpus[cpu].line.store(&self.machine, self.cpu);
         self.cost += line + hold(&mut self.cpus[cpu].local.locked_until, self.now + self.cost);
     }
 
-    /// scx_bpf_now(): the clock of the calling CPU's runqueue, or the time. A callback without the lock is told what another
-    /// CPU left there.
+    /// scx_bpf_now(): the clock of the calling CPU's runqueue if that is valid, else the time. A callback without the lock
+    /// may see an old value that another CPU left valid.
     pub fn rq_clock(&self) -> u64 {
         let Some(call) = self.call else { return self.now };
         let locked = match (call.op, call.task) {

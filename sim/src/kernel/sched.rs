@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `__schedule()` for the sched_ext class, as in Linux 6.18's kernel/sched/ext.c: who runs next, and the callbacks on
-//! the way there.
+//! `__schedule()` for the sched_ext class, as in Linux 6.18's kernel/sched/ext.c: picks the next task, and calls
+//! the callbacks on the way.
 //!
 //! ```text
 //! prev blocks?  stopping(false)                                                  dequeue_task_scx
@@ -28,11 +28,11 @@ use crate::trace::{Op, Record};
 /// Rounds of dispatch() in one balance_one() (SCX_DSP_MAX_LOOPS).
 const DISPATCH_LOOPS: u32 = 32;
 
-/// The slice of a task that is to run with none (SCX_SLICE_DFL).
+/// The slice of a task that is picked without one (SCX_SLICE_DFL).
 const SLICE_DFL: u64 = 20_000_000;
 
 impl Kernel {
-    /// `cpu` chooses what runs next.
+    /// Switches `cpu` to its next task.
     pub fn schedule(&mut self, cpu: usize) {
         self.cpus[cpu].need_resched = false;
         self.cpus[cpu].clock_left_at = None;
@@ -75,7 +75,7 @@ impl Kernel {
         }
     }
 
-    /// Fills the local DSQ; true if `keep`, which is runnable, goes on.
+    /// Fills the local DSQ. Returns true if `keep`, the runnable current task, keeps running.
     fn balance(&mut self, cpu: usize, prev: Curr, keep: Option<TaskId>) -> bool {
         self.cpus[cpu].released = false;
         let has_slice = |kernel: &Self| keep.is_some_and(|task| kernel.tasks[task].raw().scx.slice > 0);
@@ -83,7 +83,7 @@ impl Kernel {
             return true;
         }
         let prev_task = match prev {
-            // Be it that it has just ended.
+            // Even if it has just exited.
             Curr::Task(task) => Some(task),
             _ => None,
         };
@@ -153,7 +153,7 @@ impl Kernel {
                         self.cpus[cpu].local.push_front(task);
                         self.set_place(task, Place::Local(cpu));
                     } else {
-                        // Only when the scheduler let it be: it has ENQ_LAST.
+                        // SCX_ENQ_LAST: nothing else is runnable here.
                         let last = if next == Curr::Idle { SCX_ENQ_LAST } else { 0 };
                         self.do_enqueue(task, cpu, last);
                     }
@@ -175,7 +175,7 @@ impl Kernel {
         }
     }
 
-    /// scx_bpf_reenqueue_local(), in cpu_release(). Returns how many, as far as that is known.
+    /// scx_bpf_reenqueue_local(), in cpu_release(). Returns the number of tasks; 0 if the kernel defers it.
     pub fn reenqueue_local(&mut self, cpu: usize) -> u32 {
         if self.quirks.defers_reenqueue {
             self.push(self.now + self.cost, Event::Reenqueue(cpu));
@@ -186,7 +186,7 @@ impl Kernel {
 
     /// reenq_local().
     pub fn reenqueue(&mut self, cpu: usize) -> u32 {
-        // Not one that is about to be moved away (migration_pending).
+        // Not a task that a stopper is about to move (migration_pending).
         let pending = self.cpus[cpu].push_away;
         let tasks: Vec<_> = self.cpus[cpu].local.iter().filter(|&task| pending != Some(task)).collect();
         for &task in &tasks {
@@ -256,7 +256,7 @@ impl Kernel {
             && last != cpu
         {
             let distance = self.machine.distance(last, cpu);
-            // Not the caches' sharing of a core.
+            // Siblings share their caches.
             if self.machine.places[last].core != self.machine.places[cpu].core {
                 task.remaining += task.traits.working_set * transfer(distance) / MISS_PARALLELISM;
             }
@@ -268,7 +268,7 @@ impl Kernel {
         self.arm_step(cpu);
     }
 
-    /// Ticks come at multiples of TICK, whatever happens between; none while idle.
+    /// Arms the next tick, at a multiple of TICK. An idle CPU has none.
     fn arm_tick(&mut self, cpu: usize) {
         if self.cpus[cpu].curr != Curr::Idle && !self.cpus[cpu].tick_armed {
             self.cpus[cpu].tick_armed = true;
@@ -295,7 +295,7 @@ impl Kernel {
         }
     }
 
-    /// A real-time task wakes there, and runs for so many ns.
+    /// A real-time task wakes on the CPU and runs for `ns`.
     pub fn take_cpu(&mut self, cpu: usize, ns: u64) {
         self.cpus[cpu].higher_class_ns += ns;
         self.resched_curr(cpu);
@@ -312,7 +312,7 @@ impl Kernel {
         self.resched_curr(cpu);
     }
 
-    /// migrate_disable_switch(): a task that may not migrate and leaves the CPU is bound to it.
+    /// migrate_disable_switch(): binds a task that leaves the CPU with migration disabled to that CPU.
     pub fn restrict_pinned(&mut self, id: TaskId, cpu: usize) {
         if self.tasks[id].is_migration_disabled() {
             self.tasks[id].set_mask(Mask::only(cpu));

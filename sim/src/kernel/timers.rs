@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! BPF timers: armed, and fired.
+//! Arms and fires BPF timers.
 
 use std::ffi::c_void;
 

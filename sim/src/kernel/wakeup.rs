@@ -17,7 +17,7 @@ use crate::task::State;
 use crate::trace::Op;
 
 impl Kernel {
-    /// The executing CPU wakes a task; nothing happens if that does not sleep.
+    /// Wakes a task from the executing CPU. Does nothing if the task does not sleep.
     pub fn wake(&mut self, task: TaskId, sync: bool) {
         if self.tasks[task].state != State::Sleeping {
             return;
@@ -26,7 +26,7 @@ impl Kernel {
         self.select_and_activate(task, flags, SCX_ENQ_WAKEUP);
     }
 
-    /// The executing CPU's running task has made a child.
+    /// Wakes a child that the running task has forked.
     pub fn wake_up_new(&mut self, task: TaskId) {
         self.select_and_activate(task, SCX_WAKE_FORK, 0);
     }
@@ -70,7 +70,7 @@ impl Kernel {
         self.usable(task, cpu)
     }
 
-    /// select_fallback_rq(): `cpu`, or another if the task cannot run there.
+    /// select_fallback_rq(): returns `cpu`, or another if the task cannot run there.
     pub fn usable(&mut self, task: TaskId, cpu: usize) -> usize {
         if self.online.test(cpu) && self.tasks[task].may_run_on(cpu) {
             return cpu;
@@ -79,7 +79,7 @@ impl Kernel {
         if let Some(other) = self.tasks[task].mask().and(&online).next_after(cpu) {
             return other;
         }
-        // None that it may use is online: the kernel gives it all (cpuset_cpus_allowed_fallback).
+        // No allowed CPU is online: the kernel allows all (cpuset_cpus_allowed_fallback).
         let all = Mask::first(self.cpus.len());
         self.set_allowed(task, all);
         online.next_after(cpu).unwrap_or(cpu)
@@ -91,7 +91,7 @@ impl Kernel {
         }
         let to = self.usable(task, cpu);
         if to != cpu {
-            // Its affinity has changed on the way: a stopper of that CPU moves it.
+            // Its affinity has changed since: a stopper of that CPU moves it.
             self.resched_curr(cpu);
         }
         self.tasks[task].cpu = to;
@@ -110,7 +110,7 @@ impl Kernel {
         }
     }
 
-    /// do_enqueue_task(): where the task is to wait.
+    /// do_enqueue_task(): puts the task into the queue that the program chose.
     pub fn do_enqueue(&mut self, task: TaskId, cpu: usize, enq_flags: u64) {
         debug_assert_eq!(self.tasks[task].cpu, cpu);
         if !self.online.test(cpu) {

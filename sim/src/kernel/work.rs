@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CPU time and work: what the running task has done, when it will be done, and how fast its CPU is.
+//! CPU time and work: how much the running task has done, when its step ends, and how fast its CPU is.
 
 use crate::costs::SMT_SPEED;
 use crate::kernel::{Curr, Event, Kernel};
 
 impl Kernel {
-    /// Work done by the running task since the last look.
+    /// Accounts the work of the running task up to now.
     pub fn account(&mut self, id: usize) {
         let cpu = &mut self.cpus[id];
         if let Curr::Task(task) = cpu.curr
             && let Some(until) = self.tasks[task].spin_until
         {
-            // Done when it is time, however fast the CPU is.
+            // A spin ends at its time, however fast the CPU is.
             self.tasks[task].remaining = until.saturating_sub(self.now);
             cpu.run_from = cpu.run_from.max(self.now);
         } else if let Curr::Task(task) = cpu.curr
@@ -19,13 +19,13 @@ impl Kernel {
         {
             let done = (self.now - cpu.run_from) * cpu.speed / 1024;
             let left = &mut self.tasks[task].remaining;
-            // Rounding down loses less than a unit of work each time, which must not keep a step from ending.
+            // +1: rounding down loses less than a unit of work, and must not keep a step from ending.
             *left = left.saturating_sub(done + 1);
             cpu.run_from = self.now;
         }
     }
 
-    /// When the running task's work will be done.
+    /// Arms the event for the end of the running task's step.
     pub fn arm_step(&mut self, id: usize) {
         let cpu = &mut self.cpus[id];
         let Curr::Task(task) = cpu.curr else { return };
@@ -36,7 +36,7 @@ impl Kernel {
         self.push(from + left, Event::Step { cpu: id, armed });
     }
 
-    /// The CPU's core is shared or is no more: its CPUs change speed.
+    /// Sets the speeds of the CPUs of a core, by how many of them are busy.
     pub fn set_speeds(&mut self, id: usize) {
         let siblings = self.machine.siblings(id);
         if siblings.len() == 1 {
@@ -51,7 +51,7 @@ impl Kernel {
                 self.account(cpu);
                 let faster = speed > self.cpus[cpu].speed;
                 self.cpus[cpu].speed = speed;
-                // When it is slower, the armed event comes too early and is armed again.
+                // On a slower CPU the armed event comes too early and rearms itself.
                 if faster && cpu != id {
                     self.arm_step(cpu);
                 }
