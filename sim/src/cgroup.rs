@@ -1,34 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cgroups, as far as the scheduler sees them: a tree with weights, and tasks that move about in it.
-//!
-//! ```text
-//! mkdir, rmdir        cgroup_init(), cgroup_exit()
-//! cpu.weight, .idle   cgroup_set_weight(), cgroup_set_idle()
-//! cgroup.procs        queued: taken out, cgroup_move(), enqueue()
-//!                     running: stopping(false), cgroup_move(), running()      (sched_move_task)
-//! ```
+//! A cgroup, as the scheduler sees it.
 
 use std::ptr::null_mut;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dsq::TaskId;
-use crate::kernel::Kernel;
-use crate::native::{cgroup, cgroup_subsys_state, kernfs_node, scx_cgroup_init_args, task_group};
-use crate::time::{MSEC, USEC};
-use crate::trace::Op;
+use crate::native::{cgroup, cgroup_subsys_state, kernfs_node, task_group};
+use crate::time::MSEC;
 
 /// Index of a cgroup; 0 is the root.
 pub type CgroupId = usize;
 
 /// The kernel's CGROUP_WEIGHT_DFL.
-const WEIGHT_DFL: u32 = 100;
+pub const WEIGHT_DFL: u32 = 100;
 
-/// What the kernel makes of it while cpu.idle is set.
-const WEIGHT_IDLE: u32 = 1;
+/// The kernel's weight of a cgroup with cpu.idle.
+pub const WEIGHT_IDLE: u32 = 1;
 
 /// task_group.shares
-fn shares(weight: u32) -> u64 {
+pub fn shares(weight: u32) -> u64 {
     (f64::from(weight) * 1024.0 / 100.0).round() as u64 * 1024
 }
 
@@ -36,7 +26,7 @@ fn shares(weight: u32) -> u64 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Spec {
-    /// One that was made before it; 0: the root.
+    /// A cgroup made before it; 0: the root.
     pub parent: CgroupId,
     /// 1..10000
     pub weight: u32,
@@ -50,10 +40,10 @@ impl Default for Spec {
 }
 
 pub struct Cgroup {
-    /// What the BPF program sees, and what that points to. Boxed, for it keeps pointers.
+    /// The program's view, and what that points to. Boxed, as the program keeps pointers.
     pub raw: Box<cgroup>,
-    kn: Box<kernfs_node>,
-    tg: Box<task_group>,
+    pub kn: Box<kernfs_node>,
+    pub tg: Box<task_group>,
     pub parent: CgroupId,
     pub weight: u32,
     pub alive: bool,
@@ -64,7 +54,7 @@ impl Cgroup {
         Self::new(0, None, &Spec::default())
     }
 
-    fn new(id: CgroupId, above: Option<&mut cgroup>, spec: &Spec) -> Self {
+    pub fn new(id: CgroupId, above: Option<&mut cgroup>, spec: &Spec) -> Self {
         let mut kn = Box::new(kernfs_node { id: 1000 + id as u64 });
         let mut tg = Box::new(task_group { shares: shares(spec.weight), ..Default::default() });
         tg.cfs_bandwidth.quota = u64::MAX;
@@ -85,111 +75,5 @@ impl Cgroup {
 
     pub fn is_idle(&self) -> bool {
         self.tg.idle != 0
-    }
-}
-
-impl Kernel {
-    /// The program's id of a cgroup, or of the nearest above it that has one; 0 for the root.
-    pub fn program_id(&self, id: CgroupId) -> u32 {
-        let own = |id: CgroupId| self.hashes.get(&(self.native.group_ids(), self.cgroups[id].kernel_id()));
-        self.cgroup_path(id).find_map(own).map_or(0, |value| value[0] as u32)
-    }
-
-    /// The program is told of a cgroup.
-    pub fn init_cgroup(&mut self, id: CgroupId) {
-        if self.tunables.no_cgroups {
-            return;
-        }
-        let raw = &raw mut *self.cgroups[id].raw;
-        let mut args = scx_cgroup_init_args { weight: self.cgroups[id].weight };
-        let err = self.call(Op::CgroupInit, None, id as u64, |ops| unsafe { ops.cgroup_init.unwrap()(raw, &mut args) });
-        if err != 0 {
-            self.violate("init", format!("cgroup_init() returned {err}"));
-        }
-    }
-
-    pub fn make_cgroup(&mut self, spec: &Spec) -> CgroupId {
-        let id = self.cgroups.len();
-        let made = Cgroup::new(id, Some(&mut self.cgroups[spec.parent].raw), spec);
-        self.cgroups.push(made);
-        // The kernel enters the subsystem's part of it last.
-        let subsys = std::mem::take(&mut self.cgroups[id].raw.subsys);
-        self.init_cgroup(id);
-        self.cgroups[id].raw.subsys = subsys;
-        if spec.idle {
-            self.set_cgroup_idle(id, true);
-        }
-        id
-    }
-
-    /// Nothing happens while there is something in it.
-    pub fn remove_cgroup(&mut self, id: CgroupId) {
-        let used = self.cgroups.iter().any(|other| other.alive && other.parent == id)
-            || self.tasks.iter().any(|task| task.cgroup == id && task.is_alive());
-        if id == 0 || used || !self.cgroups[id].alive {
-            return;
-        }
-        self.cgroups[id].alive = false;
-        if !self.tunables.no_cgroups {
-            let raw = &raw mut *self.cgroups[id].raw;
-            self.call(Op::CgroupExit, None, id as u64, |ops| unsafe { ops.cgroup_exit.unwrap()(raw) });
-        }
-    }
-
-    pub fn set_cgroup_weight(&mut self, id: CgroupId, weight: u32) {
-        self.cgroups[id].weight = weight;
-        self.cgroups[id].tg.shares = shares(weight);
-        if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
-            let raw = &raw mut *self.cgroups[id].raw;
-            self.call(Op::CgroupSetWeight, None, id as u64, |ops| unsafe {
-                ops.cgroup_set_weight.unwrap()(raw, weight)
-            });
-        }
-    }
-
-    pub fn set_cgroup_idle(&mut self, id: CgroupId, idle: bool) {
-        self.cgroups[id].tg.idle = idle.into();
-        // The kernel forgets what it was.
-        self.cgroups[id].weight = WEIGHT_DFL;
-        self.cgroups[id].tg.shares = shares(if idle { WEIGHT_IDLE } else { WEIGHT_DFL });
-        if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
-            let raw = &raw mut *self.cgroups[id].raw;
-            self.call(Op::CgroupSetIdle, None, id as u64, |ops| unsafe { ops.cgroup_set_idle.unwrap()(raw, idle) });
-        }
-    }
-
-    /// cpu.max; a quota of `None` is max.
-    pub fn set_cgroup_max(&mut self, id: CgroupId, quota_us: Option<u64>, period_us: u64, burst_us: u64) {
-        let bandwidth = &mut self.cgroups[id].tg.cfs_bandwidth;
-        bandwidth.quota = quota_us.map_or(u64::MAX, |us| us * USEC);
-        bandwidth.period = (period_us * USEC) as i64;
-        bandwidth.burst = burst_us * USEC;
-        if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
-            let raw = &raw mut *self.cgroups[id].raw;
-            let quota = quota_us.unwrap_or(u64::MAX);
-            self.call(Op::CgroupSetBandwidth, None, id as u64, |ops| unsafe {
-                ops.cgroup_set_bandwidth.unwrap()(raw, period_us, quota, burst_us)
-            });
-        }
-    }
-
-    pub fn move_to_cgroup(&mut self, task: TaskId, to: CgroupId) {
-        let from = self.tasks[task].cgroup;
-        if !self.cgroups[to].alive || from == to {
-            return;
-        }
-        self.change(task, |kernel| {
-            kernel.tasks[task].cgroup = to;
-            if !kernel.tunables.no_cgroups {
-                let raw = kernel.tasks[task].raw;
-                let [from, to] = [from, to].map(|id| &raw mut *kernel.cgroups[id].raw);
-                kernel.call(Op::CgroupMove, Some(task), 0, |ops| unsafe { ops.cgroup_move.unwrap()(raw, from, to) });
-            }
-        });
-    }
-
-    /// From the group up to the child of the root.
-    pub fn cgroup_path(&self, id: CgroupId) -> impl Iterator<Item = CgroupId> + '_ {
-        std::iter::successors(Some(id), |&id| Some(self.cgroups[id].parent)).take_while(|&id| id != 0)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use scx_magpie::bpf_intf::magpie_limits_MAX_GROUPS;
 
-use crate::native::MAX_CPUS;
+use crate::native::{MAX_CPUS, SCX_DSQ_LOCAL_ON};
 
 /// Index of a task among the simulator's tasks.
 pub type TaskId = usize;
@@ -32,6 +32,11 @@ pub fn pinned_queue(cpu: usize) -> usize {
 /// Is it a CPU's queue of tasks that may not move?
 pub fn is_pinned_queue(id: usize) -> bool {
     (MAX_CPUS..2 * MAX_CPUS).contains(&id)
+}
+
+/// The CPU, if the queue is the local one of a CPU that is named.
+pub fn local_on(dsq_id: u64) -> Option<usize> {
+    (dsq_id & SCX_DSQ_LOCAL_ON == SCX_DSQ_LOCAL_ON).then_some((dsq_id & u64::from(u32::MAX)) as usize)
 }
 
 #[derive(Clone, Debug, Default)]

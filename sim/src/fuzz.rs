@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Spec;
 use crate::checks::Violation;
-use crate::faults::Fault;
+use crate::fault::Fault;
 use crate::machine::Shape;
 use crate::mask::Mask;
 use crate::scenario::Scenario;

@@ -28,8 +28,8 @@ use crate::workload::Builder;
 /// CPUs of the LLC.
 pub const SIZES: [usize; 5] = [8, 64, 112, 256, 1024];
 
-/// Growth a doubling that the verdict forgives, as a share of the count at the smallest size: there is chance in who is
-/// busy, and a count that is flat but for that must pass.
+/// Growth a doubling that the verdict forgives, as a share of the count at the smallest size: which CPUs are busy is
+/// chance, and a count that is otherwise flat must pass.
 pub const SLACK: f64 = 0.1;
 
 /// Tasks of each CPU, and how long each runs between its sleeps.

@@ -3,37 +3,42 @@
 //!
 //! ```text
 //! main.rs, tests/         what to run: a Scenario (scenario.rs) by flags or by chance (fuzz.rs)
-//!   workload/             programs of tasks (program.rs, task.rs)
-//!   kernel.rs             events in time (time.rs), callbacks; wakeup.rs, sched.rs, exec.rs, faults.rs, dsq.rs
-//!     native.rs           the BPF program; kfuncs.rs: what it asks
-//!     machine.rs          its CPUs; costs.rs, cache.rs: what things cost there
-//!   checks/               what must hold; report.rs, trace.rs: what came of it
-//! growth.rs               what a callback costs as the machine grows; instructions.rs counts
+//!   report.rs, timeline.rs  what came of it
+//!   boot.rs               makes a kernel, and the checks its observer
+//!   checks/               what must hold
+//!   workload/             programs of tasks
+//!   kernel/               what the kernel does: events, wakeups, schedule(), kfuncs
+//!     task.rs, program.rs, cgroup.rs, dsq.rs, timer.rs, fault.rs    what it is made of
+//!     trace.rs, stats.rs    what it writes down
+//!     native.rs             the BPF program; instructions.rs counts what its callbacks execute
+//!     machine.rs            its CPUs; costs.rs, cache.rs: what things cost there
+//! growth.rs, experiments.rs  series of runs: as the machine grows; with a feature off and on
 //! ```
+//!
+//! A file imports only files below it.
 
+mod boot;
 pub mod cache;
 pub mod cgroup;
 pub mod checks;
 pub mod costs;
 pub mod dsq;
-pub mod exec;
 pub mod experiments;
-pub mod faults;
+pub mod fault;
 pub mod fuzz;
 pub mod growth;
 pub mod instructions;
 pub mod kernel;
-mod kfuncs;
 pub mod machine;
 pub mod mask;
 pub mod native;
 pub mod program;
 pub mod report;
 pub mod scenario;
-pub mod sched;
+pub mod stats;
 pub mod task;
 pub mod time;
-pub mod timers;
+mod timeline;
+pub mod timer;
 pub mod trace;
-pub mod wakeup;
 pub mod workload;

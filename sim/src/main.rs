@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `magpie-sim`: what would these flags do on that machine?
+//! `magpie-sim`: runs the scheduler with these flags on that machine.
 //!
 //! ```text
 //! magpie-sim --machine 112 --workload rr:pairs=56 --slice-us 1000       run, report
@@ -28,15 +28,15 @@ use magpie_sim::report::Table;
 use magpie_sim::scenario::{Outcome, Scenario};
 use magpie_sim::workload::Workload;
 
-/// Failing seeds after which fuzz stops: they tend to have one reason.
+/// Failing seeds after which fuzz stops: they mostly share a cause.
 const MAX_FAILURES: u64 = 5;
 
 /// Cargo's name of this build.
 const FEATURES: &str = if cfg!(feature = "sanitize") { " --features sanitize" } else { "" };
 
-/// Runs the scheduler's BPF code on a simulated machine.
+/// Run the scheduler's BPF code on a simulated machine.
 ///
-/// Takes the scheduler's own flags after `--`.
+/// The scheduler's own flags follow after `--`.
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true, after_help = presets())]
 struct Cli {
@@ -48,35 +48,36 @@ struct Cli {
 
 #[derive(Args)]
 struct Run {
-    /// A preset, or NODESxLLCSxCORESxSMT (in each of the former), with capacities of cores in order: 1x1x8x1:1024*4,430*4.
+    /// A preset, or NODESxLLCSxCORESxSMT: LLCs per node, cores per LLC, CPUs per core. Core capacities may follow in
+    /// order: 1x1x8x1:1024*4,430*4.
     #[arg(short, long, default_value = "vm", value_name = "MACHINE")]
     machine: Shape,
 
-    /// NAME[:KEY=VALUE,...]; may be given several times.
+    /// A workload, NAME[:KEY=VALUE,...]. Give it several times to run several at once.
     #[arg(short, long = "workload", default_value = "rr", value_name = "WORKLOAD")]
     workloads: Vec<Workload>,
 
-    /// Simulated time. Milliseconds.
+    /// Simulated time, in milliseconds.
     #[arg(long, default_value_t = 1000, value_name = "MS")]
     ms: u64,
 
-    /// The first of the seeds.
+    /// The first seed.
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
 
-    /// Runs, each with a seed of its own: medians are printed, and how far the runs are apart.
+    /// Number of runs, each with its own seed. Prints the median and the range of each figure.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     runs: u64,
 
-    /// Two sets of scheduler flags, side by side.
+    /// Compare two sets of scheduler flags, side by side.
     #[arg(long, num_args = 2, value_names = ["A", "B"], allow_hyphen_values = true)]
     compare: Option<Vec<String>>,
 
-    /// Leave out the background: kernel threads and the loader.
+    /// Leave out the background load: kernel threads and the loader.
     #[arg(long)]
     no_noise: bool,
 
-    /// Write who ran when, of the first run, for Perfetto (Chrome's JSON).
+    /// Write a timeline of the first run to FILE, for Perfetto (Chrome's JSON).
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
@@ -91,20 +92,20 @@ struct Run {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run scenarios by chance, and make those that fail smaller.
+    /// Run random scenarios, and shrink those that fail.
     Fuzz {
-        /// FROM..TO, or one.
+        /// A range of seeds, FROM..TO, or one seed.
         #[arg(long, default_value = "0..200", value_name = "SEEDS", value_parser = seeds)]
         seeds: std::ops::Range<u64>,
-        /// Where failed scenarios are written to.
+        /// Folder for failed scenarios.
         #[arg(long, default_value = "sim-failures", value_name = "DIR")]
         out: PathBuf,
     },
-    /// Count instructions of a wakeup and a dispatch in LLCs of 8 to 1024 CPUs, idle, half busy and overloaded.
+    /// Count the instructions of a wakeup and a dispatch in LLCs of 8 to 1024 CPUs, idle, half busy and overloaded.
     ///
-    /// Fails if any of the counts grows worse than logarithmically.
+    /// Fails if a count grows faster than logarithmically.
     Growth {
-        /// Callbacks that are counted at each size.
+        /// Callbacks to count at each size.
         #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
         samples: u64,
         #[arg(long, default_value_t = 1, value_name = "N")]
@@ -113,21 +114,21 @@ enum Command {
         #[arg(last = true, value_name = "FLAGS")]
         flags: Vec<String>,
     },
-    /// Repeat what the authors of the scheduler's ideas measured: each idea off against on, and what they claim for it.
+    /// Compare each feature off and on, and check the claims of its original author.
     ///
     /// Fails if a claim does not hold.
     Experiments {
-        /// Runs of each, with seeds of their own; medians are printed.
+        /// Runs of each, every one with its own seed. Prints medians.
         #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
         runs: u64,
     },
     /// Run a scenario from a file (-: standard input).
     Replay {
         file: PathBuf,
-        /// Write who ran when for Perfetto.
+        /// Write a timeline to FILE, for Perfetto.
         #[arg(long, value_name = "FILE")]
         trace: Option<PathBuf>,
-        /// Print all callbacks, a line each.
+        /// Print every callback, one per line.
         #[arg(long)]
         text: bool,
         /// Print nothing but the verdict, as JSON.
@@ -171,7 +172,7 @@ fn main() -> ExitCode {
 /// True if all invariants held.
 fn run(args: &Run) -> Result<bool> {
     let sets: Vec<Vec<String>> = match &args.compare {
-        // As the shell would, but for quotes, which no flag of ours needs.
+        // Split as the shell does, without quotes: no flag needs them.
         Some(sets) => sets.iter().map(|set| set.split_whitespace().map(str::to_string).collect()).collect(),
         None => vec![vec![]],
     };

@@ -13,7 +13,7 @@ use crate::costs::WORK_SPREAD;
 use crate::dsq::TaskId;
 use crate::mask::Mask;
 
-/// A duration in ns, drawn anew each time.
+/// A duration in ns, drawn each time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Dist {
     Fixed(u64),
@@ -58,11 +58,11 @@ pub enum Step {
         period: u64,
         relative: bool,
     },
-    /// Puts a message into a channel, waking one who waits for it; waits while it is full.
+    /// Puts a message into a channel, and wakes a task that waits for it; waits while it is full.
     Send(ChannelId),
     /// As Send; nothing if the channel is full.
     Post(ChannelId),
-    /// Takes a message, waking one who waits for room; waits while there is none.
+    /// Takes a message, and wakes a task that waits for room; waits while there is none.
     Recv(ChannelId),
     /// From Join on the task is among those that the next Signal (the first of them) or Broadcast (all) releases. Await
     /// waits until it was. Signal and Broadcast are lost if there is nobody.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a run came to: throughput, latencies and CPU time of each group of tasks, and the scheduler's own statistics.
+//! The figures of a run: throughput, latencies and CPU time of each group of tasks, and the scheduler's own statistics.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,55 +9,10 @@ use hdrhistogram::Histogram;
 use scx_magpie::stats::{Group, Snapshot};
 use serde::Serialize;
 
-use crate::kernel::Kernel;
-use crate::machine::Distance;
+use crate::kernel::{Curr, Kernel};
+use crate::stats::GroupStats;
 use crate::time::SEC;
 use crate::trace::Op;
-
-/// Figures of a group of tasks, while it runs.
-#[derive(Clone, Debug)]
-pub struct GroupStats {
-    pub name: String,
-    /// Counts for nothing in totals: background noise and the loader.
-    pub background: bool,
-    wakeup: Histogram<u64>,
-    request: Histogram<u64>,
-    ran: u64,
-    capacity_time: u64,
-    migrations: [u64; 5],
-}
-
-impl GroupStats {
-    pub fn new(name: &str, background: bool) -> Self {
-        let histogram = || Histogram::new_with_bounds(1, 100 * SEC, 3).expect("these bounds are allowed");
-        Self {
-            name: name.into(),
-            background,
-            wakeup: histogram(),
-            request: histogram(),
-            ran: 0,
-            capacity_time: 0,
-            migrations: [0; 5],
-        }
-    }
-
-    pub fn note_wakeup(&mut self, ns: u64) {
-        self.wakeup.saturating_record(ns);
-    }
-
-    pub fn note_request(&mut self, ns: u64) {
-        self.request.saturating_record(ns);
-    }
-
-    pub fn note_ran(&mut self, ns: u64, capacity: u64) {
-        self.ran += ns;
-        self.capacity_time += ns * capacity / 1024;
-    }
-
-    pub fn note_migration(&mut self, distance: Distance) {
-        self.migrations[distance as usize] += 1;
-    }
-}
 
 /// Percentiles, in us.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -78,7 +33,7 @@ impl Percentiles {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupReport {
     pub name: String,
-    /// Units of work done a second.
+    /// Units of work per second.
     pub throughput: f64,
     pub requests: u64,
     /// Latency of a unit of work.
@@ -86,10 +41,10 @@ pub struct GroupReport {
     pub wakeups: u64,
     /// From wakeup to running.
     pub wakeup_us: Percentiles,
-    /// CPU time, seconds; and that of CPUs of capacity 1024 which would do the same.
+    /// CPU time, seconds; the same in seconds of a CPU of capacity 1024.
     pub cpu_s: f64,
     pub capacity_s: f64,
-    /// To a sibling, another core, LLC, node.
+    /// Migrations to a sibling, another core, LLC, node.
     pub migrations: [u64; 4],
 }
 
@@ -104,7 +59,7 @@ pub struct Report {
     pub stats: Group,
     pub events: u64,
     pub callbacks: u64,
-    /// Of the trace: the same seed gives the same.
+    /// Hash of the trace. The same seed gives the same hash.
     pub hash: String,
 }
 
@@ -114,7 +69,7 @@ impl Kernel {
         Snapshot::new(&self.layout, &self.native.shared(), &self.sum_util(), None, Duration::from_nanos(self.now))
     }
 
-    /// What happened until now is not reported, but for `busy`.
+    /// Leaves all until now out of the report, except for `busy`.
     pub fn end_warm_up(&mut self) {
         for cpu in 0..self.cpus.len() {
             self.update_curr(cpu);
@@ -126,7 +81,7 @@ impl Kernel {
         }
     }
 
-    /// What happened since boot, or since the warm-up. `from` is when the workload began.
+    /// Reports the run since the end of the warm-up, or since `from`, when the workload began.
     pub fn report(&mut self, from: u64) -> Report {
         for cpu in 0..self.cpus.len() {
             self.update_curr(cpu);
@@ -152,8 +107,7 @@ impl Kernel {
         let idle: u64 = (self.online.iter())
             .map(|cpu| {
                 let cpu = &self.cpus[cpu];
-                let now =
-                    if cpu.curr == crate::kernel::Curr::Idle { self.now.saturating_sub(cpu.idle_since) } else { 0 };
+                let now = if cpu.curr == Curr::Idle { self.now.saturating_sub(cpu.idle_since) } else { 0 };
                 cpu.idle_ns + now
             })
             .sum();
@@ -170,17 +124,17 @@ impl Kernel {
     }
 }
 
-/// By place: a row's name and its values, one of each run.
+/// By position: a row's name and its values, one per run.
 type Rows = BTreeMap<usize, (String, Vec<f64>)>;
 
-/// Runs of one or more sets of flags, a column each: medians, and from where to where the runs went.
+/// Runs of one or more sets of flags, a column each: the median and the range of the runs.
 #[derive(Default)]
 pub struct Table {
     columns: Vec<(String, Rows)>,
 }
 
 impl Table {
-    /// A column; one run for each seed.
+    /// Adds a column: one report per seed.
     pub fn add(&mut self, name: &str, reports: &[Report]) {
         let mut rows = Rows::new();
         for report in reports {
@@ -193,7 +147,7 @@ impl Table {
 }
 
 impl Report {
-    /// What a person wants to know, in order.
+    /// The rows of a [`Table`], in order.
     fn rows(&self) -> Vec<(String, f64)> {
         let mut rows = vec![("busy %".to_string(), self.busy)];
         for group in &self.groups {
@@ -235,7 +189,7 @@ impl Report {
     }
 }
 
-/// Of some values; there is one at least.
+/// The median of at least one value.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

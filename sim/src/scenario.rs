@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is to be simulated: machine, scheduler flags, workloads, faults, for how long and with which seed. Written down
-//! as JSON, it is what a failed run leaves and what `magpie-sim replay` takes.
+//! A scenario: machine, scheduler flags, workloads, faults, simulated time and seed. A failed run writes it as JSON, and
+//! `magpie-sim replay` runs it again.
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::{CgroupId, Spec};
 use crate::checks::Violation;
 use crate::costs::{NOISE_INTERVAL, NOISE_WORK, TICK};
-use crate::faults::Fault;
+use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::machine::{Machine, Shape};
 use crate::mask::Mask;
@@ -33,14 +33,14 @@ pub struct Scenario {
     /// 1 and on; 0 is the root.
     #[serde(default)]
     pub cgroups: Vec<Spec>,
-    /// In which of them each workload is; those without one are in the root.
+    /// The cgroup of each workload; the root for the rest.
     #[serde(default)]
     pub places: Vec<CgroupId>,
     /// Simulated time of each, in us.
     #[serde(default)]
     pub faults: Vec<(u64, Fault)>,
     pub ms: u64,
-    /// Simulated time before that, which is not reported.
+    /// Simulated time before `ms`, which is not reported.
     #[serde(default)]
     pub warm_up_ms: u64,
     pub seed: u64,
@@ -66,7 +66,7 @@ pub fn parse_flags(flags: &[String]) -> Result<Tunables> {
     Ok(Flags::try_parse_from(flags).context("scheduler flags")?.tunables)
 }
 
-/// What came of a scenario.
+/// The outcome of a scenario.
 pub struct Outcome {
     pub report: Report,
     pub violation: Option<Violation>,
@@ -74,7 +74,7 @@ pub struct Outcome {
 }
 
 impl Scenario {
-    /// Runs it. Fails if it cannot be run, not when an invariant breaks.
+    /// Runs the scenario. Returns an error if it cannot run; an invariant that breaks is in the outcome.
     pub fn run(&self, keep_trace: bool) -> Result<Outcome> {
         let tunables = parse_flags(&self.flags)?;
         let mut kernel = Kernel::new(Machine::new(&self.machine), &tunables, self.seed)?;
@@ -115,7 +115,7 @@ impl Scenario {
     }
 }
 
-/// What every machine runs besides: a kernel thread on each CPU, and the scheduler's loader.
+/// Adds the background of every machine: a kernel thread on each CPU, and the scheduler's loader.
 fn add_noise(kernel: &mut Kernel, at: u64) {
     let interval = kernel.tunables.util_interval * MSEC;
     let mut builder = Builder::new(kernel, at, 0);

@@ -14,19 +14,15 @@ mod anytime;
 mod capacity;
 mod end;
 
-use std::fmt;
-
 use scx_magpie::bpf_intf::*;
 use scx_magpie::cli::Steal;
-use serde::{Deserialize, Serialize};
 
-use crate::dsq::{TaskId, is_pinned_queue, queue_cpu, queue_group};
-use crate::kernel::{Call, Curr, Event, Kernel};
+use crate::dsq::{TaskId, is_pinned_queue, local_on, queue_cpu, queue_group};
+pub use crate::kernel::Violation;
+use crate::kernel::{Call, Curr, Event, Kernel, Moment, Notes, Util};
 use crate::native::{GROUP_FLAGS, Native, PROMPT_NS, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, WEIGHT_SHIFT};
-use crate::sched::local_on;
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, Task};
 use crate::time::{MSEC, USEC};
-use crate::trace::Op;
 
 const CHECK_EVERY: u64 = 500 * USEC;
 
@@ -47,48 +43,31 @@ const HALF_LIFE: f64 = 32.0 * 1024.0 * USEC as f64;
 /// What its parts of periods make of it: it is exact for those that are over.
 const UTIL_SLACK: f64 = 32.0;
 
-/// An invariant that did not hold.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Violation {
-    pub kind: String,
-    /// Simulated ns.
-    pub at: u64,
-    pub what: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} (at {} us)", self.kind, self.what, self.at / USEC)
+/// The kernel tells of a moment: what must hold then?
+pub fn observe(kernel: &mut Kernel, moment: Moment) {
+    match moment {
+        Moment::Loaded => kernel.checks_attached(),
+        Moment::Selects => kernel.checks.before_select(&kernel.native, kernel.cpu),
+        Moment::Selected { task, cpu } => {
+            kernel.check_selected(task, cpu);
+            kernel.check_scanned();
+        }
+        Moment::Dispatches { cpu } => kernel.checks.before_dispatch(&kernel.native, cpu),
+        Moment::Dispatched { cpu } => kernel.check_dispatch(cpu),
+        Moment::Called => kernel.check_call(),
+        Moment::Released { cpu } => kernel.check_released(cpu),
+        Moment::Notified { cpu, running } => kernel.check_util(cpu, running),
+        Moment::Sent { task, dsq_id } => kernel.check_sent(task, dsq_id),
+        Moment::Inserts { task, to } => kernel.check_insert(task, &to),
+        Moment::Enqueued { task, cpu, enq_flags } => kernel.check_enqueued(task, cpu, enq_flags),
+        Moment::Absent => kernel.note_absent(),
+        Moment::Starts { task, cpu } => kernel.check_start(cpu, task),
+        Moment::Moved => kernel.note_moved(),
+        Moment::Missed => kernel.note_missed(),
+        Moment::Kicked => kernel.note_kicked(),
+        Moment::Reenqueued => kernel.note_reenqueued(),
+        Moment::Period => kernel.check(),
     }
-}
-
-pub struct Checks {
-    /// Since when a CPU's overload bit has no reason; since when it is idle and nobody could know.
-    stale_since: Vec<Option<u64>>,
-    unknown_since: Vec<Option<u64>>,
-    /// Victims without a task for dispatch(), as the program counted them until then, and as seen in this one.
-    steal_misses: u64,
-    missed: u64,
-    /// Counted before the search that goes on: CPUs gone over, and searches that found one so.
-    scanned: u64,
-    scans: u64,
-    utils: Vec<Util>,
-    /// Callbacks before the scheduler attached last, by Op.
-    counts: [u64; Op::COUNT],
-    /// Tasks that dispatch() brought since then, and that were enqueued on a CPU that the program does not know.
-    moved: u64,
-    absent: u64,
-    /// Kicks of idle CPUs; tasks that fled a higher class.
-    kicked: u64,
-    reenqueued: u64,
-}
-
-/// Utilization of a CPU, in the real numbers that PELT stands for.
-#[derive(Clone, Copy, Default)]
-struct Util {
-    avg: f64,
-    at: u64,
-    running: bool,
 }
 
 impl Util {
@@ -100,24 +79,7 @@ impl Util {
     }
 }
 
-impl Checks {
-    pub fn new(nr_cpus: usize, now: u64) -> Self {
-        Self {
-            stale_since: vec![None; nr_cpus],
-            unknown_since: vec![None; nr_cpus],
-            steal_misses: 0,
-            scanned: 0,
-            scans: 0,
-            missed: 0,
-            utils: vec![Util { at: now, ..Util::default() }; nr_cpus],
-            counts: [0; Op::COUNT],
-            moved: 0,
-            absent: 0,
-            kicked: 0,
-            reenqueued: 0,
-        }
-    }
-
+impl Notes {
     pub fn before_select(&mut self, native: &Native, cpu: usize) {
         let stats = native.cpu_ctx(cpu).stats;
         self.scanned = stats[magpie_stat_STAT_SCANNED as usize];
@@ -133,7 +95,7 @@ impl Checks {
 impl Kernel {
     /// A program without a past runs from here on.
     pub fn checks_attached(&mut self) {
-        self.checks = Checks::new(self.cpus.len(), self.now);
+        self.checks = Notes::new(self.cpus.len(), self.now);
         self.checks.counts = self.trace.counts;
     }
 

@@ -25,7 +25,7 @@ use crate::dsq::TaskId;
 use crate::kernel::Kernel;
 use crate::mask::Mask;
 use crate::program::{Channel, ChannelId, Program, ProgramId, Step};
-use crate::report::GroupStats;
+use crate::stats::GroupStats;
 use crate::task::{SCHED_NORMAL, Traits};
 
 /// A workload and its parameters, each with a default; `NAME[:KEY=VALUE,...]` on the command line.

@@ -2,13 +2,13 @@
 //! A scenario in the simulator.
 
 use anyhow::{Result, bail, ensure};
-use magpie_sim::faults::Fault;
+use magpie_sim::fault::Fault;
 use magpie_sim::kernel::{Kernel, Quirks};
 use magpie_sim::machine::Machine;
 use magpie_sim::mask::Mask;
 use magpie_sim::program::{self, Dist, Program};
-use magpie_sim::report::GroupStats;
 use magpie_sim::scenario::parse_flags;
+use magpie_sim::stats::GroupStats;
 use magpie_sim::task::{SCHED_NORMAL, Traits};
 use magpie_sim::time::{MSEC, SEC};
 

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What befalls a running system: affinity and nice changes, cgroups, higher scheduling classes, CPUs that come and go.
+//! Faults happen: affinity and nice changes, cgroups, higher scheduling classes, hotplug.
 //!
 //! ```text
-//! affinity, nice   queued: taken out, changed, enqueue()        running: stopping(false), running()
-//!                  and moved, if it may not be where it is      (do_set_cpus_allowed, set_user_nice)
+//! affinity, nice   change.rs
 //! higher class     the CPU is taken; cpu_release()
-//! hotplug          the CPU's tasks move; a while later the loader starts anew: init(), init_task(), enqueue() ...
+//! hotplug          the CPU's tasks move; a while later the loader restarts: init(), init_task(), enqueue() ...
 //! ```
 
-use serde::{Deserialize, Serialize};
-
-use crate::cgroup::{CgroupId, Spec};
+use crate::cgroup::Spec;
 use crate::costs::CONTEXT_SWITCH;
 use crate::dsq::TaskId;
+use crate::fault::Fault;
 use crate::kernel::{Curr, Event, Kernel};
 use crate::mask::Mask;
 use crate::task::{Place, State};
@@ -20,66 +18,11 @@ use crate::time::MSEC;
 use crate::trace::Op;
 use scx_magpie::bpf_intf::NO_NODE;
 
-/// How long the loader takes to notice a hotplug and to start anew.
+/// Time from a hotplug until the loader has restarted.
 const RESTART: u64 = 5 * MSEC;
 
-/// What happens. `pick` chooses among the tasks alive then, kernel threads and the loader excepted; `cpu` among the
-/// CPUs online then, or offline for `Online`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Fault {
-    /// A real-time task takes the CPU for so many ns.
-    HigherClass {
-        cpu: usize,
-        ns: u64,
-    },
-    Affinity {
-        pick: usize,
-        allowed: Mask,
-    },
-    Nice {
-        pick: usize,
-        nice: i32,
-    },
-    /// Moves to a cgroup; `to` and `cgroup` are modulo the number there ever were.
-    Move {
-        pick: usize,
-        to: CgroupId,
-    },
-    Weight {
-        cgroup: CgroupId,
-        weight: u32,
-    },
-    Idle {
-        cgroup: CgroupId,
-        idle: bool,
-    },
-    /// cpu.max; none without a quota.
-    Limit {
-        cgroup: CgroupId,
-        quota_us: Option<u64>,
-        period_us: u64,
-        burst_us: u64,
-    },
-    Make(Spec),
-    /// Nothing happens if there is something in it.
-    Remove {
-        cgroup: CgroupId,
-    },
-    /// The loader finds its process's memory on this node, modulo; None: spread.
-    Memory {
-        pick: usize,
-        node: Option<usize>,
-    },
-    Offline {
-        cpu: usize,
-    },
-    Online {
-        cpu: usize,
-    },
-}
-
 impl Kernel {
-    /// Faults to come, each at its time.
+    /// Plans faults, each at its time.
     pub fn plan(&mut self, faults: &[(u64, Fault)]) {
         for (at, fault) in faults {
             self.push(*at, Event::Fault(self.faults.len()));
@@ -143,27 +86,12 @@ impl Kernel {
                     self.online.set(cpu);
                     *self.online_c = self.online.to_c();
                     self.cpus[cpu].idle_since = self.now;
-                    // Out of hotplug's hands it goes through the idle task.
+                    // A CPU comes online with the idle task running.
                     self.resched_curr(cpu);
                     self.push(self.now + RESTART, Event::Restart);
                 }
             }
         }
-    }
-
-    /// A real-time task wakes there, and runs for so many ns.
-    pub fn take_cpu(&mut self, cpu: usize, ns: u64) {
-        self.cpus[cpu].higher_class_ns += ns;
-        self.resched_curr(cpu);
-    }
-
-    /// setpriority().
-    pub fn set_nice(&mut self, task: TaskId, nice: i32) {
-        self.change(task, |kernel| {
-            kernel.tasks[task].traits.nice = nice;
-            let weight = kernel.tasks[task].traits.weight();
-            kernel.tasks[task].raw_mut().scx.weight = weight;
-        });
     }
 
     fn pick(&self, pick: usize) -> Option<TaskId> {
@@ -181,88 +109,8 @@ impl Kernel {
         (!cpus.is_empty()).then(|| cpus[pick % cpus.len()])
     }
 
-    pub fn higher_class_ends(&mut self, cpu: usize) {
-        if self.cpus[cpu].curr != Curr::HigherClass {
-            return;
-        }
-        self.cpus[cpu].higher_class_ns = 0;
-        if let Some(task) = self.cpus[cpu].push_away.take() {
-            self.move_if_disallowed(task);
-        }
-        self.resched_curr(cpu);
-    }
-
-    /// sched_setaffinity().
-    pub fn set_affinity(&mut self, task: TaskId, allowed: Mask) {
-        self.change(task, |kernel| kernel.set_allowed(task, allowed));
-        let (state, cpu) = (self.tasks[task].state, self.tasks[task].cpu);
-        if self.tasks[task].may_run_on(cpu) {
-            return;
-        }
-        match state {
-            // A stopper takes the CPU and moves it.
-            State::Running => {
-                self.cpus[cpu].push_away = Some(task);
-                self.resched_curr(cpu);
-            }
-            State::Runnable => self.move_if_disallowed(task),
-            _ => {}
-        }
-    }
-
-    pub fn set_allowed(&mut self, task: TaskId, allowed: Mask) {
-        self.tasks[task].traits.allowed = allowed;
-        self.tasks[task].allowed_at = self.now;
-        self.tasks[task].set_mask(allowed);
-        self.tasks[task].raw_mut().nr_cpus_allowed = allowed.len() as i32;
-    }
-
-    /// move_queued_task().
-    fn move_if_disallowed(&mut self, task: TaskId) {
-        let cpu = self.tasks[task].cpu;
-        if self.tasks[task].state != State::Runnable || self.tasks[task].may_run_on(cpu) && self.online.test(cpu) {
-            return;
-        }
-        self.lock_local(cpu);
-        self.take_out(task);
-        self.tasks[task].set_queued(false);
-        self.cpus[cpu].nr_running -= 1;
-        let online = self.online;
-        let to = match self.tasks[task].mask().and(&online).next_after(cpu) {
-            Some(to) => to,
-            None => self.usable(task, cpu),
-        };
-        self.tasks[task].cpu = to;
-        self.activate(task, to, 0);
-    }
-
-    /// Changes a scheduling parameter, as the kernel does: out of the queue, change, and in again.
-    pub fn change(&mut self, task: TaskId, change: impl FnOnce(&mut Self)) {
-        let (state, cpu) = (self.tasks[task].state, self.tasks[task].cpu);
-        match state {
-            State::Runnable => {
-                self.take_out(task);
-                self.tasks[task].set_queued(false);
-                change(self);
-                self.tasks[task].set_queued(true);
-                self.do_enqueue(task, cpu, 0);
-            }
-            State::Running => {
-                self.update_curr(cpu);
-                let raw = self.tasks[task].raw;
-                self.call(Op::Stopping, Some(task), 0, |ops| unsafe { ops.stopping.unwrap()(raw, false) });
-                self.tasks[task].set_queued(false);
-                change(self);
-                // No enqueue(): the kernel knows that the task goes on (enqueue_task_scx, task_current()).
-                self.tasks[task].set_queued(true);
-                self.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
-            }
-            State::Sleeping | State::Waking | State::Dead => change(self),
-        }
-    }
-
     fn offline(&mut self, cpu: usize) {
-        // What runs goes first, as the stopper that takes the CPU down would have it.
+        // The running task leaves first: the stopper that takes the CPU down preempts it.
         self.account(cpu);
         self.update_curr(cpu);
         self.online.clear(cpu);
@@ -295,7 +143,7 @@ impl Kernel {
         self.push(self.now + RESTART, Event::Restart);
     }
 
-    /// The loader attaches anew: the program forgets everything, and is told of all tasks.
+    /// The loader attaches again: the program forgets everything, and is told of all tasks.
     pub fn restart(&mut self) {
         let waiting: Vec<_> = (0..self.tasks.len()).filter(|&task| self.is_waiting(task)).collect();
         for &task in &waiting {
@@ -316,7 +164,7 @@ impl Kernel {
         }
         for task in waiting {
             let cpu = self.tasks[task].cpu;
-            // Who waited for its group waits for a CPU from here on.
+            // A throttled task waits for a CPU from now on, not for its group.
             self.tasks[task].runnable_at = self.now;
             self.do_enqueue(task, cpu, 0);
         }

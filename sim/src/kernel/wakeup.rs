@@ -10,14 +10,14 @@
 
 use crate::costs::{IPI, WAKEUP};
 use crate::dsq::TaskId;
-use crate::kernel::{Curr, Event, Kernel};
+use crate::kernel::{Curr, Event, Kernel, Moment};
 use crate::mask::Mask;
-use crate::native::{SCX_ENQ_WAKEUP, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU};
+use crate::native::{SCX_DSQ_LOCAL, SCX_ENQ_WAKEUP, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU};
 use crate::task::State;
 use crate::trace::Op;
 
 impl Kernel {
-    /// The executing CPU wakes a task; nothing happens if that does not sleep.
+    /// Wakes a task from the executing CPU. Does nothing if the task does not sleep.
     pub fn wake(&mut self, task: TaskId, sync: bool) {
         if self.tasks[task].state != State::Sleeping {
             return;
@@ -26,7 +26,7 @@ impl Kernel {
         self.select_and_activate(task, flags, SCX_ENQ_WAKEUP);
     }
 
-    /// The executing CPU's running task has made a child.
+    /// Wakes a child that the running task has forked.
     pub fn wake_up_new(&mut self, task: TaskId) {
         self.select_and_activate(task, SCX_WAKE_FORK, 0);
     }
@@ -53,7 +53,7 @@ impl Kernel {
         let prev = self.tasks[task].cpu;
         let cpu = if self.tasks[task].raw().nr_cpus_allowed > 1 && !self.tasks[task].is_migration_disabled() {
             let raw = self.tasks[task].raw;
-            self.checks.before_select(&self.native, self.cpu);
+            self.tell(Moment::Selects);
             let cpu = self.call(Op::SelectCpu, Some(task), wake_flags, |ops| unsafe {
                 ops.select_cpu.unwrap()(raw, prev as i32, wake_flags)
             });
@@ -62,8 +62,7 @@ impl Kernel {
                 return prev;
             }
             let cpu = cpu as usize;
-            self.check_selected(task, cpu);
-            self.check_scanned();
+            self.tell(Moment::Selected { task, cpu });
             cpu
         } else {
             self.tasks[task].mask().iter().next().unwrap_or(prev)
@@ -71,7 +70,7 @@ impl Kernel {
         self.usable(task, cpu)
     }
 
-    /// select_fallback_rq(): `cpu`, or another if the task cannot run there.
+    /// select_fallback_rq(): returns `cpu`, or another if the task cannot run there.
     pub fn usable(&mut self, task: TaskId, cpu: usize) -> usize {
         if self.online.test(cpu) && self.tasks[task].may_run_on(cpu) {
             return cpu;
@@ -80,7 +79,7 @@ impl Kernel {
         if let Some(other) = self.tasks[task].mask().and(&online).next_after(cpu) {
             return other;
         }
-        // None that it may use is online: the kernel gives it all (cpuset_cpus_allowed_fallback).
+        // No allowed CPU is online: the kernel allows all (cpuset_cpus_allowed_fallback).
         let all = Mask::first(self.cpus.len());
         self.set_allowed(task, all);
         online.next_after(cpu).unwrap_or(cpu)
@@ -92,7 +91,7 @@ impl Kernel {
         }
         let to = self.usable(task, cpu);
         if to != cpu {
-            // Its affinity has changed on the way: a stopper of that CPU moves it.
+            // Its affinity has changed since: a stopper of that CPU moves it.
             self.resched_curr(cpu);
         }
         self.tasks[task].cpu = to;
@@ -111,26 +110,33 @@ impl Kernel {
         }
     }
 
-    /// do_enqueue_task(): where the task is to wait.
+    /// do_enqueue_task(): puts the task into the queue that the program chose.
     pub fn do_enqueue(&mut self, task: TaskId, cpu: usize, enq_flags: u64) {
         debug_assert_eq!(self.tasks[task].cpu, cpu);
         if !self.online.test(cpu) {
-            return self.insert(task, crate::native::SCX_DSQ_LOCAL, None, enq_flags);
+            return self.insert(task, SCX_DSQ_LOCAL, None, enq_flags);
         }
         if self.tasks[task].ddsp.is_none() {
             let raw = self.tasks[task].raw;
             if self.native.slot(cpu).is_none() {
-                self.note_absent();
+                self.tell(Moment::Absent);
             }
             self.call(Op::Enqueue, Some(task), enq_flags, |ops| unsafe { ops.enqueue.unwrap()(raw, enq_flags) });
         }
         match self.tasks[task].ddsp.take() {
             Some(to) => {
-                self.check_insert(task, &to);
+                self.tell(Moment::Inserts { task, to });
                 self.insert(task, to.dsq_id, to.vtime, to.enq_flags | enq_flags);
             }
             None => self.violate("lost", format!("enqueue() left task {task} in no queue")),
         }
-        self.check_enqueued(task, cpu, enq_flags);
+        self.tell(Moment::Enqueued { task, cpu, enq_flags });
+    }
+
+    pub fn set_allowed(&mut self, task: TaskId, allowed: Mask) {
+        self.tasks[task].traits.allowed = allowed;
+        self.tasks[task].allowed_at = self.now;
+        self.tasks[task].set_mask(allowed);
+        self.tasks[task].raw_mut().nr_cpus_allowed = allowed.len() as i32;
     }
 }

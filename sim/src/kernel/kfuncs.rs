@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the BPF program asks of the kernel: kfuncs and helpers, as `native/scx/common.bpf.h` declares them.
+//! Kfuncs and helpers that the BPF program calls, as `native/scx/common.bpf.h` declares them.
 //!
-//! Each is called from a callback, which holds the simulated kernel for its duration ([`crate::kernel::current`]).
-//! Misuse that the kernel answers with an error and an ejection is a violation here.
+//! - A callback calls them, and holds the simulated kernel while it runs ([`current`]).
+//! - Misuse for which the kernel ejects a scheduler is a violation here.
 
 use std::collections::btree_map::Entry;
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::costs::KFUNC;
-use crate::dsq::{TaskId, queue_cpu, queue_group};
-use crate::kernel::{Kernel, current};
+use crate::dsq::{TaskId, local_on, queue_cpu, queue_group};
+use crate::kernel::call::current;
+use crate::kernel::{Kernel, Moment};
 use crate::mask::Mask;
 use crate::native::{
-    SCX_DSQ_LOCAL, SCX_KICK_IDLE, SCX_KICK_PREEMPT, bpf_iter_scx_dsq, cgroup, cpumask, map_line_index,
+    SCX_DSQ_LOCAL, SCX_KICK_IDLE, bpf_iter_scx_dsq, cgroup, cpumask, map_line_index,
     scx_public_consts_SCX_DSQ_ITER_REV, task_struct,
 };
-use crate::sched::local_on;
 use crate::task::{Insert, Place};
-use crate::timers::{Array, Callback};
+use crate::timer::{Array, Callback};
 use crate::trace::Op;
 
 /// Rounds of `can_loop` in one callback; the kernel's may_goto allows 8 million.
@@ -29,7 +29,7 @@ fn kernel() -> &'static mut Kernel {
 }
 
 fn id(p: *const task_struct) -> TaskId {
-    // SAFETY: the program got it from us.
+    // SAFETY: the pointer came from the simulated kernel.
     unsafe { (*p).sim_id as TaskId }
 }
 
@@ -149,7 +149,7 @@ fn insert(p: *mut task_struct, dsq_id: u64, slice: u64, vtime: Option<u64>, enq_
     if kernel.tasks[task].ddsp.is_some() {
         return kernel.violate("two places", format!("task {task} is inserted twice"));
     }
-    kernel.check_sent(task, dsq_id);
+    kernel.tell(Moment::Sent { task, dsq_id });
     kernel.tasks[task].raw_mut().scx.slice = slice.max(1);
     kernel.tasks[task].ddsp = Some(Insert { dsq_id, vtime, enq_flags });
 }
@@ -173,7 +173,7 @@ extern "C" fn scx_bpf_dsq_move_to_local(dsq_id: u64, _enq_flags: u64) -> bool {
     }
     let moved = kernel.move_to_local(dsq_id as usize);
     if !moved && queue_group(dsq_id as usize).is_none() && queue_cpu(dsq_id as usize) != kernel.cpu {
-        kernel.note_missed();
+        kernel.tell(Moment::Missed);
         if let Some(slot) = kernel.native.slot(kernel.cpu).filter(|_| kernel.quirks.claimed_while_stealing) {
             kernel.native.clear_idle_bit(slot);
         }
@@ -213,27 +213,12 @@ extern "C" fn scx_bpf_kick_cpu(cpu: i32, flags: u64) {
         return kernel.violate("no such CPU", format!("CPU {cpu} is kicked"));
     }
     if flags & SCX_KICK_IDLE != 0 {
-        kernel.note_kicked();
+        kernel.tell(Moment::Kicked);
     }
     kernel.kicks.push((cpu as usize, flags));
 }
 
-impl Kernel {
-    /// Interrupts come on: kicks are delivered.
-    pub fn deliver_kicks(&mut self) {
-        for (cpu, flags) in std::mem::take(&mut self.kicks) {
-            let busy = self.cpus[cpu].curr != crate::kernel::Curr::Idle;
-            if let crate::kernel::Curr::Task(task) = self.cpus[cpu].curr
-                && flags & SCX_KICK_PREEMPT != 0
-            {
-                self.tasks[task].raw_mut().scx.slice = 0;
-            }
-            if self.online.test(cpu) && !(flags & SCX_KICK_IDLE != 0 && busy) {
-                self.resched_curr(cpu);
-            }
-        }
-    }
-}
+impl Kernel {}
 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_task_set_slice(p: *mut task_struct, slice: u64) -> bool {

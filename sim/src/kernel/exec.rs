@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the running task does: its program, step by step.
 //!
-//! A step that takes CPU time ends with an event; the others are done at once and cost what they cost. The end of a
-//! phase of work is no yield: the task goes on to its next step with what is left of its slice.
+//! A step that takes CPU time ends with an event. The others are done at once, at their cost. A step's end is no yield:
+//! the task continues with the rest of its slice.
 
 use crate::cache::transfer;
 use crate::costs::{FORK, MESSAGE_LINES, SYSCALL};
@@ -13,7 +13,7 @@ use crate::task::{State, Task};
 use crate::trace::Op;
 
 impl Kernel {
-    /// The running task's event: its work is done, or not quite.
+    /// Handles the running task's event: starts its next step, or rearms the event if work is left.
     pub fn step(&mut self, cpu: usize) {
         let Curr::Task(task) = self.cpus[cpu].curr else { return };
         if self.tasks[task].remaining == 0 {
@@ -29,7 +29,7 @@ impl Kernel {
         let task = &mut self.tasks[id];
         let step = self.programs[task.program].steps[task.pc];
         task.pc += 1;
-        // So that no program stands still in time.
+        // Every step takes time, or a program without work would loop forever.
         self.cost += 1;
         match step {
             Step::Run(dist) => task.remaining = dist.draw(&mut self.rng),
@@ -84,7 +84,7 @@ impl Kernel {
                 self.call(Op::Yield, Some(id), 0, |ops| unsafe { ops.yield_.unwrap()(raw, std::ptr::null_mut()) });
                 self.resched_curr(cpu);
             }
-            // Its work first: the child is not there, and claims no CPU, before that is done.
+            // The parent's work comes first. The child does not exist, and claims no CPU, before it is done.
             Step::Fork(_) if !task.forks => {
                 task.forks = true;
                 task.remaining = FORK;
@@ -168,11 +168,6 @@ impl Kernel {
         task.due_at = task.timers[timer];
     }
 
-    /// A sleep is over, or the task's life begins.
-    pub fn timer(&mut self, task: TaskId) {
-        self.wake(task, false);
-    }
-
     fn send(&mut self, cpu: usize, id: TaskId, channel_id: usize) {
         self.cost += SYSCALL;
         let channel = &mut self.channels[channel_id];
@@ -206,7 +201,7 @@ impl Kernel {
         }
     }
 
-    /// Lets up to `max` of those who have joined go on, in order.
+    /// Wakes up to `max` of the joined tasks, in order.
     fn release(&mut self, channel: usize, max: usize) {
         self.cost += SYSCALL;
         let joined = &mut self.channels[channel].receivers;
@@ -245,19 +240,12 @@ impl Kernel {
         }
     }
 
-    /// migrate_enable(), if the step that ends had disabled it.
+    /// migrate_enable(), if the ending step disabled migration.
     fn end_pinned(&mut self, id: TaskId) {
         if self.tasks[id].is_migration_disabled() {
             let task = &mut self.tasks[id];
             task.raw_mut().migration_disabled = 0;
             task.set_mask(task.traits.allowed);
-        }
-    }
-
-    /// migrate_disable_switch(): a task that may not migrate and leaves the CPU is bound to it.
-    pub fn restrict_pinned(&mut self, id: TaskId, cpu: usize) {
-        if self.tasks[id].is_migration_disabled() {
-            self.tasks[id].set_mask(crate::mask::Mask::only(cpu));
         }
     }
 }

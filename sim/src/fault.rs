@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A change to a running system that the scheduler must survive. `kernel/faults.rs` carries it out.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cgroup::{CgroupId, Spec};
+use crate::mask::Mask;
+
+/// - `pick` chooses among the tasks that are alive at that time, kernel threads and the loader excepted.
+/// - `cpu` chooses among the CPUs that are online at that time; for `Online`, offline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Fault {
+    /// A real-time task takes the CPU for `ns`.
+    HigherClass {
+        cpu: usize,
+        ns: u64,
+    },
+    Affinity {
+        pick: usize,
+        allowed: Mask,
+    },
+    Nice {
+        pick: usize,
+        nice: i32,
+    },
+    /// The task moves to a cgroup. `to` and `cgroup` are modulo the number of cgroups ever made.
+    Move {
+        pick: usize,
+        to: CgroupId,
+    },
+    Weight {
+        cgroup: CgroupId,
+        weight: u32,
+    },
+    Idle {
+        cgroup: CgroupId,
+        idle: bool,
+    },
+    /// cpu.max; no limit without a quota.
+    Limit {
+        cgroup: CgroupId,
+        quota_us: Option<u64>,
+        period_us: u64,
+        burst_us: u64,
+    },
+    Make(Spec),
+    /// Does nothing if the cgroup has tasks or children.
+    Remove {
+        cgroup: CgroupId,
+    },
+    /// The loader finds the memory of the task's process on this node, modulo; None: spread.
+    Memory {
+        pick: usize,
+        node: Option<usize>,
+    },
+    Offline {
+        cpu: usize,
+    },
+    Online {
+        cpu: usize,
+    },
+}

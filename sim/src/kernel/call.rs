@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Calls of the BPF program's callbacks. Kfuncs find the simulated kernel by [`current`].
+
+use std::cell::Cell;
+
+use crate::costs::CALLBACK;
+use crate::dsq::TaskId;
+use crate::instructions::end_child;
+use crate::kernel::{Call, Curr, Kernel, Moment};
+use crate::native::{Native, sched_ext_ops, task_struct};
+use crate::trace::{Op, Record};
+
+thread_local! {
+    static CURRENT: Cell<*mut Kernel> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// The kernel whose callback runs.
+///
+/// # Safety
+/// Call it only from a kfunc, inside [`Kernel::call`]. The reference must not outlive the kfunc.
+pub unsafe fn current<'a>() -> &'a mut Kernel {
+    let kernel = CURRENT.get();
+    assert!(!kernel.is_null(), "a kfunc was called outside of a callback");
+    // SAFETY: call() set it, holds the kernel exclusively, and does not touch it until the callback returns.
+    unsafe { &mut *kernel }
+}
+
+impl Kernel {
+    /// Calls a callback on the executing CPU. The trace records `task` and `arg`.
+    pub fn call<R>(&mut self, op: Op, task: Option<TaskId>, arg: u64, callback: impl FnOnce(&sched_ext_ops) -> R) -> R {
+        let cpu = self.cpu;
+        self.cost += CALLBACK;
+        self.trace.record(Record { at: self.now + self.cost, cpu, task, op, arg });
+        let call = Call { op, cpu, task, nr_tasks: 0, rounds: 0, looks: 0 };
+        let outer = self.call.replace(call);
+        let disables = self.quirks.prolog_disables_migration;
+        let curr = self.curr_raw(cpu);
+        // SAFETY: tasks outlive the call.
+        unsafe { (*curr).migration_disabled += u16::from(disables) };
+        let ops = self.ops;
+        let before = CURRENT.replace(self);
+        if self.counter.as_mut().is_some_and(|counter| counter.in_child(op, task, arg)) {
+            callback(&ops);
+            end_child();
+        }
+        let ret = callback(&ops);
+        CURRENT.set(before);
+        // SAFETY: as above.
+        unsafe { (*curr).migration_disabled -= u16::from(disables) };
+        self.tell(Moment::Called);
+        self.call = outer;
+        ret
+    }
+
+    /// Runs one of the program's entry points for user space.
+    pub(super) fn in_program(&mut self, run: impl FnOnce(&Native)) {
+        let native: *const Native = &self.native;
+        let before = CURRENT.replace(self);
+        // SAFETY: nothing replaces self.native.
+        run(unsafe { &*native });
+        CURRENT.set(before);
+    }
+
+    /// bpf_get_current_task_btf() on a CPU.
+    pub fn curr_raw(&mut self, id: usize) -> *mut task_struct {
+        let cpu = &mut self.cpus[id];
+        match cpu.curr {
+            Curr::Idle => &mut *cpu.idle_task,
+            Curr::HigherClass => &mut *cpu.higher_class_task,
+            Curr::Task(task) => self.tasks[task].raw,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Cgroups as the scheduler sees them: a tree with weights, and tasks that move in it.
+//!
+//! ```text
+//! mkdir, rmdir        cgroup_init(), cgroup_exit()
+//! cpu.weight, .idle   cgroup_set_weight(), cgroup_set_idle()
+//! cgroup.procs        queued: taken out, cgroup_move(), enqueue()
+//!                     running: stopping(false), cgroup_move(), running()      (sched_move_task)
+//! ```
+
+use crate::cgroup::{Cgroup, CgroupId, Spec, WEIGHT_DFL, WEIGHT_IDLE, shares};
+use crate::dsq::TaskId;
+use crate::kernel::Kernel;
+use crate::native::scx_cgroup_init_args;
+use crate::time::USEC;
+use crate::trace::Op;
+
+impl Kernel {
+    /// The program's id of a cgroup, or of the nearest above it that has one; 0 for the root.
+    pub fn program_id(&self, id: CgroupId) -> u32 {
+        let own = |id: CgroupId| self.hashes.get(&(self.native.group_ids(), self.cgroups[id].kernel_id()));
+        self.cgroup_path(id).find_map(own).map_or(0, |value| value[0] as u32)
+    }
+
+    /// Tells the program of a cgroup.
+    pub fn init_cgroup(&mut self, id: CgroupId) {
+        if self.tunables.no_cgroups {
+            return;
+        }
+        let raw = &raw mut *self.cgroups[id].raw;
+        let mut args = scx_cgroup_init_args { weight: self.cgroups[id].weight };
+        let err = self.call(Op::CgroupInit, None, id as u64, |ops| unsafe { ops.cgroup_init.unwrap()(raw, &mut args) });
+        if err != 0 {
+            self.violate("init", format!("cgroup_init() returned {err}"));
+        }
+    }
+
+    pub fn make_cgroup(&mut self, spec: &Spec) -> CgroupId {
+        let id = self.cgroups.len();
+        let made = Cgroup::new(id, Some(&mut self.cgroups[spec.parent].raw), spec);
+        self.cgroups.push(made);
+        // The kernel sets `subsys` last.
+        let subsys = std::mem::take(&mut self.cgroups[id].raw.subsys);
+        self.init_cgroup(id);
+        self.cgroups[id].raw.subsys = subsys;
+        if spec.idle {
+            self.set_cgroup_idle(id, true);
+        }
+        id
+    }
+
+    /// Does nothing if the cgroup has tasks or children.
+    pub fn remove_cgroup(&mut self, id: CgroupId) {
+        let used = self.cgroups.iter().any(|other| other.alive && other.parent == id)
+            || self.tasks.iter().any(|task| task.cgroup == id && task.is_alive());
+        if id == 0 || used || !self.cgroups[id].alive {
+            return;
+        }
+        self.cgroups[id].alive = false;
+        if !self.tunables.no_cgroups {
+            let raw = &raw mut *self.cgroups[id].raw;
+            self.call(Op::CgroupExit, None, id as u64, |ops| unsafe { ops.cgroup_exit.unwrap()(raw) });
+        }
+    }
+
+    pub fn set_cgroup_weight(&mut self, id: CgroupId, weight: u32) {
+        self.cgroups[id].weight = weight;
+        self.cgroups[id].tg.shares = shares(weight);
+        if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
+            let raw = &raw mut *self.cgroups[id].raw;
+            self.call(Op::CgroupSetWeight, None, id as u64, |ops| unsafe {
+                ops.cgroup_set_weight.unwrap()(raw, weight)
+            });
+        }
+    }
+
+    pub fn set_cgroup_idle(&mut self, id: CgroupId, idle: bool) {
+        self.cgroups[id].tg.idle = idle.into();
+        // The kernel forgets the weight that was set.
+        self.cgroups[id].weight = WEIGHT_DFL;
+        self.cgroups[id].tg.shares = shares(if idle { WEIGHT_IDLE } else { WEIGHT_DFL });
+        if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
+            let raw = &raw mut *self.cgroups[id].raw;
+            self.call(Op::CgroupSetIdle, None, id as u64, |ops| unsafe { ops.cgroup_set_idle.unwrap()(raw, idle) });
+        }
+    }
+
+    /// cpu.max; a quota of `None` is max.
+    pub fn set_cgroup_max(&mut self, id: CgroupId, quota_us: Option<u64>, period_us: u64, burst_us: u64) {
+        let bandwidth = &mut self.cgroups[id].tg.cfs_bandwidth;
+        bandwidth.quota = quota_us.map_or(u64::MAX, |us| us * USEC);
+        bandwidth.period = (period_us * USEC) as i64;
+        bandwidth.burst = burst_us * USEC;
+        if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
+            let raw = &raw mut *self.cgroups[id].raw;
+            let quota = quota_us.unwrap_or(u64::MAX);
+            self.call(Op::CgroupSetBandwidth, None, id as u64, |ops| unsafe {
+                ops.cgroup_set_bandwidth.unwrap()(raw, period_us, quota, burst_us)
+            });
+        }
+    }
+
+    pub fn move_to_cgroup(&mut self, task: TaskId, to: CgroupId) {
+        let from = self.tasks[task].cgroup;
+        if !self.cgroups[to].alive || from == to {
+            return;
+        }
+        self.change(task, |kernel| {
+            kernel.tasks[task].cgroup = to;
+            if !kernel.tunables.no_cgroups {
+                let raw = kernel.tasks[task].raw;
+                let [from, to] = [from, to].map(|id| &raw mut *kernel.cgroups[id].raw);
+                kernel.call(Op::CgroupMove, Some(task), 0, |ops| unsafe { ops.cgroup_move.unwrap()(raw, from, to) });
+            }
+        });
+    }
+
+    /// From the group up to the child of the root.
+    pub fn cgroup_path(&self, id: CgroupId) -> impl Iterator<Item = CgroupId> + '_ {
+        std::iter::successors(Some(id), |&id| Some(self.cgroups[id].parent)).take_while(|&id| id != 0)
+    }
+}

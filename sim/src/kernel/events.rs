@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Handles events in the order of their times, each on its CPU. The CPU is then busy for as long as that took.
+
+use std::cmp::Reverse;
+
+use crate::costs::IDLE_EXIT;
+use crate::dsq::TaskId;
+use crate::kernel::{Curr, Event, Kernel, Moment};
+use crate::native::{SCX_KICK_IDLE, SCX_KICK_PREEMPT};
+
+impl Kernel {
+    /// Handles events up to `until`, or until an invariant is violated.
+    pub fn run_until(&mut self, until: u64) {
+        while self.violation.is_none() {
+            match self.events.peek() {
+                Some(&Reverse((at, ..))) if at <= until => {}
+                _ => break,
+            }
+            let Some(Reverse((at, _, event))) = self.events.pop() else { break };
+            debug_assert!(at >= self.now);
+            self.now = at;
+            self.handle(event);
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn handle(&mut self, event: Event) {
+        let cpu = match event {
+            Event::Step { cpu, armed } => {
+                if self.cpus[cpu].armed != armed {
+                    return;
+                }
+                cpu
+            }
+            Event::Resched(cpu) | Event::Tick(cpu) | Event::Reenqueue(cpu) => cpu,
+            Event::RemoteWake { cpu, .. } | Event::HigherClassEnds(cpu) => cpu,
+            Event::Timer(task) => self.timer_cpu(task),
+            Event::Fault(_) | Event::Restart | Event::BpfTimer { .. } => self.boot_cpu(),
+            Event::Check => return self.tell(Moment::Period),
+        };
+        if self.cpus[cpu].busy_until > self.now {
+            return self.push(self.cpus[cpu].busy_until, event);
+        }
+        self.nr_events += 1;
+        self.enter(cpu);
+        match event {
+            Event::Step { .. } => self.step(cpu),
+            Event::Resched(_) => {}
+            Event::Tick(_) => self.tick(cpu),
+            Event::Timer(task) => self.wake(task, false),
+            Event::RemoteWake { task, .. } => self.remote_wake(task, cpu),
+            Event::Fault(index) => self.fault(index),
+            Event::HigherClassEnds(_) => self.higher_class_ends(cpu),
+            Event::Reenqueue(_) => _ = self.reenqueue(cpu),
+            Event::Restart => self.restart(),
+            Event::BpfTimer { index, due } => self.bpf_timer(index, due),
+            Event::Check => {}
+        }
+        self.leave(cpu);
+    }
+
+    /// The CPU enters the kernel.
+    pub fn enter(&mut self, cpu: usize) {
+        self.cpu = cpu;
+        self.cost = if self.cpus[cpu].curr == Curr::Idle { IDLE_EXIT } else { 0 };
+        self.account(cpu);
+    }
+
+    /// The CPU leaves the kernel, and schedules first if it must.
+    fn leave(&mut self, cpu: usize) {
+        self.deliver_kicks();
+        let mut rounds = 0;
+        // Each task may belong to a throttled group: it leaves the CPU as soon as it runs, and the CPU schedules again.
+        let max = 16 + 2 * self.tasks.len();
+        while self.cpus[cpu].need_resched && self.online.test(cpu) {
+            self.schedule(cpu);
+            self.deliver_kicks();
+            rounds += 1;
+            if rounds > max {
+                self.violate("livelock", format!("CPU {cpu} is told to reschedule again and again"));
+                break;
+            }
+        }
+        let until = self.now + self.cost;
+        self.cpus[cpu].busy_until = until;
+        self.cpus[cpu].run_from = until;
+    }
+
+    fn timer_cpu(&self, task: TaskId) -> usize {
+        let cpu = self.tasks[task].cpu;
+        if self.online.test(cpu) { cpu } else { self.boot_cpu() }
+    }
+
+    /// Delivers kicks, as the kernel does when it enables interrupts.
+    pub fn deliver_kicks(&mut self) {
+        for (cpu, flags) in std::mem::take(&mut self.kicks) {
+            let busy = self.cpus[cpu].curr != Curr::Idle;
+            if let Curr::Task(task) = self.cpus[cpu].curr
+                && flags & SCX_KICK_PREEMPT != 0
+            {
+                self.tasks[task].raw_mut().scx.slice = 0;
+            }
+            if self.online.test(cpu) && !(flags & SCX_KICK_IDLE != 0 && busy) {
+                self.resched_curr(cpu);
+            }
+        }
+    }
+}

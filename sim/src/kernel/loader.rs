@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The loader: it loads the program, tells it of cgroups and tasks, and publishes its measurements.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::Result;
+use scx_magpie::bpf_intf::process;
+use scx_magpie::nr_scan::ScanLimit;
+use scx_magpie::publisher::Publisher;
+use scx_magpie::rodata::Rodata;
+
+use crate::dsq::{MAX_DSQS, TaskId};
+use crate::kernel::{Event, Kernel, Moment};
+use crate::native::scx_init_task_args;
+use crate::task::{Task, Traits};
+use crate::trace::Op;
+
+impl Kernel {
+    /// Loads the program for the CPUs that are online, and runs init() and init_task().
+    pub fn attach(&mut self) -> Result<()> {
+        let online: BTreeSet<_> = self.online.iter().collect();
+        self.layout = self.machine.layout(&online)?;
+        self.publisher = Publisher::new(self.layout.clone(), ScanLimit::from(&self.tunables));
+        self.native.load(&Rodata::new(&self.layout, &self.tunables, self.machine.nr_cpus()));
+        self.ops = self.native.ops();
+        self.dsqs = vec![None; MAX_DSQS];
+        self.arrays.clear();
+        self.hashes.clear();
+        self.timers.clear();
+        self.tell(Moment::Loaded);
+        let err = self.call(Op::Init, None, 0, |ops| unsafe { ops.init.unwrap()() });
+        if err != 0 {
+            self.violate("init", format!("init() returned {err}"));
+        }
+        self.in_program(|native| native.register_loader());
+        self.publish();
+        for id in 0..self.cgroups.len() {
+            if self.cgroups[id].alive {
+                self.init_cgroup(id);
+            }
+        }
+        for task in 0..self.tasks.len() {
+            if self.tasks[task].is_alive() {
+                self.init_task(task, false);
+            }
+        }
+        Ok(())
+    }
+
+    fn init_task(&mut self, task: TaskId, fork: bool) {
+        self.tasks[task].storage.clear();
+        let raw = self.tasks[task].raw;
+        let mut args = scx_init_task_args { fork, cgroup: &raw mut *self.cgroups[self.tasks[task].cgroup].raw };
+        let err = self.call(Op::InitTask, Some(task), 0, |ops| unsafe { ops.init_task.unwrap()(raw, &mut args) });
+        if err != 0 {
+            self.violate("init", format!("init_task() returned {err}"));
+        }
+    }
+
+    /// Makes a sleeping task. [`Kernel::start`] wakes it for the first time.
+    pub fn spawn(&mut self, program: usize, traits: Traits, cpu: usize) -> TaskId {
+        let task = self.tasks.len();
+        self.tasks.push(Task::new(task, program, traits, cpu, self.now));
+        self.init_task(task, true);
+        task
+    }
+
+    /// Wakes the task for the first time, at `at`.
+    pub fn start(&mut self, task: TaskId, at: u64) {
+        self.push(at, Event::Timer(task));
+    }
+
+    /// Publishes utilization, as the loader does each util_interval.
+    pub fn publish(&mut self) {
+        let shared = self.native.shared();
+        self.publisher.publish(shared.cpu_ctxs, shared.llc_publisheds, Duration::from_nanos(self.now));
+        self.publisher.publish_capacities(shared.capacities);
+    }
+
+    /// Makes the program sample the lengths of its queues, for statistics.
+    pub fn sample_queues(&mut self) {
+        self.in_program(|native| native.sample_queues());
+    }
+
+    /// Sets the node of a process's memory, as the loader finds it; -1: spread over nodes.
+    pub fn set_memory(&mut self, tgid: i32, node: i32) {
+        let process = process { looks: 0, node, pad: 0 };
+        // SAFETY: plain words, of the same size.
+        let words: [u64; size_of::<process>() / 8] = unsafe { std::mem::transmute(process) };
+        self.hashes.insert((self.native.processes(), tgid as u64), words.into());
+    }
+
+    /// Sets the capacity that each CPU can reach under its frequency limit, as the loader reads it.
+    pub fn set_reachable(&mut self, reachable: impl Fn(usize, usize) -> usize) {
+        self.publisher.set_reachable(reachable);
+        self.publish();
+    }
+
+    /// sum_util of each LLC of the layout.
+    pub fn sum_util(&self) -> Vec<u32> {
+        self.publisher.sum_util(self.native.shared().cpu_ctxs, Duration::from_nanos(self.now))
+    }
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The simulated kernel: its state, here, and what it does, in a file for each part of it.
+//!
+//! ```text
+//! events.rs           takes the next event to its CPU and handles it:
+//!   exec.rs             Step: the running task's work is done; it wakes others, sleeps, forks, yields
+//!   faults.rs           Fault, Restart: affinity, nice, cgroups, real-time tasks, hotplug
+//!     loader.rs           loads the program: init, init_task
+//!       cgroups.rs          cgroup_init, cgroup_move ...
+//!   sched.rs            Tick, Resched: tick, dispatch, stopping, running, update_idle
+//!     change.rs           stopping, running, or out of the queue and in again
+//!   wakeup.rs           Timer, RemoteWake: select_cpu, enqueue
+//!     queues.rs           into a DSQ, out of it, to the local one; locks
+//!   timers.rs           BpfTimer
+//!   work.rs             CPU time, and when a task's step is done
+//!     call.rs             every callback --> the BPF program --> kfuncs.rs: what it asks of the kernel
+//! ```
+//!
+//! - A file calls those below it and none above, but for kfuncs.rs, which the program calls. It imports this one, which
+//!   imports only the data of observe.rs.
+//! - An event runs to its end before the next. What overlaps on a real machine is a matter of order here, and the seed
+//!   decides it. The handler adds up what its work costs, and the CPU is busy for that long.
+//! - The kernel tells its observer of each [`Moment`]. The observer is `checks`, which the kernel does not know.
+
+mod call;
+mod cgroups;
+mod change;
+mod events;
+mod exec;
+mod faults;
+mod kfuncs;
+mod loader;
+mod observe;
+mod queues;
+mod sched;
+mod timers;
+mod wakeup;
+mod work;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use anyhow::Result;
+use scx_magpie::cli::Tunables;
+use scx_magpie::nr_scan::ScanLimit;
+use scx_magpie::publisher::Publisher;
+use scx_magpie::stats::Snapshot;
+use scx_magpie::topology::Layout;
+
+pub use self::observe::{Moment, Notes, Util, Violation};
+use crate::cache::Line;
+use crate::cgroup::Cgroup;
+use crate::costs::TICK;
+use crate::dsq::{Dsq, TaskId};
+use crate::fault::Fault;
+use crate::instructions::Counter;
+use crate::machine::Machine;
+use crate::mask::Mask;
+use crate::native::{NR_MAP_LINES, Native, PF_IDLE, cpumask, sched_ext_ops, task_struct};
+use crate::program::{Channel, Program};
+use crate::stats::GroupStats;
+use crate::task::{State, Task};
+use crate::timer::{Array, Timer};
+use crate::trace::{Op, Trace};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Event {
+    /// The running task has done its step's work. Stale if `armed` is not the CPU's.
+    Step {
+        cpu: usize,
+        armed: u64,
+    },
+    Resched(usize),
+    Tick(usize),
+    Timer(TaskId),
+    RemoteWake {
+        task: TaskId,
+        cpu: usize,
+    },
+    /// By index among the faults.
+    Fault(usize),
+    HigherClassEnds(usize),
+    /// By index among the timers. Stale if the timer is not due at `due`.
+    BpfTimer {
+        index: usize,
+        due: u64,
+    },
+    /// The deferred work of scx_bpf_reenqueue_local().
+    Reenqueue(usize),
+    /// The loader restarts after a hotplug.
+    Restart,
+    Check,
+}
+
+/// What runs on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Curr {
+    Idle,
+    Task(TaskId),
+    /// A task of a real-time or stop class.
+    HigherClass,
+}
+
+pub struct Cpu {
+    pub curr: Curr,
+    pub need_resched: bool,
+    /// The CPU is in the kernel until then, and its events wait.
+    pub busy_until: u64,
+    /// Counts changes of `curr` and of the time when its step ends. Only the last Step event is valid.
+    pub armed: u64,
+    /// The running task's CPU time is accounted up to exec_start, its work up to run_from.
+    pub exec_start: u64,
+    pub run_from: u64,
+    /// Work per 1024 ns.
+    pub speed: u64,
+    pub tick_armed: bool,
+    pub local: Dsq,
+    /// The runqueue's tasks of the sched_ext class, the running one included.
+    pub nr_running: usize,
+    /// A higher class has the CPU, and ops.cpu_release() was called.
+    pub released: bool,
+    pub higher_class_ns: u64,
+    /// Task that a stopper moves to another CPU. The stopper runs as a higher class and moves it at its end.
+    pub push_away: Option<TaskId>,
+    pub idle_since: u64,
+    pub idle_ns: u64,
+    /// When another CPU unlocked its runqueue and left the clock marked as valid (no rq_unpin_lock()).
+    pub clock_left_at: Option<u64>,
+    pub idle_task: Box<task_struct>,
+    pub higher_class_task: Box<task_struct>,
+    /// Its runqueue and DSQ, locks included.
+    pub line: Line,
+}
+
+/// The running callback.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub op: Op,
+    pub cpu: usize,
+    pub task: Option<TaskId>,
+    /// Tasks that came to the local DSQ of `cpu`.
+    pub nr_tasks: u32,
+    /// Rounds of its loops.
+    pub rounds: u32,
+    /// Tasks that its longest iteration looked at.
+    pub looks: u32,
+}
+
+/// Differences between kernels that the program can see.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quirks {
+    /// The BPF prolog counts migrate_disable() in the current task.
+    pub prolog_disables_migration: bool,
+    /// scx_bpf_reenqueue_local() defers its work to an interrupt, which comes when the CPU runs the higher class: from 6.19
+    /// on. Older kernels do it in cpu_release(), while the task that leaves is still current.
+    pub defers_reenqueue: bool,
+    /// A CPU that fails to move a task from another runqueue drops its own lock meanwhile. Another CPU claims it then, and
+    /// schedule() clears the kick at its end. Unit tests only: no event comes between in a simulation.
+    pub claimed_while_stealing: bool,
+}
+
+impl Quirks {
+    fn of_seed(seed: u64) -> Self {
+        Self { prolog_disables_migration: seed & 1 != 0, defers_reenqueue: seed & 2 != 0, ..Self::default() }
+    }
+}
+
+/// Called at each moment. It may call [`Kernel::violate`].
+pub type Observer = fn(&mut Kernel, Moment);
+
+pub struct Kernel {
+    pub machine: Machine,
+    pub native: Native,
+    pub ops: sched_ext_ops,
+    pub tunables: Tunables,
+    pub layout: Layout,
+    publisher: Publisher,
+    pub now: u64,
+    /// The executing CPU, and the ns that its event has taken so far.
+    pub cpu: usize,
+    pub cost: u64,
+    pub call: Option<Call>,
+    pub rng: fastrand::Rng,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    nr_pushed: u64,
+    pub nr_events: u64,
+    pub cpus: Vec<Cpu>,
+    pub online: Mask,
+    pub online_c: Box<cpumask>,
+    pub last_any: usize,
+    pub tasks: Vec<Task>,
+    /// By id; see `dsq.rs`.
+    pub dsqs: Vec<Option<Dsq>>,
+    pub programs: Vec<Program>,
+    pub channels: Vec<Channel>,
+    pub groups: Vec<GroupStats>,
+    /// The root first, parents before their children.
+    pub cgroups: Vec<Cgroup>,
+    /// The program's arrays, and timers in them.
+    pub arrays: Vec<Array>,
+    /// Its hashes: by map and key.
+    pub hashes: BTreeMap<(usize, u64), Box<[u64]>>,
+    pub timers: Vec<Timer>,
+    /// The program's counters at the end of the warm-up, and when that was.
+    pub warm_up: Snapshot,
+    pub measured_from: u64,
+    pub faults: Vec<(u64, Fault)>,
+    /// Lines of the BPF program's bitmaps.
+    pub map_lines: Vec<Line>,
+    pub kicks: Vec<(usize, u64)>,
+    pub quirks: Quirks,
+    observer: Observer,
+    /// The observer's notes.
+    pub checks: Notes,
+    /// Counts the instructions of some callbacks.
+    pub counter: Option<Counter>,
+    pub trace: Trace,
+    pub violation: Option<Violation>,
+    /// The program's output by scx_bpf_dump().
+    pub dump: Vec<String>,
+}
+
+impl Kernel {
+    /// A kernel without a program: [`Kernel::attach`] loads it.
+    pub fn bare(machine: Machine, tunables: &Tunables, seed: u64, observer: Observer) -> Result<Self> {
+        let nr_cpus = machine.nr_cpus();
+        let online: BTreeSet<_> = (0..nr_cpus).collect();
+        let layout = machine.layout(&online)?;
+        let native = Native::acquire();
+        let cpus = (0..nr_cpus)
+            .map(|_| Cpu {
+                curr: Curr::Idle,
+                need_resched: false,
+                busy_until: 0,
+                armed: 0,
+                exec_start: 0,
+                run_from: 0,
+                speed: 1024,
+                tick_armed: false,
+                local: Dsq::default(),
+                nr_running: 0,
+                released: false,
+                higher_class_ns: 0,
+                push_away: None,
+                idle_since: 0,
+                idle_ns: 0,
+                clock_left_at: None,
+                idle_task: Box::new(task_struct { flags: PF_IDLE, ..Default::default() }),
+                higher_class_task: Box::new(task_struct { pid: 1, tgid: 1, ..Default::default() }),
+                line: Line::default(),
+            })
+            .collect();
+        Ok(Self {
+            ops: native.ops(),
+            native,
+            tunables: tunables.clone(),
+            publisher: Publisher::new(layout.clone(), ScanLimit::from(tunables)),
+            layout,
+            // Not 0: that means never to the program.
+            now: TICK,
+            cpu: 0,
+            cost: 0,
+            call: None,
+            rng: fastrand::Rng::with_seed(seed),
+            events: BinaryHeap::new(),
+            nr_pushed: 0,
+            nr_events: 0,
+            cpus,
+            online: Mask::first(nr_cpus),
+            online_c: Box::new(Mask::first(nr_cpus).to_c()),
+            last_any: 0,
+            tasks: Vec::new(),
+            dsqs: Vec::new(),
+            programs: Vec::new(),
+            channels: Vec::new(),
+            groups: Vec::new(),
+            cgroups: vec![Cgroup::root()],
+            arrays: Vec::new(),
+            hashes: BTreeMap::new(),
+            timers: Vec::new(),
+            warm_up: Snapshot::default(),
+            measured_from: 0,
+            faults: Vec::new(),
+            map_lines: vec![Line::default(); NR_MAP_LINES],
+            kicks: Vec::new(),
+            quirks: Quirks::of_seed(seed),
+            observer,
+            checks: Notes::new(nr_cpus, TICK),
+            counter: None,
+            trace: Trace::default(),
+            violation: None,
+            dump: Vec::new(),
+            machine,
+        })
+    }
+
+    pub fn push(&mut self, at: u64, event: Event) {
+        self.nr_pushed += 1;
+        // Pending interrupts come before the task's next step. Otherwise a task of many system calls keeps them out.
+        let order = self.nr_pushed | u64::from(matches!(event, Event::Step { .. })) << 63;
+        self.events.push(Reverse((at.max(self.now), order, event)));
+    }
+
+    /// The CPU of events that belong to none: the first that is online.
+    pub fn boot_cpu(&self) -> usize {
+        self.online.iter().next().unwrap_or(0)
+    }
+
+    fn tell(&mut self, moment: Moment) {
+        (self.observer)(self, moment);
+    }
+
+    /// Ends the run: an invariant does not hold.
+    pub fn violate(&mut self, kind: &'static str, what: String) {
+        if self.violation.is_none() {
+            self.violation = Some(Violation { kind: kind.into(), at: self.now, what });
+        }
+    }
+
+    pub fn is_waiting(&self, task: TaskId) -> bool {
+        self.tasks[task].state == State::Runnable
+    }
+}

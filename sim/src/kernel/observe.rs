@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the kernel tells its observer, and the notes that the observer keeps in it. Plain data.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dsq::TaskId;
+use crate::task::Insert;
+use crate::time::USEC;
+use crate::trace::Op;
+
+/// What the kernel is about to do, or has just done.
+#[derive(Clone, Copy, Debug)]
+pub enum Moment {
+    /// The program is freshly loaded.
+    Loaded,
+    /// select_cpu() is about to be called.
+    Selects,
+    /// It chose `cpu`.
+    Selected {
+        task: TaskId,
+        cpu: usize,
+    },
+    /// dispatch() is about to be called.
+    Dispatches {
+        cpu: usize,
+    },
+    Dispatched {
+        cpu: usize,
+    },
+    /// Any callback has returned.
+    Called,
+    /// cpu_release() has returned.
+    Released {
+        cpu: usize,
+    },
+    /// The program was told that the CPU is busy (`running`) or idle from now on.
+    Notified {
+        cpu: usize,
+        running: bool,
+    },
+    /// select_cpu() or enqueue() names the queue.
+    Sent {
+        task: TaskId,
+        dsq_id: u64,
+    },
+    /// The task is about to be put there.
+    Inserts {
+        task: TaskId,
+        to: Insert,
+    },
+    Enqueued {
+        task: TaskId,
+        cpu: usize,
+        enq_flags: u64,
+    },
+    /// enqueue() is about to be called for a CPU that the program does not know.
+    Absent,
+    /// The task starts to run.
+    Starts {
+        task: TaskId,
+        cpu: usize,
+    },
+    /// dispatch() has brought a task to a local DSQ.
+    Moved,
+    /// dispatch() has found no task in another CPU's queue.
+    Missed,
+    /// The program kicks an idle CPU.
+    Kicked,
+    /// A task leaves a CPU that a higher class has taken.
+    Reenqueued,
+    /// [`Event::Check`](crate::kernel::Event::Check).
+    Period,
+}
+
+/// An invariant that did not hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Violation {
+    pub kind: String,
+    /// Simulated ns.
+    pub at: u64,
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} (at {} us)", self.kind, self.what, self.at / USEC)
+    }
+}
+
+/// The observer's notes, since the program was loaded.
+pub struct Notes {
+    /// Since when each CPU's overload bit is set without a reason; since when the CPU is idle without its idle bit.
+    pub stale_since: Vec<Option<u64>>,
+    pub unknown_since: Vec<Option<u64>>,
+    /// Victims without a task for dispatch(): the program's count before this call, and those seen in it.
+    pub steal_misses: u64,
+    pub missed: u64,
+    /// The program's counts before this search: CPUs scanned, and searches that found one by a scan.
+    pub scanned: u64,
+    pub scans: u64,
+    pub utils: Vec<Util>,
+    /// Callbacks before the program was loaded, by Op.
+    pub counts: [u64; Op::COUNT],
+    /// Tasks that dispatch() moved to a local DSQ; tasks enqueued on a CPU that the program does not know.
+    pub moved: u64,
+    pub absent: u64,
+    /// Kicks of idle CPUs; tasks reenqueued because a higher class took the CPU.
+    pub kicked: u64,
+    pub reenqueued: u64,
+}
+
+/// Utilization of a CPU: PELT in real numbers.
+#[derive(Clone, Copy, Default)]
+pub struct Util {
+    pub avg: f64,
+    pub at: u64,
+    pub running: bool,
+}
+
+impl Notes {
+    pub fn new(nr_cpus: usize, now: u64) -> Self {
+        Self {
+            stale_since: vec![None; nr_cpus],
+            unknown_since: vec![None; nr_cpus],
+            steal_misses: 0,
+            scanned: 0,
+            scans: 0,
+            missed: 0,
+            utils: vec![Util { at: now, ..Util::default() }; nr_cpus],
+            counts: [0; Op::COUNT],
+            moved: 0,
+            absent: 0,
+            kicked: 0,
+            reenqueued: 0,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! CPU time and work: how much the running task has done, when its step ends, and how fast its CPU is.
+
+use crate::costs::SMT_SPEED;
+use crate::kernel::{Curr, Event, Kernel};
+
+impl Kernel {
+    /// Accounts the work of the running task up to now.
+    pub fn account(&mut self, id: usize) {
+        let cpu = &mut self.cpus[id];
+        if let Curr::Task(task) = cpu.curr
+            && let Some(until) = self.tasks[task].spin_until
+        {
+            // A spin ends at its time, however fast the CPU is.
+            self.tasks[task].remaining = until.saturating_sub(self.now);
+            cpu.run_from = cpu.run_from.max(self.now);
+        } else if let Curr::Task(task) = cpu.curr
+            && self.now > cpu.run_from
+        {
+            let done = (self.now - cpu.run_from) * cpu.speed / 1024;
+            let left = &mut self.tasks[task].remaining;
+            // +1: rounding down loses less than a unit of work, and must not keep a step from ending.
+            *left = left.saturating_sub(done + 1);
+            cpu.run_from = self.now;
+        }
+    }
+
+    /// Arms the event for the end of the running task's step.
+    pub fn arm_step(&mut self, id: usize) {
+        let cpu = &mut self.cpus[id];
+        let Curr::Task(task) = cpu.curr else { return };
+        cpu.armed += 1;
+        let armed = cpu.armed;
+        let from = (self.now + self.cost).max(cpu.run_from);
+        let left = self.tasks[task].remaining * 1024 / cpu.speed;
+        self.push(from + left, Event::Step { cpu: id, armed });
+    }
+
+    /// Sets the speeds of the CPUs of a core, by how many of them are busy.
+    pub fn set_speeds(&mut self, id: usize) {
+        let siblings = self.machine.siblings(id);
+        if siblings.len() == 1 {
+            self.cpus[id].speed = self.machine.places[id].capacity;
+            return;
+        }
+        let busy = siblings.clone().filter(|&cpu| self.cpus[cpu].curr != Curr::Idle).count() as u64;
+        for cpu in siblings {
+            let alone = self.machine.places[cpu].capacity;
+            let speed = if busy > 1 { alone * SMT_SPEED * 2 / (100 * busy) } else { alone };
+            if speed != self.cpus[cpu].speed {
+                self.account(cpu);
+                let faster = speed > self.cpus[cpu].speed;
+                self.cpus[cpu].speed = speed;
+                // On a slower CPU the armed event comes too early and rearms itself.
+                if faster && cpu != id {
+                    self.arm_step(cpu);
+                }
+            }
+        }
+    }
+
+    /// Brings the running task's sum_exec_runtime and slice up to date.
+    pub fn update_curr(&mut self, id: usize) {
+        let cpu = &mut self.cpus[id];
+        let Curr::Task(task) = cpu.curr else { return };
+        let ran = self.now - cpu.exec_start;
+        cpu.exec_start = self.now;
+        let task = &mut self.tasks[task];
+        let raw = task.raw_mut();
+        raw.se.sum_exec_runtime += ran;
+        raw.scx.slice = raw.scx.slice.saturating_sub(ran);
+        let group = self.programs[task.program].group;
+        self.groups[group].note_ran(ran, self.machine.places[id].capacity);
+    }
+}

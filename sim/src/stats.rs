@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Figures of a group of tasks.
+
+use hdrhistogram::Histogram;
+
+use crate::machine::Distance;
+use crate::time::SEC;
+
+/// Figures of a group of tasks, counted while they run.
+#[derive(Clone, Debug)]
+pub struct GroupStats {
+    pub name: String,
+    /// Left out of reports: background noise and the loader.
+    pub background: bool,
+    pub wakeup: Histogram<u64>,
+    pub request: Histogram<u64>,
+    pub ran: u64,
+    pub capacity_time: u64,
+    pub migrations: [u64; 5],
+}
+
+impl GroupStats {
+    pub fn new(name: &str, background: bool) -> Self {
+        let histogram = || Histogram::new_with_bounds(1, 100 * SEC, 3).expect("these bounds are allowed");
+        Self {
+            name: name.into(),
+            background,
+            wakeup: histogram(),
+            request: histogram(),
+            ran: 0,
+            capacity_time: 0,
+            migrations: [0; 5],
+        }
+    }
+
+    pub fn note_wakeup(&mut self, ns: u64) {
+        self.wakeup.saturating_record(ns);
+    }
+
+    pub fn note_request(&mut self, ns: u64) {
+        self.request.saturating_record(ns);
+    }
+
+    pub fn note_ran(&mut self, ns: u64, capacity: u64) {
+        self.ran += ns;
+        self.capacity_time += ns * capacity / 1024;
+    }
+
+    pub fn note_migration(&mut self, distance: Distance) {
+        self.migrations[distance as usize] += 1;
+    }
+}
