@@ -10,6 +10,7 @@
 set -u
 
 . "$(dirname "$0")/attach.sh"
+. "$(dirname "$0")/programs.sh"
 rounds=$1
 only=$2
 shift 2
@@ -54,6 +55,7 @@ wakeup() {
 
 run_benchmark() {
 	case $1 in
+	nginx | redis | postgres | cc1 | x264) "program_$1" ;;
 	hackbench)
 		for _g in 1 2 4 8; do
 			hackbench_of pipe-process $_g -p

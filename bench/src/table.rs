@@ -48,7 +48,7 @@ struct Line {
 
 /// Is less better?
 fn is_time(benchmark: &str) -> bool {
-    benchmark.starts_with("hackbench") || is_latency(benchmark)
+    benchmark.starts_with("hackbench") || benchmark == "cc1" || is_latency(benchmark)
 }
 
 /// Rows of latency are no part of the mean of throughput.
@@ -302,6 +302,13 @@ mod tests {
         assert!((ratio("wakeup-p99").ratio - 10.0).abs() < 1e-9);
         // Latencies are not in the mean.
         assert!((results.ratio(&results.throughput(), OURS).unwrap().ratio - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn programs_tell_seconds_or_rates() {
+        let time = ["cc1", "nginx-p99"].map(is_time);
+        let rate = ["x264-fps", "nginx-rps", "postgres-write-tps"].map(is_time);
+        assert_eq!((time, rate), ([true; 2], [false; 3]));
     }
 
     #[test]
