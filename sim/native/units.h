@@ -13,31 +13,32 @@
 	X(task_ctx) X(is_migratable) X(is_critical) X(is_idle_task) X(may_use) X(any_allowed) \
 	X(map_test) X(map_set) X(map_test_and_clear) X(map_walk_from) X(map_walk_more) X(map_walk_next) \
 	X(map_walked) X(map_any) \
+	X(decay_load) X(pelt_accumulate) X(pelt_update) X(util_avg_at) \
 	X(group) X(group_add) X(group_enter) X(group_leave) X(settle_cpu) X(settle_lazy) X(group_share) \
 	X(task_weight) X(is_idle_policy) X(free_group) \
 	X(bw_refill) X(take_slice) X(charge_groups) X(throttled_group) X(cpu_budget) \
-	X(vtime_before) X(to_vtime) X(is_hog) X(deadline) X(line_deadline) X(note_producer) X(producer_lead) X(wakes_promptly) X(charge) X(note_running) X(fall_behind) X(rebase) X(place) \
-	X(preempts) \
-	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) \
-	X(clamp_util) X(update_task_util) X(cpu_util_without) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) X(util_stops) \
-	X(is_big) X(scan_fit) X(find_fit) X(fallback_cpu) X(misfit_wait) \
+	X(vtime_before) X(to_vtime) X(burst) X(request) X(note_wakeup) X(note_sleep) X(deadline) X(charge) \
+	X(note_current) X(note_running) X(fall_behind) X(rebase) X(place) \
+	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) \
+	X(preempts) X(run_at_once) \
+	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) X(is_big) \
+	X(clamp_util) X(update_task_util) X(cpu_util_without) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) \
+	X(util_stops) \
+	X(fallback_cpu) X(weak_wait) \
 	X(note_wake_case) \
-	X(runs_small) X(find_stronger) X(check_misfit) X(send_up) \
-	X(decay_load) X(pelt_accumulate) X(pelt_update) \
-	X(nr_scan_of) X(budget) X(util_avg_at) X(sum_util) X(estimate_nr_scan) \
-	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) \
-	X(scan_llc) X(scan_beyond) X(find_idle_for_queued) X(work_in_reach) X(find_idle) \
-	X(log2_bucket) X(timed_find_idle) X(sample_find) X(timed_steal) \
+	X(nr_scan_of) X(budget) X(sum_util) X(estimate_nr_scan) \
+	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) X(any_idle) \
+	X(begin_search) X(count_allowed) X(scan_llc) X(scan_beyond) X(scan_home) X(find_idle) \
 	X(note_wakee) X(wake_wide) X(wake_affine_weight) X(affine_target) \
 	X(hands_off) X(judge_handoff) \
-	X(queue_add) X(queue_del) X(cpu_load) \
 	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_preferred_node) X(adapt_scan_period) \
-	X(scan_home) X(node_any_idle) X(check_preferred_node) X(send_home) X(steal_home) \
-	X(pinned_queue) X(mark_waiting) X(note_taken) X(note_all_taken) X(note_none_waits) X(one_queue_waits) X(first_queued) X(take_queued) X(kick_idle_for) X(kick_idle_for_queued) \
-	X(make_way) \
-	X(steal) \
-	X(wait_time) X(account_idle) X(next_overloaded) X(sample_two) X(trim_drift) X(carry_over) X(balance) \
-	X(run_starved) \
+	X(node_any_idle) X(check_preferred_node) X(send_home) \
+	X(find_stronger) X(runs_small) X(check_misfit) X(send_up) \
+	X(may_use_peer) X(mark_overloaded) X(note_taken) X(note_none_queued) X(note_all_taken) X(take_queued) \
+	X(hot_remaining) X(kick_idle_for) X(kick_idle_for_queued) \
+	X(pull) X(steal) X(work_in_reach) \
+	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(carry_over) X(balance) X(run_starved) \
+	X(log2_bucket) X(timed_find_idle) X(sample_find) X(timed_steal) \
 	X(has_waited_throttled) X(next_released) X(pull_waiting)
 /* clang-format on */
 

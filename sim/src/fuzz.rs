@@ -207,7 +207,6 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
     (
         flag("--slice-us", 100..20_000),
         flag("--slice-us-lag", 0..100_000),
-        flag("--wakeup-gran-us", 0..20_000),
         flag("--util-interval", 1..100),
         flag("--migration-cost-llc-us", 0..2000),
         flag("--migration-cost-node-us", 0..2000),
@@ -219,7 +218,7 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
         prop::option::weighted(0.3, search).prop_map(Option::unwrap_or_default),
         prop::option::weighted(0.3, affine).prop_map(Option::unwrap_or_default),
     )
-        .prop_map(|(a, b, c, d, e, f, g, h, i, j, k, l)| vec![a, b, c, d, e, f, g, h, i, j, k, l])
+        .prop_map(|(a, b, c, d, e, f, g, h, i, j, k)| vec![a, b, c, d, e, f, g, h, i, j, k])
 }
 
 fn cgroups() -> impl Strategy<Value = Spec> {

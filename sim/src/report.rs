@@ -179,7 +179,6 @@ impl Report {
             ("steal_node", stats.steal_node),
             ("steal_far", stats.steal_far),
             ("steal_miss", stats.steal_miss),
-            ("steal_hot", stats.steal_hot),
             ("balance", stats.balance),
             ("starved", stats.starved),
         ] {

@@ -20,10 +20,8 @@ const WAKEUP_GRACE: u64 = MSEC;
 /// tasks that were sent to an idle CPU which another took a moment before they arrived.
 const TICK_GRACE: u64 = 3 * TICK;
 
-/// After which one that made way for an urgent task is offered: OFFER_NS.
-const OFFER: u64 = MSEC / 4;
-/// MAX_OFFER_LOOKS, MAX_HEAT_LOOKS.
-const LOOKS: usize = 16;
+/// MAX_PULL_LOOKS.
+const LOOKS: usize = 8;
 
 /// A bit whose reason is gone may stay until the next tick.
 const STALE_GRACE: u64 = 3 * TICK;
@@ -128,7 +126,7 @@ impl Kernel {
     /// Idle and overload bits tell the truth, or did a moment ago.
     fn check_bits(&mut self, cpu: usize, slot: usize) {
         let cctx = self.native.cpu_ctx(cpu);
-        let (idle, waiting, overloaded) = (cctx.idle != 0, cctx.waiting != 0, cctx.overloaded != 0);
+        let (idle, waiting, overloaded) = (cctx.idle != 0, cctx.queued != 0, cctx.overloaded != 0);
         let shown = overloaded && self.tunables.steal != Steal::Off;
         let bit = self.native.is_overload_bit(slot);
         if bit && !shown {
@@ -151,11 +149,13 @@ impl Kernel {
             return self.violate("load", format!("the load of those in line on CPU {cpu} is {line}, not {load}"));
         }
         let movable = dsq.is_some_and(|dsq| dsq.iter().any(|task| self.may_be_stolen(task)));
+        let peers =
+            dsq.is_some_and(|dsq| dsq.iter().any(|task| self.may_be_stolen(task) && self.may_use_peer(task, cpu)));
         if queued + pinned > 0 && !waiting {
             let queued = queued + pinned;
             return self.violate("lost", format!("CPU {cpu} does not know that {queued} tasks wait in its queues"));
         }
-        if movable && (!overloaded || shown && !bit) {
+        if movable && !overloaded || peers && shown && !bit {
             return self.violate("overload bit", format!("CPU {cpu} hides tasks that wait and may move"));
         }
 
@@ -212,17 +212,18 @@ impl Kernel {
             // SCHED_BATCH and SCHED_IDLE tasks do not take the CPU from who came there at the same time.
             let second = matches!(t.place, Place::Local(_)) && matches!(t.traits.policy, SCHED_BATCH | SCHED_IDLE);
             let confined = t.mask().and(&self.online) != self.online || second;
-            let making_way = if self.native.cpu_ctx(t.cpu).making_way != 0 { OFFER } else { 0 };
-            // From afar, and by weak CPUs, only the first of a queue are looked at, and who comes up to them need not have been
-            // there for long.
+            // Behind a kernel thread, or a waker that was to sleep, it is not offered before the tick.
+            let cctx = self.native.cpu_ctx(t.cpu);
+            let soon = cctx.kthread_pending != 0 || matches!(t.place, Place::Local(_)) && cctx.handed_off != 0;
+            // Only the first tasks of a queue are looked at, and one that comes up to them need not have been there for long.
             let deep = matches!(t.place, Place::Dsq(id) if self.dsqs[id].as_ref().unwrap().iter().nth(LOOKS).is_some());
             let tick_grace = TICK_GRACE.max(self.tunables.slice_us * USEC + 2 * TICK);
             let helper = idle.iter().copied().find(|&cpu| {
                 let place = &self.machine.places[cpu];
                 // Who is told of a waiting task may be a weak CPU, which does not look far for it.
                 let near =
-                    place.llc == self.machine.places[t.cpu].llc && (alike || place.capacity >= strongest && !deep);
-                let grace = if near && !confined { WAKEUP_GRACE + making_way } else { tick_grace };
+                    place.llc == self.machine.places[t.cpu].llc && !deep && (alike || place.capacity >= strongest);
+                let grace = if near && !confined && !soon { WAKEUP_GRACE } else { tick_grace };
                 let may = cpu == t.cpu || t.may_run_on(cpu) && self.is_migratable(task) && self.steals_from(cpu, t.cpu);
                 may && (near || within_reach && !deep)
                     && could_move > grace

@@ -41,7 +41,6 @@ impl Kernel {
                     magpie_stat_STAT_LOCAL,
                     magpie_stat_STAT_KTHREAD,
                     magpie_stat_STAT_PREEMPT,
-                    magpie_stat_STAT_NEXT,
                     magpie_stat_STAT_QUEUED,
                     magpie_stat_STAT_THROTTLED,
                     magpie_stat_STAT_HOME_MOVE,
@@ -102,7 +101,7 @@ impl Kernel {
     }
 
     /// Tasks that never slept since `from`: those that share one CPU have shares that follow their weights, but for a few
-    /// slices, the turns that the guard against starvation gave, and what the first that is known for a hog waits longer.
+    /// slices, the turns that the guard against starvation gave, and the credit of a wakeup.
     pub fn check_shares(&mut self, hogs: &[TaskId], from: u64) {
         for cpu in 0..self.cpus.len() {
             self.update_curr(cpu);
@@ -122,8 +121,8 @@ impl Kernel {
             for (i, &a) in on.iter().enumerate() {
                 for &b in &on[i + 1..] {
                     let ((ran_a, weight_a), (ran_b, weight_b)) = (share(self, a), share(self, b));
-                    let lag = self.tunables.slice_us_lag * USEC;
-                    let slack = turns * slice * 100 / weight_a + turns * slice * 100 / weight_b + lag;
+                    let credit = self.tunables.slice_us_lag * USEC;
+                    let slack = (turns * slice + credit) * 100 / weight_a + (turns * slice + credit) * 100 / weight_b;
                     if ran_a.abs_diff(ran_b) > slack {
                         return self.violate(
                             "fairness",

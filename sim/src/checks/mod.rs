@@ -20,7 +20,7 @@ use scx_magpie::cli::Steal;
 use crate::dsq::{TaskId, is_pinned_queue, local_on, queue_cpu, queue_group};
 pub use crate::kernel::Violation;
 use crate::kernel::{Call, Curr, Event, Kernel, Moment, Notes, Util};
-use crate::native::{GROUP_FLAGS, Native, PROMPT_NS, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, WEIGHT_SHIFT};
+use crate::native::{GROUP_FLAGS, GROUP_IDLE, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, WEIGHT_SHIFT};
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, Task};
 use crate::time::{MSEC, USEC};
 
@@ -34,8 +34,6 @@ const MAX_LOOKS: u32 = 16;
 
 /// What a task may be ahead of its CPU's clock, besides a slice (OVERRUN_NS).
 const OVERRUN: u64 = 20 * MSEC;
-/// CPU time without a sleep from which on a task counts as one that has none (HOG_NS).
-const HOG: u64 = 100 * MSEC;
 
 /// Time in which utilization halves: 32 periods of 1024 us.
 const HALF_LIFE: f64 = 32.0 * 1024.0 * USEC as f64;
@@ -186,7 +184,7 @@ impl Kernel {
     /// theirs, or home, if nothing holds them back.
     pub fn check_sent(&mut self, task: TaskId, dsq_id: u64) {
         let (Some(to), Some(tctx)) = (local_on(dsq_id), self.tasks[task].tctx()) else { return };
-        let (home, held) = (tctx.preferred_node, tctx.held != 0);
+        let (home, held) = (tctx.preferred_node, tctx.numa_backoff != 0);
         if self.moves_up(task, to) {
             return self.check_moved_up(task, to);
         }
@@ -204,9 +202,9 @@ impl Kernel {
         if let Some(group) = queue_group(id) {
             return self.check_throttled(task, group);
         }
-        let (pinned, queue, id) = (is_pinned_queue(id), id, queue_cpu(id));
+        let (pinned, id) = (is_pinned_queue(id), queue_cpu(id));
         let cctx = self.native.cpu_ctx(id);
-        let (waiting, overloaded) = (cctx.waiting != 0, cctx.overloaded != 0);
+        let (waiting, overloaded) = (cctx.queued != 0, cctx.overloaded != 0);
         let vclock = cctx.vclock;
 
         // Its deadline is what it may ask for after its virtual time, which is not far from the clock.
@@ -214,16 +212,15 @@ impl Kernel {
         let weight = self.weight(task);
         let by_weight = |ns: u64| (ns * (100 << WEIGHT_SHIFT) / weight) as i64;
         let slice = self.tunables.slice_us * USEC;
-        // Who was held back for its group and released begins anew, as if it woke.
-        let released_at = self.tasks[task].tctx().map_or(0, |tctx| tctx.woke_exec);
-        let asks = match raw.se.sum_exec_runtime - self.tasks[task].woke_exec.max(released_at) {
-            HOG.. => by_weight(slice) + (self.tunables.slice_us_lag * USEC) as i64,
-            burst if burst < slice => by_weight(slice).min(slice as i64),
-            _ => by_weight(slice),
-        };
-        let prompt = (self.tasks[task].tctx())
-            .is_some_and(|tctx| tctx.prompt != 0 && raw.se.sum_exec_runtime - tctx.woke_exec < slice);
-        let asks = asks - if prompt { (self.tunables.slice_us_lag * USEC + u64::from(PROMPT_NS)) as i64 } else { 0 };
+        let Some(tctx) = self.tasks[task].tctx() else { return };
+        let left = tctx.request_end.wrapping_sub(tctx.charged) as i64;
+        if !(0..=slice as i64).contains(&left) {
+            return self.violate("request", format!("task {task} has {left} ns of its request left"));
+        }
+        let never_preempts = matches!(raw.policy, SCHED_BATCH | SCHED_IDLE) || tctx.cached & u64::from(GROUP_IDLE) != 0;
+        let has_credit = tctx.sync_wakeup == 0 && tctx.charged - tctx.woke_exec < slice && !never_preempts;
+        let credit = if has_credit { by_weight(self.tunables.slice_us_lag * USEC) } else { 0 };
+        let asks = by_weight(left as u64) - credit;
         let ahead = (raw.scx.dsq_vtime.wrapping_sub(vclock) as i64).saturating_sub(asks);
         let least = if enq_flags & SCX_ENQ_WAKEUP != 0 { 0 } else { i64::MIN };
         let most = by_weight(slice + OVERRUN);
@@ -231,12 +228,7 @@ impl Kernel {
         if first && !pinned && self.dsqs[id].as_ref().unwrap().iter().next() != Some(task) {
             return self.violate("urgent", format!("task {task}, the loader, is not the first that waits on CPU {id}"));
         }
-        // Who lends its CPU is where those are that wait for their first turn.
-        let vtime = raw.scx.dsq_vtime;
-        let lent = enq_flags & SCX_ENQ_WAKEUP == 0
-            && (self.dsqs[queue].as_ref().unwrap().iter())
-                .any(|other| other != task && self.tasks[other].raw().scx.dsq_vtime.wrapping_sub(vtime) <= 1);
-        if !first && !lent && !(least..=most).contains(&ahead) {
+        if !first && !(least.saturating_sub(1)..=most + 1).contains(&ahead) {
             let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
             return self.violate("virtual time", what);
         }
@@ -334,6 +326,17 @@ impl Kernel {
 
     fn may_be_stolen(&self, task: TaskId) -> bool {
         self.tunables.steal != Steal::Off && self.is_migratable(task)
+    }
+
+    /// May the task use another CPU of the LLC of `cpu`?
+    fn may_use_peer(&self, task: TaskId, cpu: usize) -> bool {
+        let places = &self.machine.places;
+        (0..places.len()).any(|peer| {
+            peer != cpu
+                && places[peer].llc == places[cpu].llc
+                && self.native.slot(peer).is_some()
+                && self.tasks[task].may_run_on(peer)
+        })
     }
 
     /// May `thief` take tasks that wait for `cpu`, by --steal?

@@ -3,31 +3,45 @@
 //!
 //! A test sets a machine up with a [`Rig`](rig::Rig), on which nothing happens but what it does itself.
 
-mod affine;
-mod balance;
-mod bandwidth;
-mod capacity;
-mod cgroup;
-mod first_turn;
-mod fit;
-mod handoff;
-mod heat;
-mod home;
-mod idle;
-mod latency;
-mod layout;
-mod misfit;
-mod nr_scan;
-mod overload;
-mod pelt;
-mod preempt;
 mod rig;
-mod scan;
-mod sparse_map;
-mod starve;
-mod steal;
-mod task;
-mod task_util;
-mod throttle;
-mod vtime;
-mod wake_cases;
+
+mod core {
+    mod bitmap;
+    mod latency;
+    mod pelt;
+    mod task;
+    mod topology;
+}
+mod order {
+    mod deadline;
+    mod preempt;
+}
+mod search {
+    mod idle;
+    mod nr_scan;
+    mod scan;
+}
+mod capacity {
+    mod capacity;
+    mod fallback;
+    mod misfit;
+    mod task_util;
+    mod wake_cases;
+}
+mod cgroup {
+    mod bandwidth;
+    mod throttle;
+    mod weight;
+}
+mod steal {
+    mod balance;
+    mod overload;
+    mod pull;
+    mod starve;
+    mod steal;
+}
+mod numa {
+    mod handoff;
+    mod home;
+    mod wake_affine;
+}

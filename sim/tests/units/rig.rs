@@ -163,10 +163,11 @@ impl Rig {
         self.kernel.tasks[task].state = State::Runnable;
         self.kernel.cpus[cpu].nr_running += 1;
         let now = self.kernel.now;
-        self.remembered(task, |tctx| (tctx.enqueued_at, tctx.queued_cpu) = (now, cpu as i32));
-        self.call(self.u.queue_add, (self.raw(task), self.tctx(task), self.cctx(cpu)));
-        let queue = self.call(self.u.mark_waiting, (self.raw(task), cpu as i32, self.cctx(cpu)));
+        let queue = self.call(self.u.queue_add, (self.raw(task), self.tctx(task), cpu as i32, self.cctx(cpu), now));
         self.kernel.insert(task, queue, Some(deadline), 0);
+        if queue == cpu as u64 {
+            self.call(self.u.mark_overloaded, (self.raw(task), cpu as i32));
+        }
     }
 
     /// The tasks in a CPU's local DSQ.

@@ -158,16 +158,16 @@ static void rebase(struct task_ctx *tctx, s32 cpu)
 }
 
 /*
- * As rebase(), for a task that @wakes or starts to wait. It is owed nothing for the time that it slept. What it is ahead is
- * bounded, so that one long stint (no tick, a virtual CPU that stood still) does not shut it out for as long times the number
- * of tasks that wait.
+ * As rebase(), for a task that @wakes or starts to wait. It is owed nothing for the time that it slept, and what it is ahead
+ * is bounded: when it wakes by two slices, as EEVDF bounds lag; else so that one long stint (no tick, a virtual CPU that
+ * stood still) does not shut it out for as long times the number of tasks that wait.
  */
 static void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, bool wakes)
 {
 	u64 vclock = cpu_ctx(cpu)->vclock, latest;
 
 	group_enter(p, tctx);
-	latest = vclock + to_vtime(tunables.slice_ns + OVERRUN_NS, task_weight(p, tctx));
+	latest = vclock + to_vtime(tunables.slice_ns + (wakes ? tunables.slice_ns : OVERRUN_NS), task_weight(p, tctx));
 	rebase(tctx, cpu);
 	if (wakes && vtime_before(tctx->vruntime, vclock))
 		tctx->vruntime = vclock;

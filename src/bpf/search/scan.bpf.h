@@ -25,19 +25,22 @@ struct search {
 	u32 spare;   /* ... and that */
 	u32 scanned; /* CPUs that it looked at, which the task may use */
 	u32 walked;  /* slots that the last window went over */
-	u8 bounded;  /* by nr_scan, and counted */
+	u8 bounded;  /* by nr_scan */
+	u8 counted;
 } __attribute__((aligned(CACHE_LINE)));
 
 struct search searches[MAX_CPUS];
 
-static struct search *begin_search(const struct task_ctx *tctx, bool bounded)
+/* For a task that @wakes the search is counted, and bounded unless the task is big. */
+static struct search *begin_search(const struct task_ctx *tctx, bool wakes)
 {
 	struct search *s = &searches[bpf_get_smp_processor_id() & (MAX_CPUS - 1)];
 
 	s->util = tctx->task_util;
 	s->weak = -1;
 	s->scanned = 0;
-	s->bounded = bounded;
+	s->counted = wakes;
+	s->bounded = wakes && !is_big(tctx);
 	return s;
 }
 
@@ -114,7 +117,7 @@ static s32 scan_counted(struct task_struct *p, u32 llc, u32 slot, u32 window, bo
 	s32 cpu = scan_window(p, llc, slot, window, whole_cores);
 	struct search *s = this_search();
 
-	if (s->bounded)
+	if (s->counted)
 		s->scanned += is_restricted(p) ? (u32)count_allowed(p, llc, slot, s->walked, -1U) : s->walked;
 	return cpu;
 }
@@ -199,7 +202,7 @@ static bool claim_fast(struct task_struct *p, const struct search *s, s32 cpu, s
 static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 prev, s32 target)
 {
 	const volatile struct cpu_layout *l = cpu_layout(target);
-	struct search *s = begin_search(tctx, !is_big(tctx));
+	struct search *s = begin_search(tctx, true);
 	s32 cpu;
 
 	if (claim_fast(p, s, target, target)) {

@@ -18,8 +18,8 @@
 #pragma once
 
 enum {
-	MAX_OFFER_LOOKS = 16, /* waiting tasks looked at for one that an idle CPU may run */
-	MAX_PEER_LOOKS = 16,  /* CPUs of the LLC looked at for one that a task may use */
+	MAX_PULL_LOOKS = 8,  /* waiting tasks of a queue looked at for one that may go to another CPU */
+	MAX_PEER_LOOKS = 16, /* CPUs of the LLC looked at for one that a task may use */
 };
 
 struct sparse_map overload_map;
@@ -148,14 +148,15 @@ static bool kick_idle_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 	if (idle < 0)
 		return false;
 	stat_inc(STAT_KICK);
-	set_overloaded(cpu);
+	if (cpu_ctx(cpu)->overloaded)
+		set_overloaded(cpu);
 	scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
 	return true;
 }
 
 /*
  * Offers one of the waiting tasks of @cpu, the first that an idle CPU may run. Its rq lock is held. Bounded by
- * MAX_OFFER_LOOKS. Returns 0: a function that the verifier looks at once has to return something.
+ * MAX_PULL_LOOKS. Returns 0: a function that the verifier looks at once has to return something.
  */
 __noinline s32 kick_idle_for_queued(s32 cpu)
 {
@@ -175,7 +176,7 @@ __noinline s32 kick_idle_for_queued(s32 cpu)
 		if (!tctx || kick_idle_for(p, tctx, cpu, now) || !is_restricted(p))
 			return 0;
 		looks += bpf_arena_loop_one;
-		if (looks >= MAX_OFFER_LOOKS)
+		if (looks >= MAX_PULL_LOOKS)
 			return 0;
 	}
 	return 0;

@@ -12,7 +12,6 @@
 #pragma once
 
 enum {
-	MAX_PULL_LOOKS = 8,
 	/* A busy CPU takes a task that is owed so much more than what it would run; twice that between LLCs. */
 	BALANCE_GRAN_NS = 10000000,
 };

@@ -42,7 +42,8 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 why, u32 *tries __arg_nonnull)
 			continue;
 		if (pull(cpu, victim, victim, &want))
 			return true;
-		stat_inc(STAT_STEAL_MISS);
+		if (why == PULL_IDLE)
+			stat_inc(STAT_STEAL_MISS);
 		note_all_taken(victim);
 		*tries += bpf_arena_loop_one;
 		if (*tries >= tunables.steal_tries) {
@@ -55,15 +56,15 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 why, u32 *tries __arg_nonnull)
 }
 
 /* As steal_from(), in the nearest other LLCs from @first to @last. */
-static bool steal_beyond(s32 cpu, u32 why, u32 first, u32 last)
+static bool steal_beyond(s32 cpu, u32 why, u32 first, u32 last, u32 *tries)
 {
 	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
-	u32 i, tries = bpf_arena_loop_zero;
+	u32 i;
 
-	for (i = first + bpf_arena_loop_zero; i < last && tries < tunables.steal_tries && can_loop; i++) {
+	for (i = first + bpf_arena_loop_zero; i < last && *tries < tunables.steal_tries && can_loop; i++) {
 		u32 llc = other_llc(l, i);
 
-		if (map_any(&overload_map, llc) && steal_from(cpu, llc, why, &tries))
+		if (map_any(&overload_map, llc) && steal_from(cpu, llc, why, tries))
 			return true;
 	}
 	return false;
@@ -72,7 +73,7 @@ static bool steal_beyond(s32 cpu, u32 why, u32 first, u32 last)
 static bool steal(s32 cpu)
 {
 	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
-	u32 near = min_u32(l->nr_near, l->nr_reach), tries = bpf_arena_loop_zero;
+	u32 near = min_u32(l->nr_near, l->nr_reach), tries = bpf_arena_loop_zero, home_tries = bpf_arena_loop_zero;
 
 	if (!tunables.steal)
 		return false;
@@ -81,15 +82,15 @@ static bool steal(s32 cpu)
 		stat_inc(STAT_STEAL_LLC);
 		return true;
 	}
-	if (steal_beyond(cpu, PULL_IDLE, 0, near)) {
+	if (steal_beyond(cpu, PULL_IDLE, 0, near, &tries)) {
 		stat_inc(STAT_STEAL_NODE);
 		return true;
 	}
 	if (!is_numa())
 		return false;
-	if (steal_beyond(cpu, PULL_HOME, near, l->nr_reach))
+	if (steal_beyond(cpu, PULL_HOME, near, l->nr_reach, &home_tries))
 		stat_inc(STAT_HOME_STEAL);
-	else if (!steal_beyond(cpu, PULL_IDLE, near, l->nr_reach))
+	else if (!steal_beyond(cpu, PULL_IDLE, near, l->nr_reach, &tries))
 		return false;
 	stat_inc(STAT_STEAL_FAR);
 	return true;
