@@ -111,22 +111,22 @@ static void charge(struct task_struct *p, struct task_ctx *tctx)
 		tctx->request_end = sum_exec + request(tctx);
 }
 
-/* @p runs, from now on or still: what the CPU's clock and those that would preempt it go by. */
+/* @p runs: what tasks that would preempt it go by. */
 static void note_current(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
-	cctx->curr_critical = is_critical(p);
-	/* Critical tasks take more than their share: they would carry the clock away from those that wait their turn. */
-	if (!cctx->curr_critical && vtime_before(cctx->vclock, tctx->vruntime))
-		cctx->vclock = tctx->vruntime;
 	cctx->curr_deadline = deadline(p, tctx);
 	cctx->curr_request = request(tctx);
 	cctx->curr_sync = tctx->sync_wakeup;
 	cctx->curr_idle_policy = is_idle_policy(p, tctx);
 }
 
-/* @p starts to run, or begins another slice. */
+/* @p starts to run, or begins another slice: the CPU's clock follows it. */
 static void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
+	cctx->curr_critical = is_critical(p);
+	/* Critical tasks take more than their share: they would carry the clock away from those that wait their turn. */
+	if (!cctx->curr_critical && vtime_before(cctx->vclock, tctx->vruntime))
+		cctx->vclock = tctx->vruntime;
 	note_current(p, tctx, cctx);
 	cctx->curr_started = scx_bpf_now();
 	cctx->curr_weight = task_weight(p, tctx);

@@ -95,12 +95,16 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 	struct pull want = {.why = PULL_BALANCE};
 	struct task_struct *first;
 	struct cpu_ctx *from;
-	struct task_ctx *tctx;
+	struct task_ctx *tctx, *own;
 	u32 weight;
 	s32 victim;
 	u64 gran;
 
 	if (!tunables.steal || !balance_due(cctx, now))
+		return false;
+	/* It has just woken, and where many wait all have waited for longer. */
+	own = next ? task_ctx(next) : NULL;
+	if (own && has_credit(next, own))
 		return false;
 	cctx->balanced_at = now;
 	victim = balance_victim(cpu);
@@ -116,10 +120,9 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 	gran = to_vtime(share_llc(cpu, victim) ? BALANCE_GRAN_NS : 2 * BALANCE_GRAN_NS, weight);
 	want.before = deadline + cctx->voffset - from->voffset - gran;
 	want.long_wait = BALANCE_WAIT_NS;
-	tctx = next ? task_ctx(next) : NULL;
-	if (tctx) {
+	if (own) {
 		want.min_wait = wait_time(next, now);
-		want.long_wait += by_weight(want.min_wait, last_weight(next, tctx));
+		want.long_wait += by_weight(want.min_wait, last_weight(next, own));
 	}
 	/* A strong CPU with a big task takes small ones from weak CPUs only if they waited for too long. */
 	if (is_asym() && is_weak(victim) && !is_weak(cpu) && !fits_all(cctx->curr_util))
