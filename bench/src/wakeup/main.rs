@@ -73,6 +73,11 @@ struct Cli {
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     think: Option<u64>,
 
+    /// Latencies begin when the sleep of a message thread is due to end, and so include its own wait for a CPU; without this,
+    /// when it wakes the worker.
+    #[arg(long)]
+    from_due: bool,
+
     /// Print a line of JSON.
     #[arg(long)]
     json: bool,
@@ -126,7 +131,9 @@ mod tests {
 
     #[test]
     fn workers_are_woken_and_all_ends() {
-        for options in [&[][..], &["--pipe"], &["--cpu-time"], &["--lock"], &["--lock", "--pipe", "--think", "0"]] {
+        for options in
+            [&[][..], &["--pipe"], &["--cpu-time", "--from-due"], &["--lock"], &["--lock", "--pipe", "--think", "0"]]
+        {
             let load = ["magpie-wakeup", "-m1", "-t2", "-s1000", "-j50", "-c100", "-r1"];
             let report = run(&Cli::parse_from(load.iter().chain(options))).unwrap();
             assert!(report.wakeups > 20, "{options:?}: {report:?}");

@@ -19,6 +19,8 @@ pub struct Pause {
     least_ns: u64,
     most_ns: u64,
     chance: fastrand::Rng,
+    /// Latencies begin when a sleep is due to end.
+    from_due: bool,
 }
 
 impl Pause {
@@ -29,15 +31,29 @@ impl Pause {
             least_ns: percent_ns * (100 - cli.j),
             most_ns: percent_ns * (100 + cli.j),
             chance: fastrand::Rng::with_seed(seed),
+            from_due: cli.from_due,
         }
     }
 
-    fn take(&mut self) {
+    /// Sleeps; returns when that was due to end, in ns since the start.
+    fn take(&mut self, start: Instant) -> u64 {
         let ns = self.chance.u64(self.least_ns..=self.most_ns);
+        let due = ns_since(start) + ns;
         if ns > 0 {
             thread::sleep(Duration::from_nanos(ns));
         }
+        due
     }
+}
+
+fn ns_since(start: Instant) -> u64 {
+    start.elapsed().as_nanos() as u64
+}
+
+/// The kernel may end other sleeps of the thread 50 us late, to end several at once.
+fn end_sleeps_on_time() {
+    // SAFETY: sets a number of the calling thread. It cannot fail with these arguments.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
 /// What a worker waits on.
@@ -87,8 +103,16 @@ impl Bell {
 
 struct Worker {
     bell: Bell,
-    /// ns since the start; when it was woken.
-    woken_at: AtomicU64,
+    /// ns since the start: when it began to wait, then when it was woken, or with --from-due was to be woken.
+    since: AtomicU64,
+}
+
+impl Worker {
+    /// `at`: when it was to be woken, before it began to wait, perhaps.
+    fn wake(&self, at: u64) {
+        self.since.fetch_max(at, Ordering::Relaxed);
+        self.bell.ring();
+    }
 }
 
 #[derive(Default)]
@@ -102,28 +126,26 @@ pub struct Team {
 
 impl Team {
     pub fn new(workers: u32, pipe: bool) -> Result<Self> {
-        let worker = |_| Ok(Worker { bell: Bell::new(pipe)?, woken_at: AtomicU64::new(0) });
+        let worker = |_| Ok(Worker { bell: Bell::new(pipe)?, since: AtomicU64::new(0) });
         Ok(Self { workers: (0..workers).map(worker).collect::<Result<_>>()?, ..Self::default() })
     }
 
     pub fn message(&self, start: Instant, mut pause: Pause, stop: &AtomicBool) {
+        if pause.from_due {
+            end_sleeps_on_time();
+        }
+        let mut due = ns_since(start);
         while !stop.load(Ordering::Relaxed) {
             let waiting = std::mem::take(&mut *self.waiting.lock().expect("nobody panics"));
             for worker in waiting {
-                self.wake(worker, start);
+                self.workers[worker].wake(if pause.from_due { due } else { ns_since(start) });
             }
             while self.news.0.swap(0, Ordering::AcqRel) == 0 && !stop.load(Ordering::Relaxed) {
                 self.news.wait(0);
             }
-            pause.take();
+            due = pause.take(start);
         }
-        (0..self.workers.len()).for_each(|worker| self.wake(worker, start));
-    }
-
-    fn wake(&self, worker: usize, start: Instant) {
-        let worker = &self.workers[worker];
-        worker.woken_at.store(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        worker.bell.ring();
+        self.workers.iter().for_each(|worker| worker.wake(ns_since(start)));
     }
 
     pub fn work(&self, id: usize, start: Instant, work: &Work, stop: &AtomicBool) -> Latencies {
@@ -131,17 +153,17 @@ impl Team {
         let mut latencies = Latencies::default();
         loop {
             worker.bell.reset();
+            worker.since.store(ns_since(start), Ordering::Relaxed);
             self.waiting.lock().expect("nobody panics").push(id);
             self.tell();
             worker.bell.wait(stop);
             if stop.load(Ordering::Relaxed) {
                 return latencies;
             }
-            let woken_at = worker.woken_at.load(Ordering::Relaxed);
-            let since = || (start.elapsed().as_nanos() as u64).saturating_sub(woken_at);
-            latencies.wakeup.push(since());
+            let since = worker.since.load(Ordering::Relaxed);
+            latencies.wakeup.push(ns_since(start).saturating_sub(since));
             work.do_request();
-            latencies.request.push(since());
+            latencies.request.push(ns_since(start).saturating_sub(since));
         }
     }
 
