@@ -70,3 +70,30 @@ fn spin_cpu_time(spin: Duration) {
 fn thread_cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("each thread has one").into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sched::{CpuSet, sched_setaffinity};
+    use nix::unistd::Pid;
+
+    #[test]
+    fn preemption_does_not_shorten_cpu_time() {
+        const SPIN: Duration = Duration::from_millis(50);
+        let mut cpu = CpuSet::new();
+        // SAFETY: no arguments.
+        cpu.set(unsafe { libc::sched_getcpu() } as usize).unwrap();
+        let spun = || {
+            sched_setaffinity(Pid::from_raw(0), &cpu).unwrap();
+            let before = thread_cpu_time();
+            spin_cpu_time(SPIN);
+            thread_cpu_time() - before
+        };
+        thread::scope(|scope| {
+            let spinners: Vec<_> = (0..3).map(|_| scope.spawn(spun)).collect();
+            for spinner in spinners {
+                assert!(spinner.join().unwrap() >= SPIN);
+            }
+        });
+    }
+}
