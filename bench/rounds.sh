@@ -31,9 +31,9 @@ words() {
 	timeout -s KILL 60 "$@" 2>/tmp/bench.err | tr -s ' \t/' '\n\n\n'
 }
 
-# json FIELD: of a line of JSON.
+# json FIELD [FILE]: of a line of JSON.
 json() {
-	sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" /tmp/bench.json
+	sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" "${2:-/tmp/bench.json}"
 }
 
 # hackbench KIND GROUPS OPTION...
@@ -51,6 +51,30 @@ wakeup() {
 	timeout -s KILL 60 magpie-wakeup "$@" --json >/tmp/bench.json 2>/tmp/bench.err
 	figure "$_name-rps" "$(json rps)"
 	figure "$_name-p99" "$(json p99_us)"
+}
+
+# locks NAME OPTION...: the same with workers that hold locks of CPUs; how long a request takes counts, too.
+locks() {
+	wakeup "$@" --lock
+	figure "$1-request-p99" "$(json request_p99_us)"
+}
+
+# in_group GROUP COMMAND...: in that cgroup, if one is given.
+in_group() {
+	timeout -s KILL 60 sh -c '[ -z "$0" ] || echo 0 >"$0/cgroup.procs"; exec "$@"' "$@"
+}
+
+# light NAME LIGHT HEAVY: on one CPU, a thread that has 0.1 ms to do each 10 ms, beside two that have always 10 ms to do; in
+# these cgroups, if given.
+light() {
+	in_group "$3" taskset 1 magpie-wakeup -m 2 -t 1 -c 10000 -s 0 -r 2 --cpu-time --from-due --json >/tmp/bench.heavy 2>/dev/null &
+	_heavy=$!
+	in_group "$2" taskset 1 magpie-wakeup -m 1 -t 1 -c 100 -s 9900 -r 2 --cpu-time --from-due --json >/tmp/bench.json 2>/tmp/bench.err
+	wait $_heavy
+	_p90=$(json p90_us) _heavy_p90=$(json p90_us /tmp/bench.heavy)
+	figure "$1-p90" "$_p90"
+	figure "$1-heavy-p90" "$_heavy_p90"
+	figure "$1-p90-ratio" "$(echo "$_p90 $_heavy_p90" | awk '$2 > 0 { print $1 / $2 }')"
 }
 
 run_benchmark() {
@@ -72,6 +96,20 @@ run_benchmark() {
 		wakeup wakeup-120 -m 2 -t 10 -c 500 -s 1000 -r 2
 		;;
 	long) wakeup wakeup-long -m 2 -t 10 -c 10000 -s 20000 -r 3 ;; # as wakeup-120, but for longer than a slice
+	locks)
+		# The message threads do not sleep: as many requests as are done. 16 workers nearly saturate eight CPUs, 24 do.
+		locks locks-16 -m 2 -t 8 -c 1300 -s 0 -r 2
+		locks locks-24 -m 2 -t 12 -c 1300 -s 0 -r 2
+		;;
+	light)
+		light light "" ""
+		# Three deep, of equal weight.
+		_top=/sys/fs/cgroup/magpie-bench
+		mkdir -p $_top/pairs/light $_top/pairs/heavy
+		for _g in ${_top%/*} $_top $_top/pairs; do echo +cpu >$_g/cgroup.subtree_control; done
+		light light-cgroup $_top/pairs/light $_top/pairs/heavy
+		rmdir $_top/pairs/light $_top/pairs/heavy $_top/pairs $_top
+		;;
 	crowd)
 		# Four threads with a little to do now and then, beside many that wake each other.
 		# In a process group of its own, to be killed as one; it ends with this script, too.

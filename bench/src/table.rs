@@ -51,9 +51,9 @@ fn is_time(benchmark: &str) -> bool {
     benchmark.starts_with("hackbench") || benchmark == "cc1" || is_latency(benchmark)
 }
 
-/// Rows of latency are no part of the mean of throughput.
+/// Rows of latency, and of one latency over another, are no part of the mean of throughput.
 fn is_latency(benchmark: &str) -> bool {
-    benchmark.ends_with("-p99")
+    ["-p90", "-p99", "-p90-ratio"].iter().any(|end| benchmark.ends_with(end))
 }
 
 fn median(values: &mut [f64]) -> f64 {
@@ -293,13 +293,18 @@ mod tests {
         lines.extend(rounds("hackbench-pipe", OURS, &[1.0, 2.0, 1.5]));
         lines.extend(rounds("tbench", BASE, &[10.0, 10.0, 10.0]));
         lines.extend(rounds("tbench", OURS, &[5.0, 5.0, 5.0]));
-        lines.extend(rounds("wakeup-p99", BASE, &[10.0]));
-        lines.extend(rounds("wakeup-p99", OURS, &[1.0]));
+        let latencies = ["wakeup-p99", "locks-24-request-p99", "light-p90", "light-p90-ratio"];
+        for row in latencies {
+            lines.extend(rounds(row, BASE, &[10.0]));
+            lines.extend(rounds(row, OURS, &[1.0]));
+        }
         let results = results(&lines.iter().map(String::as_str).collect::<Vec<_>>());
         let ratio = |benchmark: &str| results.ratio(&[&benchmark.to_string()], OURS).unwrap();
         assert_eq!((ratio("hackbench-pipe").ratio, ratio("tbench").ratio), (2.0, 0.5));
         assert_eq!((ratio("tbench").low, ratio("tbench").high, ratio("tbench").is_noise()), (0.5, 0.5, false));
-        assert!((ratio("wakeup-p99").ratio - 10.0).abs() < 1e-9);
+        for row in latencies {
+            assert!((ratio(row).ratio - 10.0).abs() < 1e-9, "{row}");
+        }
         // Latencies are not in the mean.
         assert!((results.ratio(&results.throughput(), OURS).unwrap().ratio - 1.0).abs() < 1e-9);
     }

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `magpie-wakeup`: how long woken threads wait for a CPU, and how long their requests take. A load as schbench's, by its
+//! parameters:
+//!
+//! ```text
+//! message thread:   wake all workers that wait, with the time --> wait until one does --> sleep s us
+//! worker:           wait --> woken: now - time = wakeup latency
+//!                        --> parts times: sleep --> lock of this CPU --> spin --> unlock     (c us of spinning in all)
+//!                        --> now - time = request latency --> tell the message thread
+//! ```
+
+mod futex;
+mod report;
+mod team;
+mod work;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::Parser;
+
+use report::{Latencies, Report};
+use team::{Pause, Team};
+use work::{Work, locks_by_cpu};
+
+/// Message threads wake workers, which spin and wait again; prints how long it took woken workers to run, and to be done.
+#[derive(Parser)]
+struct Cli {
+    /// Message threads, 1..1000.
+    #[arg(short, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    m: u32,
+
+    /// Workers of each, 1..1000.
+    #[arg(short, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    t: u32,
+
+    /// Time that a message thread sleeps between wakeups. Microseconds, 0..10000000.
+    #[arg(short, default_value_t = 10_000, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
+    s: u64,
+
+    /// By how much that time differs, up or down, by chance: teams then do not fall into step. Percent of it, 0..100.
+    #[arg(short, default_value_t = 0, value_name = "PCT", value_parser = clap::value_parser!(u64).range(0..=100))]
+    j: u64,
+
+    /// Time that a worker spins for a request. Microseconds, 1..10000000.
+    #[arg(short, default_value_t = 15_000, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    c: u64,
+
+    /// Time that the run takes. Seconds, 1..86400.
+    #[arg(short, default_value_t = 30, value_name = "SEC", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    r: u64,
+
+    /// Workers wait for a byte from a pipe, not on a futex: woken by WF_SYNC, as readers of pipes and sockets are.
+    #[arg(long)]
+    pipe: bool,
+
+    /// Only the time counts for which a worker runs: a worker that is preempted has as much to do as before.
+    #[arg(long)]
+    cpu_time: bool,
+
+    /// A worker that spins holds a lock of the CPU on which it began: others wait for a worker that is preempted. Implies
+    /// --cpu-time.
+    #[arg(long)]
+    lock: bool,
+
+    /// Parts in which a worker does a request. Each has its sleep, lock and share of the spinning. 1..1000.
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    parts: u32,
+
+    /// Time that a worker sleeps at the start of each part, by a timer. Microseconds, 0..10000000 (default: 0; 100 with --lock).
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
+    think: Option<u64>,
+
+    /// Latencies begin when the sleep of a message thread is due to end, and so include its own wait for a CPU; without this,
+    /// when it wakes the worker.
+    #[arg(long)]
+    from_due: bool,
+
+    /// Print a line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn run(cli: &Cli) -> Result<Report> {
+    let teams = (0..cli.m).map(|_| Team::new(cli.t, cli.pipe)).collect::<Result<Vec<_>>>()?;
+    let (start, stop) = (Instant::now(), AtomicBool::new(false));
+    let work = Work {
+        parts: cli.parts,
+        think: Duration::from_micros(cli.think.unwrap_or(if cli.lock { 100 } else { 0 })),
+        spin: Duration::from_micros(cli.c) / cli.parts,
+        cpu_time: cli.cpu_time || cli.lock,
+        locks: if cli.lock { locks_by_cpu() } else { Vec::new() },
+    };
+    let mut latencies = Latencies::default();
+    thread::scope(|scope| {
+        let (work, stop) = (&work, &stop);
+        let mut workers = Vec::new();
+        for (number, team) in (0..).zip(&teams) {
+            for id in 0..cli.t as usize {
+                workers.push(scope.spawn(move || team.work(id, start, work, stop)));
+            }
+            let pause = Pause::new(cli, number);
+            scope.spawn(move || team.message(start, pause, stop));
+        }
+        thread::sleep(Duration::from_secs(cli.r));
+        stop.store(true, Ordering::Relaxed);
+        teams.iter().for_each(Team::tell);
+        for worker in workers {
+            latencies.append(worker.join().expect("workers do not panic"));
+        }
+    });
+    Ok(Report::new(latencies, cli.r))
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    let report = run(&cli)?;
+    if cli.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        println!("{report}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_woken_and_all_ends() {
+        for options in
+            [&[][..], &["--pipe"], &["--cpu-time", "--from-due"], &["--lock"], &["--lock", "--pipe", "--think", "0"]]
+        {
+            let load = ["magpie-wakeup", "-m1", "-t2", "-s1000", "-j50", "-c100", "-r1"];
+            let report = run(&Cli::parse_from(load.iter().chain(options))).unwrap();
+            assert!(report.wakeups > 20, "{options:?}: {report:?}");
+            assert!(report.p50_us > 0.0, "{options:?}: {report:?}");
+            assert!(report.request_p50_us > 100.0, "{options:?}: {report:?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a worker does for a request: sleep, then spin, with the lock of its CPU held or without; so many times.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+
+use crate::futex::Lock;
+
+pub struct Work {
+    /// Sleeps and spins, each.
+    pub parts: u32,
+    /// Of each sleep.
+    pub think: Duration,
+    /// Of each spin.
+    pub spin: Duration,
+    /// Only the time counts for which the worker runs.
+    pub cpu_time: bool,
+    /// One for each CPU; none: the worker holds no lock.
+    pub locks: Vec<Lock>,
+}
+
+impl Work {
+    pub fn do_request(&self) {
+        for _ in 0..self.parts {
+            if !self.think.is_zero() {
+                thread::sleep(self.think);
+            }
+            let _held = self.lock_of_this_cpu().map(Lock::lock);
+            match self.cpu_time {
+                true => spin_cpu_time(self.spin),
+                false => spin_until(Instant::now() + self.spin),
+            }
+        }
+    }
+
+    /// The lock of the CPU that the caller runs on; it may migrate while it waits, as any that shares data by CPU.
+    fn lock_of_this_cpu(&self) -> Option<&Lock> {
+        if self.locks.is_empty() {
+            return None;
+        }
+        // SAFETY: no arguments. Its only error is that the kernel lacks it.
+        let cpu = unsafe { libc::sched_getcpu() } as usize;
+        Some(&self.locks[cpu % self.locks.len()])
+    }
+}
+
+/// One for each CPU that the machine may have.
+pub fn locks_by_cpu() -> Vec<Lock> {
+    // SAFETY: asks for a number.
+    let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    (0..cpus.max(1)).map(|_| Lock::default()).collect()
+}
+
+fn spin_until(until: Instant) {
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
+}
+
+/// Spins for that much of the thread's CPU time: asking for it is a system call, so it waits by the clock in between.
+fn spin_cpu_time(spin: Duration) {
+    let until = thread_cpu_time() + spin;
+    while let Some(left) = until.checked_sub(thread_cpu_time()).filter(|left| !left.is_zero()) {
+        spin_until(Instant::now() + left);
+    }
+}
+
+fn thread_cpu_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("each thread has one").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sched::{CpuSet, sched_setaffinity};
+    use nix::unistd::Pid;
+
+    #[test]
+    fn preemption_does_not_shorten_cpu_time() {
+        const SPIN: Duration = Duration::from_millis(50);
+        let mut cpu = CpuSet::new();
+        // SAFETY: no arguments.
+        cpu.set(unsafe { libc::sched_getcpu() } as usize).unwrap();
+        let spun = || {
+            sched_setaffinity(Pid::from_raw(0), &cpu).unwrap();
+            let before = thread_cpu_time();
+            spin_cpu_time(SPIN);
+            thread_cpu_time() - before
+        };
+        thread::scope(|scope| {
+            let spinners: Vec<_> = (0..3).map(|_| scope.spawn(spun)).collect();
+            for spinner in spinners {
+                assert!(spinner.join().unwrap() >= SPIN);
+            }
+        });
+    }
+}
