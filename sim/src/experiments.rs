@@ -156,6 +156,8 @@ fn reports(experiment: &Experiment, flags: &str, runs: u64) -> Result<Vec<Report
             warm_up_ms: experiment.warm_up_ms,
             ms: experiment.ms,
             seed,
+            working_set_kb: None,
+            start_cpus: None,
             noise: true,
         };
         let outcome = scenario.run(false)?;

@@ -154,6 +154,8 @@ fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
                 ms,
                 warm_up_ms: 0,
                 seed,
+                working_set_kb: None,
+                start_cpus: None,
                 noise,
             }
         },

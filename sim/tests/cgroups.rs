@@ -24,6 +24,8 @@ fn run(
         ms,
         warm_up_ms: 0,
         seed,
+        working_set_kb: None,
+        start_cpus: None,
         noise: true,
     };
     let outcome = scenario.run(false).unwrap();

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::cgroup::CgroupId;
+use crate::costs::WORKING_SET_LINES;
 use crate::dsq::TaskId;
 use crate::kernel::Kernel;
 use crate::mask::Mask;
@@ -71,9 +72,8 @@ impl FromStr for Workload {
 }
 
 impl Workload {
-    /// Adds its tasks, which start within a millisecond of `at`, to a cgroup.
-    pub fn add(&self, kernel: &mut Kernel, at: u64, cgroup: CgroupId) -> Result<()> {
-        let mut builder = Builder::new(kernel, at, cgroup);
+    /// Adds its tasks, which start within a millisecond of the builder's time.
+    pub fn add(&self, mut builder: Builder<'_>) -> Result<()> {
         match self {
             Self::Chaos(chaos) => chaos.add(&mut builder),
             Self::ForkTree(forktree) => forktree.add(&mut builder),
@@ -94,11 +94,15 @@ pub struct Builder<'a> {
     spawned: usize,
     /// Of its tasks.
     cgroup: CgroupId,
+    /// Lines of a task.
+    pub working_set: u64,
+    /// Tasks start on the first so many CPUs.
+    pub start_cpus: Option<usize>,
 }
 
 impl<'a> Builder<'a> {
     pub fn new(kernel: &'a mut Kernel, at: u64, cgroup: CgroupId) -> Self {
-        Self { kernel, at, spawned: 0, cgroup }
+        Self { kernel, at, spawned: 0, cgroup, working_set: WORKING_SET_LINES, start_cpus: None }
     }
 
     pub fn nr_cpus(&self) -> usize {
@@ -150,7 +154,7 @@ impl<'a> Builder<'a> {
             kthread: false,
             loader: false,
             cgroup: self.cgroup,
-            working_set: crate::costs::WORKING_SET_LINES,
+            working_set: self.working_set,
         }
     }
 
@@ -161,7 +165,11 @@ impl<'a> Builder<'a> {
 
     /// As task(), `delay` ns later.
     pub fn task_after(&mut self, program: ProgramId, traits: Traits, delay: u64) -> TaskId {
-        let cpus: Vec<_> = traits.allowed.iter().collect();
+        let first = self.start_cpus.unwrap_or(self.nr_cpus());
+        let mut cpus: Vec<_> = traits.allowed.iter().filter(|&cpu| cpu < first).collect();
+        if cpus.is_empty() {
+            cpus = traits.allowed.iter().collect();
+        }
         let cpu = cpus[self.spawned % cpus.len()];
         self.spawned += 1;
         let task = self.kernel.spawn(program, traits, cpu);
@@ -189,6 +197,8 @@ mod tests {
             ms,
             warm_up_ms: 0,
             seed: 1,
+            working_set_kb: None,
+            start_cpus: None,
             noise: true,
         }
     }
