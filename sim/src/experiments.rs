@@ -157,6 +157,7 @@ fn reports(experiment: &Experiment, flags: &str, runs: u64) -> Result<Vec<Report
             ms: experiment.ms,
             seed,
             working_set_kb: None,
+            remote_memory_pct: 0,
             start_cpus: None,
             noise: true,
         };

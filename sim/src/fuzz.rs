@@ -155,6 +155,7 @@ fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
                 warm_up_ms: 0,
                 seed,
                 working_set_kb: None,
+                remote_memory_pct: 0,
                 start_cpus: None,
                 noise,
             }

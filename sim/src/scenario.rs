@@ -47,6 +47,9 @@ pub struct Scenario {
     /// Of each task; `None`: that of `costs.rs`.
     #[serde(default)]
     pub working_set_kb: Option<u64>,
+    /// How much longer work takes on another node than where its task starts.
+    #[serde(default)]
+    pub remote_memory_pct: u64,
     /// Workloads start on the first so many CPUs; `None`: on all.
     #[serde(default)]
     pub start_cpus: Option<usize>,
@@ -98,6 +101,7 @@ impl Scenario {
             ensure!(cgroup < kernel.cgroups.len(), "there is no cgroup {cgroup}");
             let mut builder = Builder::new(&mut kernel, from, cgroup);
             builder.working_set = self.working_set_kb.map_or(builder.working_set, |kb| kb * LINES_PER_KB);
+            builder.remote_memory_pct = self.remote_memory_pct;
             builder.start_cpus = self.start_cpus;
             workload.add(builder)?;
         }

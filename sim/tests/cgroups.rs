@@ -25,6 +25,7 @@ fn run(
         warm_up_ms: 0,
         seed,
         working_set_kb: None,
+        remote_memory_pct: 0,
         start_cpus: None,
         noise: true,
     };

@@ -32,6 +32,7 @@ fn unfairness(machine: &str, nr_cpus: f64, hogs: &[&str], flags: &[&str]) -> f64
         warm_up_ms: 0,
         seed: 1,
         working_set_kb: None,
+        remote_memory_pct: 0,
         start_cpus: None,
         noise: true,
     };

@@ -96,13 +96,14 @@ pub struct Builder<'a> {
     cgroup: CgroupId,
     /// Lines of a task.
     pub working_set: u64,
+    pub remote_memory_pct: u64,
     /// Tasks start on the first so many CPUs.
     pub start_cpus: Option<usize>,
 }
 
 impl<'a> Builder<'a> {
     pub fn new(kernel: &'a mut Kernel, at: u64, cgroup: CgroupId) -> Self {
-        Self { kernel, at, spawned: 0, cgroup, working_set: WORKING_SET_LINES, start_cpus: None }
+        Self { kernel, at, spawned: 0, cgroup, working_set: WORKING_SET_LINES, remote_memory_pct: 0, start_cpus: None }
     }
 
     pub fn nr_cpus(&self) -> usize {
@@ -155,6 +156,7 @@ impl<'a> Builder<'a> {
             loader: false,
             cgroup: self.cgroup,
             working_set: self.working_set,
+            remote_memory_pct: self.remote_memory_pct,
         }
     }
 
@@ -198,6 +200,7 @@ mod tests {
             warm_up_ms: 0,
             seed: 1,
             working_set_kb: None,
+            remote_memory_pct: 0,
             start_cpus: None,
             noise: true,
         }
@@ -217,5 +220,21 @@ mod tests {
             Err(err) => err,
         };
         format!("{err:#}")
+    }
+
+    #[test]
+    fn tasks_start_where_they_are_told() {
+        let mut scenario = scenario("2x1x2x1", "hogs:nr=3", 500);
+        (scenario.start_cpus, scenario.working_set_kb) = (Some(2), Some(1024));
+        let throughput = |pct| {
+            let outcome = Scenario { remote_memory_pct: pct, ..scenario.clone() }.run(false).unwrap();
+            let kernel = &outcome.kernel;
+            let hogs = || kernel.tasks.iter().filter(|task| kernel.programs[task.program].name == HOG);
+            assert!(hogs().all(|hog| hog.first_cpu < 2 && hog.traits.working_set == 1 << 20 >> 6));
+            outcome.report.groups.iter().find(|group| group.name == "hogs").unwrap().throughput
+        };
+        // The third hog runs on the other node.
+        let ratio = throughput(100) / throughput(0);
+        assert!((0.8..0.87).contains(&ratio), "{ratio}");
     }
 }
