@@ -48,6 +48,9 @@ pub const LINE_FAR: u64 = 220;
 /// L1 and L2). 512 lines are 32 KB, an L1. The kernel's own guess, `sched_migration_cost_ns`, is 500 us: its worst case.
 pub const WORKING_SET_LINES: u64 = 512;
 
+/// A line has 64 bytes.
+pub const LINES_PER_KB: u64 = 16;
+
 /// Such misses overlap: lines in flight at once (a core's line fill buffers are 10 to 16).
 pub const MISS_PARALLELISM: u64 = 8;
 

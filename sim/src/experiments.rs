@@ -156,6 +156,9 @@ fn reports(experiment: &Experiment, flags: &str, runs: u64) -> Result<Vec<Report
             warm_up_ms: experiment.warm_up_ms,
             ms: experiment.ms,
             seed,
+            working_set_kb: None,
+            remote_memory_pct: 0,
+            start_cpus: None,
             noise: true,
         };
         let outcome = scenario.run(false)?;

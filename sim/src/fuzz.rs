@@ -154,6 +154,9 @@ fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
                 ms,
                 warm_up_ms: 0,
                 seed,
+                working_set_kb: None,
+                remote_memory_pct: 0,
+                start_cpus: None,
                 noise,
             }
         },

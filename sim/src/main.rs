@@ -73,6 +73,18 @@ struct Run {
     #[arg(long, num_args = 2, value_names = ["A", "B"], allow_hyphen_values = true)]
     compare: Option<Vec<String>>,
 
+    /// Each task's working set: what it has to load into its caches again on another core.
+    #[arg(long, default_value_t = 32, value_name = "KB", value_parser = clap::value_parser!(u64).range(0..=1 << 20))]
+    working_set_kb: u64,
+
+    /// How much longer a task's work takes on another node than the one it starts on, %: its memory is there.
+    #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(0..=1000))]
+    remote_memory_pct: u64,
+
+    /// Start all tasks on the first N CPUs, an LLC or a node for example.
+    #[arg(long, value_name = "N")]
+    start_cpus: Option<usize>,
+
     /// Leave out the background load: kernel threads and the loader.
     #[arg(long)]
     no_noise: bool,
@@ -191,6 +203,9 @@ fn run(args: &Run) -> Result<bool> {
                 ms: args.ms,
                 warm_up_ms: 0,
                 seed,
+                working_set_kb: Some(args.working_set_kb),
+                remote_memory_pct: args.remote_memory_pct,
+                start_cpus: args.start_cpus,
                 noise: !args.no_noise,
             };
             let trace = args.trace.as_deref().filter(|_| i == 0 && seed == args.seed);

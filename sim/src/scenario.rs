@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{CgroupId, Spec};
 use crate::checks::Violation;
-use crate::costs::{NOISE_INTERVAL, NOISE_WORK, TICK};
+use crate::costs::{LINES_PER_KB, NOISE_INTERVAL, NOISE_WORK, TICK};
 use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::machine::{Machine, Shape};
@@ -44,6 +44,15 @@ pub struct Scenario {
     #[serde(default)]
     pub warm_up_ms: u64,
     pub seed: u64,
+    /// Of each task; `None`: that of `costs.rs`.
+    #[serde(default)]
+    pub working_set_kb: Option<u64>,
+    /// How much longer work takes on another node than where its task starts.
+    #[serde(default)]
+    pub remote_memory_pct: u64,
+    /// Workloads start on the first so many CPUs; `None`: on all.
+    #[serde(default)]
+    pub start_cpus: Option<usize>,
     /// Background kernel threads and the loader.
     #[serde(default = "yes")]
     pub noise: bool,
@@ -90,7 +99,11 @@ impl Scenario {
         let places = self.places.iter().copied().chain(std::iter::repeat(0));
         for (workload, cgroup) in self.workloads.iter().zip(places) {
             ensure!(cgroup < kernel.cgroups.len(), "there is no cgroup {cgroup}");
-            workload.add(&mut kernel, from, cgroup)?;
+            let mut builder = Builder::new(&mut kernel, from, cgroup);
+            builder.working_set = self.working_set_kb.map_or(builder.working_set, |kb| kb * LINES_PER_KB);
+            builder.remote_memory_pct = self.remote_memory_pct;
+            builder.start_cpus = self.start_cpus;
+            workload.add(builder)?;
         }
         let faults: Vec<_> = self.faults.iter().map(|(us, fault)| (from + us * USEC, fault.clone())).collect();
         kernel.plan(&faults);

@@ -61,6 +61,8 @@ pub struct Traits {
     pub cgroup: CgroupId,
     /// Lines that it misses on a strange CPU.
     pub working_set: u64,
+    /// How much longer its work takes on another node than where it started: its memory stays there.
+    pub remote_memory_pct: u64,
 }
 
 impl Traits {
@@ -86,6 +88,8 @@ pub struct Task {
     pub place: Place,
     /// The kernel's task_cpu().
     pub cpu: usize,
+    /// Where it started.
+    pub first_cpu: usize,
     pub cgroup: CgroupId,
     pub ddsp: Option<Insert>,
     /// scx_bpf_task_storage_get(): by map.
@@ -150,6 +154,7 @@ impl Task {
             state: State::Sleeping,
             place: Place::Nowhere,
             cpu,
+            first_cpu: cpu,
             ddsp: None,
             storage: Vec::new(),
             program,

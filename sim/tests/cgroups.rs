@@ -24,6 +24,9 @@ fn run(
         ms,
         warm_up_ms: 0,
         seed,
+        working_set_kb: None,
+        remote_memory_pct: 0,
+        start_cpus: None,
         noise: true,
     };
     let outcome = scenario.run(false).unwrap();

@@ -31,6 +31,9 @@ fn unfairness(machine: &str, nr_cpus: f64, hogs: &[&str], flags: &[&str]) -> f64
         ms: 20_000,
         warm_up_ms: 0,
         seed: 1,
+        working_set_kb: None,
+        remote_memory_pct: 0,
+        start_cpus: None,
         noise: true,
     };
     let kernel = scenario.run(false).unwrap().kernel;

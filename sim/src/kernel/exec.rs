@@ -8,7 +8,8 @@ use crate::cache::transfer;
 use crate::costs::{FORK, MESSAGE_LINES, SYSCALL};
 use crate::dsq::TaskId;
 use crate::kernel::{Curr, Event, Kernel};
-use crate::program::Step;
+use crate::machine::Distance;
+use crate::program::{Dist, Step};
 use crate::task::{State, Task};
 use crate::trace::Op;
 
@@ -25,6 +26,14 @@ impl Kernel {
         }
     }
 
+    /// Draws the work of a step that begins on `cpu`.
+    fn draw_work(&mut self, cpu: usize, id: TaskId, dist: Dist) {
+        let work = dist.draw(&mut self.rng);
+        let task = &mut self.tasks[id];
+        let is_remote = self.machine.distance(task.first_cpu, cpu) == Distance::Far;
+        task.remaining = work + if is_remote { work * task.traits.remote_memory_pct / 100 } else { 0 };
+    }
+
     fn next_step(&mut self, cpu: usize, id: TaskId) {
         let task = &mut self.tasks[id];
         let step = self.programs[task.program].steps[task.pc];
@@ -32,10 +41,10 @@ impl Kernel {
         // Every step takes time, or a program without work would loop forever.
         self.cost += 1;
         match step {
-            Step::Run(dist) => task.remaining = dist.draw(&mut self.rng),
+            Step::Run(dist) => self.draw_work(cpu, id, dist),
             Step::RunPinned(dist) => {
-                task.remaining = dist.draw(&mut self.rng);
-                task.raw_mut().migration_disabled += 1;
+                self.draw_work(cpu, id, dist);
+                self.tasks[id].raw_mut().migration_disabled += 1;
             }
             Step::Spin(ns) => {
                 if task.spin_until.take().is_none() {

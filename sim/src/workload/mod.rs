@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::cgroup::CgroupId;
+use crate::costs::WORKING_SET_LINES;
 use crate::dsq::TaskId;
 use crate::kernel::Kernel;
 use crate::mask::Mask;
@@ -71,9 +72,8 @@ impl FromStr for Workload {
 }
 
 impl Workload {
-    /// Adds its tasks, which start within a millisecond of `at`, to a cgroup.
-    pub fn add(&self, kernel: &mut Kernel, at: u64, cgroup: CgroupId) -> Result<()> {
-        let mut builder = Builder::new(kernel, at, cgroup);
+    /// Adds its tasks, which start within a millisecond of the builder's time.
+    pub fn add(&self, mut builder: Builder<'_>) -> Result<()> {
         match self {
             Self::Chaos(chaos) => chaos.add(&mut builder),
             Self::ForkTree(forktree) => forktree.add(&mut builder),
@@ -94,11 +94,16 @@ pub struct Builder<'a> {
     spawned: usize,
     /// Of its tasks.
     cgroup: CgroupId,
+    /// Lines of a task.
+    pub working_set: u64,
+    pub remote_memory_pct: u64,
+    /// Tasks start on the first so many CPUs.
+    pub start_cpus: Option<usize>,
 }
 
 impl<'a> Builder<'a> {
     pub fn new(kernel: &'a mut Kernel, at: u64, cgroup: CgroupId) -> Self {
-        Self { kernel, at, spawned: 0, cgroup }
+        Self { kernel, at, spawned: 0, cgroup, working_set: WORKING_SET_LINES, remote_memory_pct: 0, start_cpus: None }
     }
 
     pub fn nr_cpus(&self) -> usize {
@@ -150,7 +155,8 @@ impl<'a> Builder<'a> {
             kthread: false,
             loader: false,
             cgroup: self.cgroup,
-            working_set: crate::costs::WORKING_SET_LINES,
+            working_set: self.working_set,
+            remote_memory_pct: self.remote_memory_pct,
         }
     }
 
@@ -161,7 +167,11 @@ impl<'a> Builder<'a> {
 
     /// As task(), `delay` ns later.
     pub fn task_after(&mut self, program: ProgramId, traits: Traits, delay: u64) -> TaskId {
-        let cpus: Vec<_> = traits.allowed.iter().collect();
+        let first = self.start_cpus.unwrap_or(self.nr_cpus());
+        let mut cpus: Vec<_> = traits.allowed.iter().filter(|&cpu| cpu < first).collect();
+        if cpus.is_empty() {
+            cpus = traits.allowed.iter().collect();
+        }
         let cpu = cpus[self.spawned % cpus.len()];
         self.spawned += 1;
         let task = self.kernel.spawn(program, traits, cpu);
@@ -189,6 +199,9 @@ mod tests {
             ms,
             warm_up_ms: 0,
             seed: 1,
+            working_set_kb: None,
+            remote_memory_pct: 0,
+            start_cpus: None,
             noise: true,
         }
     }
@@ -207,5 +220,21 @@ mod tests {
             Err(err) => err,
         };
         format!("{err:#}")
+    }
+
+    #[test]
+    fn tasks_start_where_they_are_told() {
+        let mut scenario = scenario("2x1x2x1", "hogs:nr=3", 500);
+        (scenario.start_cpus, scenario.working_set_kb) = (Some(2), Some(1024));
+        let throughput = |pct| {
+            let outcome = Scenario { remote_memory_pct: pct, ..scenario.clone() }.run(false).unwrap();
+            let kernel = &outcome.kernel;
+            let hogs = || kernel.tasks.iter().filter(|task| kernel.programs[task.program].name == HOG);
+            assert!(hogs().all(|hog| hog.first_cpu < 2 && hog.traits.working_set == 1 << 20 >> 6));
+            outcome.report.groups.iter().find(|group| group.name == "hogs").unwrap().throughput
+        };
+        // The third hog runs on the other node.
+        let ratio = throughput(100) / throughput(0);
+        assert!((0.8..0.87).contains(&ratio), "{ratio}");
     }
 }

@@ -120,8 +120,16 @@ impl Rig {
     /// A task that may use these CPUs, which sleeps on the first of them.
     pub fn task_on(&mut self, cpus: impl IntoIterator<Item = usize>) -> TaskId {
         let allowed: Mask = cpus.into_iter().collect();
-        let traits =
-            Traits { allowed, nice: 0, policy: SCHED_NORMAL, kthread: false, loader: false, cgroup: 0, working_set: 0 };
+        let traits = Traits {
+            allowed,
+            nice: 0,
+            policy: SCHED_NORMAL,
+            kthread: false,
+            loader: false,
+            cgroup: 0,
+            working_set: 0,
+            remote_memory_pct: 0,
+        };
         let cpu = allowed.iter().next().unwrap();
         self.kernel.spawn(0, traits, cpu)
     }

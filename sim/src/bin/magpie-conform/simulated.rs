@@ -54,6 +54,7 @@ fn play_once(scenario: &Scenario, quirks: Quirks, seed: u64) -> Result<Order> {
             loader: false,
             cgroup: 0,
             working_set: 0,
+            remote_memory_pct: 0,
         };
         let id = kernel.spawn(index, traits, task.cpus[0]);
         ensure!(id == index, "children come after tasks");
