@@ -39,6 +39,7 @@ mod steal {
     mod balance;
     mod overload;
     mod pull;
+    #[allow(clippy::module_inception)]
     mod steal;
 }
 mod numa {

@@ -253,15 +253,6 @@ fn a_cpu_never_looks_at_itself() {
     assert_eq!(rig.waiting(0).len(), 1);
 }
 
-#[test]
-fn with_steal_off_no_task_is_taken() {
-    let mut rig = Rig::new("1x1x2x1", &["--steal", "off"]);
-    rig.only_idle(&[]);
-    rig.kernel.now = 1_000_000_000_000;
-    waiting(&mut rig, 1, 10 * WAIT, 100);
-    assert!(!balance_at(&mut rig, 100 * GRAN as u64));
-}
-
 /// A quarter of the watchdog's timeout.
 const STARVE_FLAGS: [&str; 2] = ["--timeout-ms", "4000"];
 const STARVE: u64 = 1_000_000_000;

@@ -144,10 +144,15 @@ fn a_weak_cpu_leaves_a_big_task_to_strong_ones_for_a_while() {
 /// And is not kept away by the back-off after wake-affine took it from there.
 #[test]
 fn a_task_goes_home_to_its_preferred_node() {
-    for (victim, prefers, back_off, comes) in
-        [(2, 0, 0, true), (2, 1, 0, false), (2, NO_NODE, 0, false), (1, 0, 0, false), (2, 0, 1, false)]
-    {
-        let mut rig = rig("2x1x2x1");
+    for (victim, prefers, back_off, comes) in [
+        (2, 0, 0, true),
+        (2, 1, 0, false),
+        (2, 2, 0, false),
+        (2, NO_NODE, 0, false),
+        (1, 0, 0, false),
+        (2, 0, 1, false),
+    ] {
+        let mut rig = rig("3x1x2x1");
         let task = rig.task();
         let retry_at = rig.kernel.now + back_off;
         rig.remembered(task, |tctx| (tctx.preferred_node, tctx.home_retry_at) = (prefers, retry_at));
