@@ -198,6 +198,12 @@ impl Native {
         unsafe { (*idle_map.get()).lines[slot / SLOTS_PER_LINE].bits &= !(1 << (slot % SLOTS_PER_LINE)) }
     }
 
+    /// As queue_add() does.
+    pub fn add_queued_load(&self, cpu: usize, weight: u64) {
+        // SAFETY: as cpu_ctx().
+        unsafe { (*cpu_ctxs[cpu].get()).queued_load += weight }
+    }
+
     pub fn is_overload_bit(&self, slot: usize) -> bool {
         // SAFETY: as cpu_ctx().
         is_bit(unsafe { &overload_map }, slot)

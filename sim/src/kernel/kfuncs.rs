@@ -174,9 +174,6 @@ extern "C" fn scx_bpf_dsq_move_to_local(dsq_id: u64, _enq_flags: u64) -> bool {
     let moved = kernel.move_to_local(dsq_id as usize);
     if !moved && queue_group(dsq_id as usize).is_none() && queue_cpu(dsq_id as usize) != kernel.cpu {
         kernel.tell(Moment::Missed);
-        if let Some(slot) = kernel.native.slot(kernel.cpu).filter(|_| kernel.quirks.claimed_while_stealing) {
-            kernel.native.clear_idle_bit(slot);
-        }
     }
     moved
 }
@@ -278,6 +275,10 @@ unsafe extern "C" fn scx_bpf_dsq_move(
         return false;
     }
     kernel.lock_dsq(from);
+    if let Some(slot) = kernel.native.slot(kernel.cpu).filter(|_| kernel.quirks.claimed_while_stealing) {
+        kernel.native.clear_idle_bit(slot);
+        return false;
+    }
     if kernel.tasks[task].place != Place::Dsq(from) {
         return false;
     }
@@ -402,6 +403,9 @@ extern "C" fn sim_store(addr: *const c_void) {
     let kernel = kernel();
     if let Some(line) = map_line_index(addr as usize) {
         kernel.cost += KFUNC + kernel.map_lines[line].store(&kernel.machine, kernel.cpu);
+        if let Some(cpu) = kernel.quirks.queued_at_store.take() {
+            kernel.native.add_queued_load(cpu, 1);
+        }
     }
 }
 

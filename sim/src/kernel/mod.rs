@@ -157,6 +157,8 @@ pub struct Quirks {
     /// A CPU that fails to move a task from another runqueue drops its own lock meanwhile. Another CPU claims it then, and
     /// schedule() clears the kick at its end. Unit tests only: no event comes between in a simulation.
     pub claimed_while_stealing: bool,
+    /// A task comes to a queue of this CPU at the next write to a bitmap. Unit tests only, as above.
+    pub queued_at_store: Option<usize>,
 }
 
 impl Quirks {

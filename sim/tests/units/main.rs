@@ -14,7 +14,9 @@ mod core {
 }
 mod order {
     mod deadline;
+    mod pick;
     mod preempt;
+    mod queue;
 }
 mod search {
     mod idle;
@@ -37,7 +39,7 @@ mod steal {
     mod balance;
     mod overload;
     mod pull;
-    mod starve;
+    #[allow(clippy::module_inception)]
     mod steal;
 }
 mod numa {

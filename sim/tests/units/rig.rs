@@ -2,7 +2,7 @@
 //! The program, loaded on a machine where nothing happens but what a test does.
 //!
 //! ```text
-//! let mut rig = Rig::new("1x1x4x2", &[]);         all CPUs idle, nobody waits, CPU 0 executes
+//! let mut rig = Rig::new("1x1x4x2", &[]);         all CPUs idle, no task waits, CPU 0 executes
 //! rig.call(rig.u.mark_busy, (3, rig.cctx(3)))     a C function and its arguments
 //! rig.cpu(3, |cctx| cctx.vclock = 5)              the program's own state
 //! ```
@@ -13,7 +13,7 @@ use magpie_sim::dsq::{TaskId, pinned_queue};
 use magpie_sim::kernel::{Curr, Kernel};
 use magpie_sim::machine::Machine;
 use magpie_sim::mask::Mask;
-use magpie_sim::native::{task_ctx, task_struct, units};
+use magpie_sim::native::{SCX_ENQ_WAKEUP, task_ctx, task_struct, units};
 use magpie_sim::scenario::parse_flags;
 use magpie_sim::task::{SCHED_NORMAL, State, Traits};
 use magpie_sim::trace::Op;
@@ -165,7 +165,42 @@ impl Rig {
         self.kernel.cpus[cpu].curr = Curr::Task(task);
     }
 
-    /// Puts the task in line on the CPU, behind those with an earlier deadline, as enqueue() does.
+    /// The same, and the program has taken note.
+    pub fn run_noted(&mut self, task: TaskId, cpu: usize) {
+        self.run(task, cpu);
+        self.kernel.tasks[task].set_queued(true);
+        self.call(self.u.note_running, (self.raw(task), self.tctx(task), self.cctx(cpu)));
+    }
+
+    /// running() of the task on the CPU.
+    pub fn running(&mut self, task: TaskId, cpu: usize) {
+        self.run(task, cpu);
+        self.kernel.cpu = cpu;
+        let raw = self.raw(task);
+        // SAFETY: as the kernel calls it.
+        self.kernel.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
+        assert_eq!(self.kernel.violation, None);
+    }
+
+    /// enqueue() of the task, which wakes on the CPU.
+    pub fn wake(&mut self, task: TaskId, cpu: usize) {
+        self.kernel.cpu = cpu;
+        self.kernel.tasks[task].cpu = cpu;
+        self.kernel.activate(task, cpu, SCX_ENQ_WAKEUP);
+        assert_eq!(self.kernel.violation, None);
+    }
+
+    /// dispatch() of the CPU, after `prev`. Returns what it has in its local DSQ then.
+    pub fn dispatch(&mut self, cpu: usize, prev: Option<TaskId>) -> Vec<TaskId> {
+        self.kernel.cpu = cpu;
+        let raw = prev.map_or(std::ptr::null_mut(), |task| self.raw(task));
+        // SAFETY: as the kernel calls it.
+        self.kernel.call(Op::Dispatch, prev, 0, |ops| unsafe { ops.dispatch.unwrap()(cpu as i32, raw) });
+        assert_eq!(self.kernel.violation, None);
+        self.local(cpu)
+    }
+
+    /// Puts the task into a queue of the CPU, behind those with an earlier deadline, as enqueue() does.
     pub fn queue(&mut self, task: TaskId, cpu: usize, deadline: u64) {
         self.kernel.tasks[task].cpu = cpu;
         self.kernel.tasks[task].state = State::Runnable;
@@ -183,13 +218,13 @@ impl Rig {
         self.kernel.cpus[cpu].local.iter().collect()
     }
 
-    /// The tasks in a CPU's queues: those that may move first.
+    /// The tasks in a CPU's queues, those that may migrate first.
     pub fn waiting(&self, cpu: usize) -> Vec<TaskId> {
         let queues = [cpu, pinned_queue(cpu)];
         queues.iter().flat_map(|&queue| self.kernel.dsqs[queue].as_ref().unwrap().iter()).collect()
     }
 
-    /// The first timer that is set fires: when, and whom it kicks.
+    /// The first timer that is set fires. Returns when, and the CPUs that it kicks.
     pub fn fire_timer(&mut self) -> (u64, Vec<usize>) {
         let mut timers = self.kernel.timers.iter().enumerate();
         let (index, due) = timers.find_map(|(index, timer)| timer.due.map(|due| (index, due))).expect("a timer is set");

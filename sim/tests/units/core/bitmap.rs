@@ -91,7 +91,7 @@ proptest! {
         }
         let bits = |map: &sparse_map| map.lines.iter().map(|line| line.bits).collect::<Vec<_>>();
         prop_assert_eq!(bits(&map), bits(&filled(&rig, &model)));
-        // Who walks over empty lines has the next one spared that.
+        // A walk over empty lines spares the next one that.
         for llc in 0..2 {
             let start = slots_of(&rig, llc).start;
             walk(&mut rig, &mut map, llc, start, ALL, false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `core/latency.bpf.h`: buckets, that only --latency-hist counts, and which searches are timed.
+//! `core/latency.bpf.h`: which searches are timed, and --latency-hist counts them in buckets.
 
 use magpie_sim::native::FIND_SAMPLE;
 use scx_magpie::bpf_intf::magpie_limits_LATENCY_BUCKETS as BUCKETS;

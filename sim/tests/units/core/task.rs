@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 
 use magpie_sim::mask::Mask;
 use magpie_sim::native::{PF_IDLE, PF_KTHREAD};
-use magpie_sim::task::LOADER_TGID;
+use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_NORMAL};
 use proptest::prelude::*;
 
 use crate::rig::Rig;
 
 #[test]
-fn who_may_move() {
+fn pinned_and_migration_disabled_tasks_do_not_migrate() {
     let mut rig = Rig::new("1x1x4x1", &[]);
     let (task, pinned) = (rig.task_on([1, 2]), rig.task_on([1]));
-    // On another CPU's behalf, and when it is itself the current task, in which two prologs may count.
+    // Two prologs may count in the current task.
     for (curr, disabled, is_migratable) in
         [(false, 0, true), (false, 1, false), (true, 0, true), (true, 2, true), (true, 3, false)]
     {
@@ -31,19 +31,21 @@ fn who_may_move() {
 }
 
 #[test]
-fn per_cpu_kernel_threads_and_the_loader_are_urgent() {
+fn per_cpu_kthreads_and_the_loader_are_critical() {
     let mut rig = Rig::new("1x1x4x1", &[]);
-    for (flags, tgid, cpus, urgent) in [
-        (0, 100, 1, false),
-        (PF_KTHREAD, 100, 1, true),
-        (PF_KTHREAD, 100, 2, false),
-        (0, LOADER_TGID, 4, true),
-        (0, 0, 4, false),
+    for (flags, tgid, policy, cpus, critical) in [
+        (0, 100, SCHED_NORMAL, 1, false),
+        (PF_KTHREAD, 100, SCHED_NORMAL, 1, true),
+        (PF_KTHREAD, 100, SCHED_NORMAL, 2, false),
+        (0, LOADER_TGID, SCHED_NORMAL, 4, true),
+        // Its thread that samples.
+        (0, LOADER_TGID, SCHED_BATCH, 4, false),
+        (0, 0, SCHED_NORMAL, 4, false),
     ] {
         let task = rig.task_on(0..cpus);
         let raw = rig.kernel.tasks[task].raw_mut();
-        (raw.flags, raw.tgid) = (flags, tgid);
-        assert_eq!(rig.call(rig.u.is_critical, (rig.raw(task),)), urgent, "{flags:#x} {tgid} {cpus}");
+        (raw.flags, raw.tgid, raw.policy) = (flags, tgid, policy);
+        assert_eq!(rig.call(rig.u.is_critical, (rig.raw(task),)), critical, "{flags:#x} {tgid} {policy} {cpus}");
     }
 }
 
@@ -63,7 +65,7 @@ fn each_task_is_remembered_by_itself() {
     let tasks = [rig.task(), rig.task()];
     for task in tasks {
         assert_eq!(rig.call(rig.u.task_ctx, (rig.raw(task),)), rig.tctx(task));
-        assert_eq!(rig.remembered(task, |tctx| (tctx.home, tctx.recent)), (-1, -1));
+        assert_eq!(rig.remembered(task, |tctx| (tctx.vclock_cpu, tctx.recent)), (-1, -1));
     }
     assert_ne!(rig.tctx(tasks[0]), rig.tctx(tasks[1]));
 }

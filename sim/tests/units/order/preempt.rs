@@ -1,114 +1,119 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `order/preempt.bpf.h`: who takes the CPU of whom, and that urgent tasks wait for each other only.
+//! `order/preempt.bpf.h`: which wakee takes the CPU of which task, and that critical tasks wait for each other only.
 
-use magpie_sim::native::{HOG_NS, PROMPT_NS, SCX_ENQ_WAKEUP};
-use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL, State};
-use magpie_sim::trace::Op;
+use magpie_sim::cgroup::Spec;
+use magpie_sim::dsq::TaskId;
+use magpie_sim::native::{PF_KTHREAD, REQUEST_RATIO, SCX_WAKE_SYNC, SCX_WAKE_TTWU};
+use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
 use crate::rig::Rig;
 
-const GRAN: i64 = 4_000_000;
 const SLICE: i64 = 3_000_000;
-const LAG: i64 = 6_000_000;
-/// What the prompt come before others.
-const LEAD: i64 = LAG + PROMPT_NS as i64;
-const TURN: i64 = 250_000;
+/// The default of --slice-us-lag.
+const CREDIT: i64 = 9_000_000;
+const RATIO: i64 = REQUEST_RATIO as i64;
 
-/// A woken task against the one that runs on CPU 0.
+/// A wakee, and the task that runs on CPU 0.
 #[derive(Clone, Debug)]
 struct Pair {
     policy: u32,
     weight: u32,
-    /// vruntime, relative to what the running one had when it started.
+    request: i64,
+    sync: bool,
+    /// By how much its vruntime is before that of the running task.
     owed: i64,
     curr_policy: u32,
     curr_weight: u32,
-    curr_hog: bool,
-    prompt: bool,
-    curr_prompt: bool,
+    curr_request: i64,
+    curr_sync: bool,
     curr_critical: bool,
+    /// ns since the running task's slice began.
     ran: i64,
-}
-
-impl Pair {
-    fn preempts(&self, flags: &[&str]) -> bool {
-        let mut rig = Rig::new("1x1x2x1", flags);
-        let (curr, woken) = (rig.task(), rig.task());
-        for (task, policy, weight) in [(curr, self.curr_policy, self.curr_weight), (woken, self.policy, self.weight)] {
-            rig.kernel.tasks[task].raw_mut().policy = policy;
-            rig.set_weight(task, weight);
-            rig.remembered(task, |tctx| tctx.vruntime = 1 << 40);
-        }
-        rig.remembered(curr, |tctx| tctx.prompt = self.curr_prompt.into());
-        rig.remembered(woken, |tctx| (tctx.prompt, tctx.fresh) = (self.prompt.into(), self.prompt.into()));
-        rig.kernel.tasks[curr].raw_mut().se.sum_exec_runtime = if self.curr_hog { HOG_NS.into() } else { 0 };
-        rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
-        rig.cpu(0, |cctx| cctx.curr_critical = self.curr_critical.into());
-        rig.kernel.now = rig.kernel.now.wrapping_add_signed(self.ran);
-        rig.remembered(woken, |tctx| tctx.vruntime = tctx.vruntime.wrapping_sub(self.owed as u64));
-        rig.call(rig.u.preempts, (rig.raw(woken), rig.tctx(woken), rig.cctx(0), rig.kernel.now))
-    }
-
-    fn expected(&self) -> bool {
-        let by_weight = |ns: i64, weight: u32| ns * 100 / i64::from(weight);
-        if [SCHED_BATCH, SCHED_IDLE].contains(&self.policy) {
-            return false;
-        }
-        let brief = |weight: u32| by_weight(SLICE, weight.max(100));
-        let sooner = |prompt| if prompt { LEAD } else { 0 };
-        let (gran, curr_asks) = match (self.curr_hog, self.curr_prompt) {
-            (true, _) => (0, by_weight(SLICE, self.curr_weight) + LAG),
-            (false, prompt) if !self.prompt || self.curr_critical => (GRAN, brief(self.curr_weight) - sooner(prompt)),
-            (false, false) => (0, brief(self.curr_weight)),
-            (false, true) => (TURN, brief(self.curr_weight) - LEAD),
-        };
-        let ran = self.ran.max(0);
-        let curr_deadline = by_weight(ran, self.curr_weight) + curr_asks;
-        self.curr_policy == SCHED_IDLE
-            || (ran >= gran
-                && brief(self.weight) - sooner(self.prompt) - self.owed + by_weight(gran, self.weight) < curr_deadline)
-    }
 }
 
 const PLAIN: Pair = Pair {
     policy: SCHED_NORMAL,
     weight: 100,
+    request: SLICE,
+    sync: false,
     owed: 0,
     curr_policy: SCHED_NORMAL,
     curr_weight: 100,
-    curr_hog: false,
-    prompt: false,
-    curr_prompt: false,
+    curr_request: SLICE,
+    curr_sync: false,
     curr_critical: false,
     ran: 0,
 };
 
+impl Pair {
+    fn preempts(&self, flags: &[&str]) -> bool {
+        let mut rig = Rig::new("1x1x2x1", flags);
+        let (curr, wakee) = (rig.task(), rig.task());
+        let vruntime = 1 << 40;
+        for (task, policy, weight, request, sync, vruntime) in [
+            (curr, self.curr_policy, self.curr_weight, self.curr_request, self.curr_sync, vruntime),
+            (wakee, self.policy, self.weight, self.request, self.sync, vruntime - self.owed),
+        ] {
+            rig.kernel.tasks[task].raw_mut().policy = policy;
+            rig.set_weight(task, weight);
+            rig.remembered(task, |tctx| (tctx.vruntime, tctx.burst_avg) = (vruntime as u64, request));
+            let flags = SCX_WAKE_TTWU | if sync { SCX_WAKE_SYNC } else { 0 };
+            rig.call(rig.u.note_wakeup, (rig.raw(task), rig.tctx(task), flags));
+        }
+        rig.run_noted(curr, 0);
+        rig.cpu(0, |cctx| cctx.curr_critical = self.curr_critical.into());
+        let now = rig.kernel.now.wrapping_add_signed(self.ran);
+        rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), now))
+    }
+
+    fn expected(&self) -> bool {
+        let due = |request: i64, sync, policy, weight: u32| {
+            let credit = if sync || policy != SCHED_NORMAL { 0 } else { CREDIT };
+            (request - credit) * 100 / i64::from(weight)
+        };
+        let deadline = due(self.request, self.sync, self.policy, self.weight) - self.owed;
+        let curr_deadline = due(self.curr_request, self.curr_sync, self.curr_policy, self.curr_weight);
+        match () {
+            () if self.policy != SCHED_NORMAL => false,
+            () if self.curr_policy == SCHED_IDLE => true,
+            () if self.sync || self.curr_critical || deadline >= curr_deadline => false,
+            () => self.curr_sync || self.request * RATIO <= self.curr_request || self.ran >= SLICE,
+        }
+    }
+}
+
 fn pair() -> impl Strategy<Value = Pair> {
-    let policy = || prop::sample::select(&[SCHED_NORMAL, SCHED_NORMAL, SCHED_BATCH, SCHED_IDLE]);
+    let policy = || prop_oneof![8 => Just(SCHED_NORMAL), 1 => Just(SCHED_BATCH), 1 => Just(SCHED_IDLE)];
     let weight = || prop_oneof![Just(100), 1..=10_000u32];
-    // The running CPU's clock may be behind by a little.
-    let ran = prop_oneof![-1000..3 * GRAN, Just(GRAN), Just(GRAN - 1)];
-    (policy(), weight(), -3 * GRAN..3 * GRAN, policy(), weight(), any::<[bool; 4]>(), ran).prop_map(
-        |(policy, weight, owed, curr_policy, curr_weight, [curr_hog, prompt, curr_prompt, curr_critical], ran)| Pair {
+    let request = || prop_oneof![Just(SLICE), Just(SLICE / RATIO), 1..SLICE, 1..SLICE / RATIO];
+    let sync = || prop::bool::weighted(0.3);
+    // The clock of the running task's CPU may be ahead by a little.
+    let ran = prop_oneof![-1000..2 * SLICE, Just(SLICE), Just(SLICE - 1)];
+    let wakee = (policy(), weight(), request(), sync(), -2 * CREDIT..2 * CREDIT);
+    let curr = (policy(), weight(), request(), sync(), prop::bool::weighted(0.1), ran);
+    (wakee, curr).prop_map(|((policy, weight, request, sync, owed), curr)| {
+        let (curr_policy, curr_weight, curr_request, curr_sync, curr_critical, ran) = curr;
+        Pair {
             policy,
             weight,
+            request,
+            sync,
             owed,
             curr_policy,
             curr_weight,
-            curr_hog,
-            prompt,
-            curr_prompt,
+            curr_request,
+            curr_sync,
             curr_critical,
             ran,
-        },
-    )
+        }
+    })
 }
 
 proptest! {
     #[test]
-    fn whose_deadline_is_before_by_the_granularity(pair in pair()) {
+    fn by_the_rule(pair in pair()) {
         prop_assert_eq!(pair.preempts(&[]), pair.expected());
         prop_assert!(!pair.preempts(&["--no-wakeup-preempt"]));
     }
@@ -117,150 +122,192 @@ proptest! {
 #[test]
 fn at_the_edges() {
     for (pair, preempts) in [
-        // Left alone until it has run for the granularity, whatever is owed.
-        (Pair { ran: GRAN - 1, owed: 1 << 30, ..PLAIN }, false),
-        (Pair { ran: GRAN, owed: 1, ..PLAIN }, true),
-        (Pair { ran: GRAN, owed: 0, ..PLAIN }, false),
-        // The clock of the running one's CPU is ahead: it has not run for ages.
+        // Current has run for a slice.
+        (Pair { ran: SLICE, owed: 1, ..PLAIN }, true),
+        (Pair { ran: SLICE, ..PLAIN }, false),
+        (Pair { ran: SLICE - 1, owed: 1 << 30, ..PLAIN }, false),
         (Pair { ran: -1, owed: 1 << 30, ..PLAIN }, false),
-        // A light one has to be owed more to be as far behind.
-        (Pair { ran: 2 * GRAN, weight: 40, ..PLAIN }, false),
-        (Pair { ran: 2 * GRAN, weight: 60, ..PLAIN }, true),
-        (Pair { ran: -1, prompt: true, ..PLAIN }, true),
-        // Before one that is prompt there is no rest, but for who was prompt itself.
-        (Pair { prompt: true, ran: 1, ..PLAIN }, true),
-        (Pair { prompt: true, ran: 1, owed: -LEAD, ..PLAIN }, true),
-        (Pair { prompt: true, ran: 1, owed: -LEAD - 1, ..PLAIN }, false),
-        (Pair { prompt: true, curr_prompt: true, ran: TURN - 1, ..PLAIN }, false),
-        (Pair { prompt: true, curr_prompt: true, ran: TURN + 1, ..PLAIN }, true),
-        (Pair { prompt: true, curr_critical: true, ran: GRAN - 1, ..PLAIN }, false),
-        // A hog makes way at once, for any but those that had much more than it had.
-        (Pair { curr_hog: true, ran: 1, ..PLAIN }, true),
-        (Pair { curr_hog: true, ran: 1, weight: 1, ..PLAIN }, true),
-        (Pair { curr_hog: true, ran: 1, owed: -LAG, ..PLAIN }, true),
-        (Pair { curr_hog: true, ran: 0, owed: -LAG, ..PLAIN }, false),
-        (Pair { curr_policy: SCHED_IDLE, owed: -(1 << 30), ..PLAIN }, true),
+        // Current was woken by a message, and has no credit.
+        (Pair { curr_sync: true, ..PLAIN }, true),
+        (Pair { curr_sync: true, owed: 1 - CREDIT, ..PLAIN }, true),
+        (Pair { curr_sync: true, owed: -CREDIT, ..PLAIN }, false),
+        // Current asks for several times as much.
+        (Pair { request: SLICE / RATIO, ..PLAIN }, true),
+        (Pair { request: SLICE / RATIO + 1, ..PLAIN }, false),
+        (Pair { request: SLICE / RATIO, owed: SLICE / RATIO - SLICE, ..PLAIN }, false),
+        // The wakee was sent a message.
+        (Pair { sync: true, curr_sync: true, ran: SLICE, owed: 1 << 30, ..PLAIN }, false),
+        (Pair { curr_critical: true, ran: SLICE, owed: 1 << 30, ..PLAIN }, false),
+        // Tasks that run when nothing else wants to.
+        (Pair { curr_policy: SCHED_IDLE, sync: true, owed: -(1 << 30), ..PLAIN }, true),
         (Pair { curr_policy: SCHED_IDLE, policy: SCHED_BATCH, ..PLAIN }, false),
         (Pair { curr_policy: SCHED_IDLE, policy: SCHED_IDLE, ..PLAIN }, false),
+        (Pair { policy: SCHED_BATCH, ran: SLICE, owed: 1 << 30, ..PLAIN }, false),
     ] {
         assert_eq!(pair.preempts(&[]), preempts, "{pair:?}");
+        assert_eq!(pair.expected(), preempts, "{pair:?}");
     }
 }
 
 #[test]
-fn nobody_is_preempted_twice() {
+fn a_task_of_a_cpu_idle_group_is_preempted_and_preempts_not() {
     let mut rig = Rig::new("1x1x2x1", &[]);
-    let woken = rig.task();
+    let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: true });
+    let (of_idle_group, other) = (rig.task(), rig.task());
+    rig.kernel.move_to_cgroup(of_idle_group, group);
+    for (curr, wakee, preempts) in [(of_idle_group, other, true), (other, of_idle_group, false)] {
+        rig.run_noted(curr, 0);
+        let now = rig.kernel.now + 10 * SLICE as u64;
+        assert_eq!(rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), now)), preempts);
+    }
+}
+
+#[test]
+fn a_task_is_preempted_once() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    let wakee = rig.task();
     rig.cpu(0, |cctx| (cctx.curr_weight, cctx.curr_idle_policy) = (0, 1));
-    assert!(!rig.call(rig.u.preempts, (rig.raw(woken), rig.tctx(woken), rig.cctx(0), rig.kernel.now)));
+    assert!(!rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), rig.kernel.now)));
 }
 
-#[test]
-fn the_running_one_makes_way_if_there_is_one() {
+/// On CPU 0 a task has run for a slice, and such CPUs are idle.
+fn rig(idle: &[usize], policy: u32) -> (Rig, TaskId) {
     let mut rig = Rig::new("1x1x2x1", &[]);
-    for (weight, made, makes_way) in [(100, 0, 1), (0, 0, 0), (0, 1, 1)] {
-        rig.cpu(0, |cctx| (cctx.curr_weight, cctx.making_way) = (weight, made));
-        rig.call(rig.u.make_way, (0, rig.cctx(0)));
-        assert_eq!(rig.cpu(0, |cctx| (cctx.curr_weight, cctx.making_way)), (0, makes_way));
+    rig.only_idle(idle);
+    let curr = rig.task();
+    rig.kernel.tasks[curr].raw_mut().policy = policy;
+    rig.run_noted(curr, 0);
+    rig.kernel.now += SLICE as u64;
+    rig.kernel.tasks[curr].raw_mut().se.sum_exec_runtime += SLICE as u64;
+    rig.call(rig.u.charge, (rig.raw(curr), rig.tctx(curr)));
+    rig.call(rig.u.note_current, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
+    (rig, curr)
+}
+
+fn kthread(rig: &mut Rig) -> TaskId {
+    let task = rig.task_on([0]);
+    rig.kernel.tasks[task].raw_mut().flags = PF_KTHREAD;
+    task
+}
+
+/// Tasks that preempted, and that were queued without.
+fn preempted_queued(rig: &Rig) -> (u64, u64) {
+    (rig.stat(magpie_stat_STAT_PREEMPT), rig.stat(magpie_stat_STAT_QUEUED))
+}
+
+/// Where another CPU may take it until the running task is out of the kernel.
+#[test]
+fn a_wakee_that_preempts_waits_in_the_queue() {
+    for policy in [SCHED_NORMAL, SCHED_IDLE] {
+        let (mut rig, _) = rig(&[], policy);
+        let wakee = rig.task();
+        rig.wake(wakee, 0);
+        assert_eq!((rig.waiting(0), rig.kicked(), preempted_queued(&rig)), (vec![wakee], vec![0], (1, 0)));
+        let idle_policy = u8::from(policy == SCHED_IDLE);
+        assert_eq!(rig.cpu(0, |cctx| (cctx.curr_weight, cctx.preempted)), (0, idle_policy));
+        // The next one finds it preempted.
+        let another = rig.task();
+        rig.wake(another, 0);
+        assert_eq!((rig.kicked(), preempted_queued(&rig)), (vec![], (1, 1)));
     }
 }
 
-/// A per-CPU kernel thread runs at once, but waits for another that does, in the order in which they woke.
 #[test]
-fn urgent_tasks_wait_for_each_other_only() {
-    let mut rig = Rig::new("1x1x2x1", &[]);
-    rig.only_idle(&[]);
-    let curr = rig.task_on([0]);
-    let (hog, urgent) = (rig.task_on([0]), [0; 3].map(|_| rig.task_on([0])));
-    for task in urgent {
-        rig.kernel.tasks[task].raw_mut().flags = magpie_sim::native::PF_KTHREAD;
-    }
-    let wake = |rig: &mut Rig, task: usize| {
+fn an_idle_cpu_takes_a_wakee_that_would_preempt() {
+    let (mut rig, _) = rig(&[1], SCHED_NORMAL);
+    let wakee = rig.task();
+    rig.wake(wakee, 0);
+    assert_eq!((rig.waiting(0), rig.kicked(), preempted_queued(&rig)), (vec![wakee], vec![1], (0, 1)));
+}
+
+#[test]
+fn a_pinned_wakee_preempts_though_another_cpu_is_idle() {
+    let (mut rig, _) = rig(&[1], SCHED_NORMAL);
+    let wakee = rig.task_on([0]);
+    rig.wake(wakee, 0);
+    assert_eq!((rig.waiting(0), rig.kicked(), preempted_queued(&rig)), (vec![wakee], vec![0], (1, 0)));
+}
+
+#[test]
+fn a_task_whose_slice_is_over_preempts_not() {
+    let (mut rig, _) = rig(&[], SCHED_NORMAL);
+    let task = rig.task();
+    rig.kernel.activate(task, 0, 0);
+    assert_eq!((rig.waiting(0), rig.kicked(), preempted_queued(&rig)), (vec![task], vec![], (0, 1)));
+}
+
+/// In the order in which they wake.
+#[test]
+fn per_cpu_kthreads_wait_for_each_other_only() {
+    let (mut rig, _) = rig(&[], SCHED_NORMAL);
+    let kthreads = [(); 4].map(|()| kthread(&mut rig));
+    for (task, takes_the_cpu) in kthreads[..2].iter().zip([true, false]) {
         rig.kernel.cpus[0].need_resched = false;
-        rig.kernel.tasks[task].state = State::Sleeping;
-        rig.kernel.activate(task, 0, SCX_ENQ_WAKEUP);
-        assert_eq!(rig.kernel.violation, None);
-        rig.kernel.cpus[0].need_resched
-    };
-    // An ordinary task runs: the first takes its CPU, and those that wake before it is there queue up behind it.
-    rig.run(curr, 0);
-    rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
-    assert!(wake(&mut rig, urgent[0]));
-    assert_eq!(rig.local(0), [urgent[0]]);
-    assert_eq!(rig.cpu(0, |cctx| cctx.making_way), 1);
-
-    // It runs: the others do not take the CPU from it.
-    rig.kernel.take_out(urgent[0]);
-    rig.run(urgent[0], 0);
-    rig.call(rig.u.note_running, (rig.raw(urgent[0]), rig.tctx(urgent[0]), rig.cctx(0)));
-    assert!(!wake(&mut rig, urgent[1]));
-    assert!(!wake(&mut rig, urgent[2]));
-    assert_eq!(rig.local(0), [urgent[1], urgent[2]]);
-    assert_eq!(rig.stat(magpie_stat_STAT_KTHREAD), 3);
-
-    // And an ordinary task that wakes takes it from none of them.
-    rig.kernel.now += 10 * GRAN as u64;
-    assert!(!wake(&mut rig, hog));
-    assert_eq!((rig.waiting(0), rig.stat(magpie_stat_STAT_PREEMPT)), (vec![hog], 0));
-}
-
-/// Who preempts waits in line, where another CPU may take it: what runs goes on then, if its deadline is before the next
-/// one's. A SCHED_IDLE task makes way all the same, once.
-#[test]
-fn who_makes_way_does_so_for_who_is_owed_more_or_is_not_idle() {
-    makes_way(SCHED_NORMAL, false);
-    makes_way(SCHED_IDLE, true);
-}
-
-fn makes_way(curr_policy: u32, for_anybody: bool) {
-    let mut rig = Rig::new("1x1x2x1", &[]);
-    rig.only_idle(&[]);
-    let (curr, late, next) = (rig.task(), rig.task(), rig.task());
-    let wake = |rig: &mut Rig, task: usize| {
-        rig.kernel.tasks[task].state = State::Sleeping;
-        rig.kernel.activate(task, 0, SCX_ENQ_WAKEUP);
-        assert_eq!(rig.kernel.violation, None);
-        (rig.stat(magpie_stat_STAT_PREEMPT), rig.stat(magpie_stat_STAT_QUEUED), rig.kicked())
-    };
-    let dispatch = |rig: &mut Rig| {
-        let raw = rig.raw(curr);
-        rig.kernel.call(Op::Dispatch, Some(curr), 0, |ops| unsafe { ops.dispatch.unwrap()(0, raw) });
-        rig.local(0)
-    };
-    rig.kernel.tasks[curr].raw_mut().policy = curr_policy;
-    rig.remembered(late, |tctx| (tctx.home, tctx.vruntime) = (0, 2 * GRAN as u64));
-    rig.run(curr, 0);
-    rig.kernel.tasks[curr].set_queued(true);
-    rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
-    rig.kernel.now += 15 * GRAN as u64;
-    assert_eq!(wake(&mut rig, late), (1, 0, vec![0]));
-    assert_eq!(wake(&mut rig, next), (1, 1, vec![]));
-    let by_deadline = [next, late].map(|task| rig.call(rig.u.deadline, (rig.raw(task), rig.tctx(task))));
-    let of_curr = rig.call(rig.u.deadline, (rig.raw(curr), rig.tctx(curr)));
-    assert!(by_deadline[0] < by_deadline[1] && of_curr < by_deadline[1]);
-    rig.kernel.take_out(next);
-    assert_eq!(dispatch(&mut rig), if for_anybody { vec![late] } else { vec![] });
-
-    if for_anybody {
-        rig.kernel.take_out(late);
-        rig.queue(late, 0, by_deadline[1]);
+        rig.wake(*task, 0);
+        assert_eq!(rig.kernel.cpus[0].need_resched, takes_the_cpu);
     }
-    assert!(dispatch(&mut rig).is_empty());
+    assert_eq!(rig.local(0), kthreads[..2]);
+
+    // The first runs, and leaves the CPU to none of the others.
+    rig.kernel.take_out(kthreads[0]);
+    rig.run_noted(kthreads[0], 0);
+    rig.kernel.cpus[0].need_resched = false;
+    rig.wake(kthreads[2], 0);
+    rig.wake(kthreads[3], 0);
+    assert!(!rig.kernel.cpus[0].need_resched);
+    assert_eq!(rig.local(0), kthreads[1..]);
+    assert_eq!(rig.stat(magpie_stat_STAT_KTHREAD), 4);
+
+    // Nor to a task that would preempt.
+    let wakee = rig.task();
+    rig.kernel.now += 10 * SLICE as u64;
+    rig.wake(wakee, 0);
+    assert_eq!((rig.waiting(0), rig.kicked(), rig.stat(magpie_stat_STAT_PREEMPT)), (vec![wakee], vec![], 0));
 }
 
-/// It may move, and who runs may take its time to make way: it can be stolen until then.
+/// A kernel thread is brief, and the caches of the task that it preempts are warm.
 #[test]
-fn the_loader_is_first_in_line() {
-    let mut rig = Rig::new("1x1x2x1", &[]);
-    rig.only_idle(&[]);
-    let (curr, next, loader) = (rig.task(), rig.task(), rig.task());
+fn a_task_that_a_kthread_preempts_is_not_offered_to_idle_cpus() {
+    let (mut rig, curr) = rig(&[1], SCHED_NORMAL);
+    let kthread = kthread(&mut rig);
+    rig.wake(kthread, 0);
+    assert_eq!(rig.cpu(0, |cctx| (cctx.kthread_pending, cctx.curr_weight)), (1, 0));
+    rig.kernel.do_enqueue(curr, 0, 0);
+    assert_eq!((rig.waiting(0), rig.kicked()), (vec![curr], vec![]));
+
+    // From when the kernel thread runs, others are.
+    rig.kernel.take_out(kthread);
+    rig.running(kthread, 0);
+    assert_eq!(rig.cpu(0, |cctx| cctx.kthread_pending), 0);
+    let other = rig.task();
+    rig.wake(other, 0);
+    assert_eq!(rig.kicked(), [1]);
+}
+
+/// A kernel thread that comes to an idle CPU, or after another, preempts none.
+#[test]
+fn only_a_kthread_that_preempts_is_pending() {
+    let (mut rig, _) = rig(&[], SCHED_NORMAL);
+    let kthread = kthread(&mut rig);
+    for (weight, critical, pending) in [(0, 0, 0), (100, 1, 0), (100, 0, 1)] {
+        rig.cpu(0, |cctx| (cctx.curr_weight, cctx.curr_critical) = (weight, critical));
+        rig.wake(kthread, 0);
+        assert_eq!(rig.cpu(0, |cctx| cctx.kthread_pending), pending, "{weight} {critical}");
+        rig.kernel.take_out(kthread);
+    }
+}
+
+/// It may migrate, so it waits where it can be stolen.
+#[test]
+fn the_loader_is_first_in_the_queue() {
+    let (mut rig, _) = rig(&[], SCHED_NORMAL);
+    let (next, loader) = (rig.task(), rig.task());
     rig.kernel.tasks[loader].raw_mut().tgid = LOADER_TGID;
-    rig.queue(next, 0, 0);
-    rig.run(curr, 0);
-    for (weight, urgent, preempts) in [(100, 0, true), (0, 0, false), (100, 1, false)] {
-        rig.cpu(0, |cctx| (cctx.curr_weight, cctx.curr_critical) = (weight, urgent));
-        rig.kernel.tasks[loader].state = State::Sleeping;
-        rig.kernel.activate(loader, 0, SCX_ENQ_WAKEUP);
+    rig.kernel.tasks[loader].traits.loader = true;
+    rig.queue(next, 0, 0u64.wrapping_sub(1 << 59));
+    for (weight, critical, preempts) in [(100, 0, true), (0, 0, false), (100, 1, false)] {
+        rig.cpu(0, |cctx| (cctx.curr_weight, cctx.curr_critical) = (weight, critical));
+        rig.wake(loader, 0);
         assert_eq!(rig.waiting(0), [loader, next]);
         assert_eq!(rig.kicked(), if preempts { vec![0] } else { vec![] });
         rig.kernel.take_out(loader);
@@ -268,140 +315,17 @@ fn the_loader_is_first_in_line() {
     assert_eq!((rig.stat(magpie_stat_STAT_KTHREAD), rig.stat(magpie_stat_STAT_PREEMPT)), (3, 0));
 }
 
+/// The CPU may find another task while the wakeup is under way: the wakee would wait behind it, where it cannot be stolen.
 #[test]
-fn an_idle_cpu_takes_who_would_preempt() {
-    let mut rig = Rig::new("1x1x2x1", &[]);
-    rig.only_idle(&[1]);
-    let (curr, woken) = (rig.task(), rig.task());
-    rig.run(curr, 0);
-    rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
-    rig.kernel.now += 15 * GRAN as u64;
-    rig.kernel.tasks[woken].state = State::Sleeping;
-    rig.kernel.activate(woken, 0, SCX_ENQ_WAKEUP);
-    assert_eq!((rig.waiting(0), rig.kicked()), (vec![woken], vec![1]));
-    assert_eq!((rig.stat(magpie_stat_STAT_PREEMPT), rig.stat(magpie_stat_STAT_QUEUED)), (0, 1));
-}
-
-/// Who makes way for one urgent task is left alone, for that is brief; for two it is not.
-#[test]
-fn who_makes_way_for_two_or_comes_to_it_late_is_offered() {
-    let wake = |rig: &mut Rig, task: usize| {
-        rig.kernel.tasks[task].state = State::Sleeping;
-        rig.kernel.activate(task, 0, SCX_ENQ_WAKEUP);
-    };
-    // On CPU 0 an ordinary task runs, and so many urgent ones wake; CPU 1 is idle. It makes way after so many ns.
-    let start = |nr_urgent, after| {
+fn a_wakee_comes_first_on_its_idle_cpu() {
+    for (policy, first) in [(SCHED_NORMAL, true), (SCHED_BATCH, false), (SCHED_IDLE, false)] {
         let mut rig = Rig::new("1x1x2x1", &[]);
         rig.only_idle(&[1]);
-        let (curr, urgent) = (rig.task(), [0; 2].map(|_| rig.task_on([0])));
-        for task in urgent {
-            rig.kernel.tasks[task].raw_mut().flags = magpie_sim::native::PF_KTHREAD;
-        }
-        rig.run(curr, 0);
-        rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
-        urgent[..nr_urgent].iter().for_each(|&task| wake(&mut rig, task));
-        // The first takes the CPU.
-        rig.kernel.now += after;
-        rig.kernel.do_enqueue(curr, 0, 0);
-        (rig, urgent)
-    };
-    {
-        let (mut rig, _) = start(2, 0);
-        assert_eq!((rig.local(0).len(), rig.kicked()), (2, vec![1]));
+        let (other, wakee) = (rig.task(), rig.task());
+        rig.kernel.cpus[1].local.push_back(other);
+        rig.kernel.tasks[wakee].raw_mut().policy = policy;
+        rig.kernel.cpu = 1;
+        rig.kernel.wake(wakee, false);
+        assert_eq!(rig.local(1), if first { [wakee, other] } else { [other, wakee] });
     }
-    {
-        let (mut rig, _) = start(1, 250_000);
-        assert_eq!((rig.local(0).len(), rig.kicked()), (1, vec![1]), "the timer fired before it was in line");
-    }
-    let (mut rig, urgent) = start(1, 249_999);
-    assert_eq!((rig.local(0).len(), rig.kicked()), (1, vec![]));
-    rig.kernel.take_out(urgent[0]);
-    rig.run(urgent[0], 0);
-    rig.call(rig.u.note_running, (rig.raw(urgent[0]), rig.tctx(urgent[0]), rig.cctx(0)));
-    wake(&mut rig, urgent[1]);
-    assert_eq!(rig.kicked(), [1]);
-    drop(rig);
-
-    // The urgent one is not as brief as it should be.
-    let (rig, _) = start(1, 0);
-    let due = rig.kernel.timers.iter().find_map(|timer| timer.due).unwrap_or(0);
-    assert!((250_000..260_000).contains(&(due - rig.kernel.now)), "the timer looks at {due}");
-    drop(rig);
-
-    // It is done, and another goes on.
-    let (mut rig, urgent) = start(1, 0);
-    let other = rig.task();
-    rig.queue(other, 0, 1 << 50);
-    rig.kernel.take_out(urgent[0]);
-    let ops = rig.kernel.ops;
-    rig.kernel.call(Op::Dispatch, None, 0, |_| unsafe { ops.dispatch.unwrap()(0, std::ptr::null_mut()) });
-    assert_eq!((rig.waiting(0), rig.kicked()), (vec![other], vec![1]));
-}
-
-/// Who may run nowhere else, and is next, does not wait in line: that costs a dispatch().
-#[test]
-fn a_pinned_task_that_is_next_is_not_put_in_line() {
-    let plain = (true, 100, 0, false, false);
-    for ((pinned, weight, ahead, another_waits, another_is_next), next) in [
-        (plain, true),
-        ((false, 100, 0, false, false), false),
-        ((true, 100, SLICE, false, false), true),
-        // The running one's second slice comes before its first.
-        ((true, 100, SLICE + 1, false, false), false),
-        ((true, 100, 0, true, false), false),
-        ((true, 100, 0, false, true), false),
-    ] {
-        let mut rig = Rig::new("1x1x2x1", &[]);
-        rig.only_idle(&[]);
-        let (curr, other) = (rig.task(), rig.task_on([0]));
-        let woken = if pinned { rig.task_on([0]) } else { rig.task() };
-        rig.set_weight(woken, weight);
-        rig.run(curr, 0);
-        for task in [curr, woken] {
-            rig.remembered(task, |tctx| (tctx.vruntime, tctx.home) = (1 << 40, 0));
-        }
-        rig.remembered(woken, |tctx| tctx.vruntime = tctx.vruntime.wrapping_add(ahead as u64));
-        rig.call(rig.u.note_running, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
-        if another_waits {
-            rig.queue(other, 0, 0);
-        }
-        if another_is_next {
-            rig.kernel.cpus[0].local.push_back(other);
-        }
-        rig.kernel.tasks[woken].state = State::Sleeping;
-        rig.kernel.activate(woken, 0, SCX_ENQ_WAKEUP);
-        let case = (pinned, weight, ahead, another_waits, another_is_next);
-        assert_eq!(rig.local(0).contains(&woken), next, "{case:?}");
-        let counted = (rig.stat(magpie_stat_STAT_NEXT), rig.stat(magpie_stat_STAT_QUEUED));
-        assert_eq!(counted, (u64::from(next), u64::from(!next)), "{case:?}");
-    }
-}
-
-/// Who comes back to its CPU is not told to make way for it, only for others.
-#[test]
-fn a_pinned_task_that_is_next_waits() {
-    let mut rig = Rig::new("1x1x2x1", &[]);
-    rig.only_idle(&[]);
-    let (curr, next, other) = (rig.task(), rig.task_on([0]), rig.task());
-    let runs = |rig: &mut Rig, task: usize| {
-        rig.run(task, 0);
-        let raw = rig.raw(task);
-        // SAFETY: as the kernel calls it.
-        rig.kernel.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
-        rig.kicked()
-    };
-    assert!(runs(&mut rig, curr).is_empty());
-    rig.kernel.tasks[next].state = State::Sleeping;
-    rig.kernel.activate(next, 0, SCX_ENQ_WAKEUP);
-    assert_eq!(rig.local(0), [next]);
-    assert!(runs(&mut rig, curr).is_empty());
-    rig.kernel.cpus[0].local.push_back(other);
-    assert_eq!(runs(&mut rig, curr), [0]);
-
-    // It had its turn: there is nobody any more who waits by right.
-    rig.kernel.take_out(next);
-    rig.kernel.take_out(other);
-    assert!(runs(&mut rig, next).is_empty());
-    rig.kernel.cpus[0].local.push_back(other);
-    assert_eq!(runs(&mut rig, next), [0]);
 }

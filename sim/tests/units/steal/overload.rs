@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `steal/overload.bpf.h`: the bit is set while a task waits that may move; those that may not wait apart.
+//! `steal/overload.bpf.h`: the bit is set while a task waits that another CPU may take, and idle CPUs are kicked for it.
 
 use std::collections::VecDeque;
 
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::MAX_OFFER_LOOKS;
+use magpie_sim::native::{MAX_PEER_LOOKS, MAX_PULL_LOOKS};
 use magpie_sim::trace;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
 use crate::rig::Rig;
 
-const LOOKS: usize = MAX_OFFER_LOOKS as usize;
+const LOOKS: usize = MAX_PULL_LOOKS as usize;
+const USEC: u64 = 1000;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// A task is put in line; may it move?
+    /// A task is queued. May it migrate?
     Queue(bool),
     Take,
     Tick,
@@ -24,13 +25,13 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    // Runs of tasks that stay longer than the looks, now and then.
+    // Now and then there are more tasks in a row that stay than looks.
     prop_oneof![3 => Just(Op::Queue(true)), 30 => Just(Op::Queue(false)), 15 => Just(Op::Take), 5 => Just(Op::Tick),
                 5 => Just(Op::Steal)]
 }
 
-/// CPU 0's queues: which tasks wait there and may move, in order of their deadlines, whether it thinks that some may, and whether the bit is
-/// to be set.
+/// CPU 0's queues: tasks in order of their deadlines and whether they may migrate; whether the CPU thinks that some may, and
+/// whether its bit is to be set.
 #[derive(Default)]
 struct Model {
     queue: VecDeque<(TaskId, bool)>,
@@ -65,7 +66,7 @@ impl Model {
                     rig.kernel.take_out(task);
                     runs(rig, task);
                 }
-                // It tells the two queues apart when it looks for what is not there.
+                // It tells the two queues apart when it finds one empty.
                 self.overloaded &= if taken { !self.queue.is_empty() } else { self.is_migratable() };
             }
             Op::Tick => {
@@ -96,14 +97,14 @@ impl Model {
 /// What running() does on CPU 0.
 fn runs(rig: &mut Rig, task: TaskId) {
     rig.call(rig.u.queue_del, (rig.tctx(task),));
-    if rig.cpu(0, |cctx| cctx.waiting != 0 && cctx.queued_load == 0) {
-        rig.call(rig.u.note_none_waits, (0, rig.cctx(0)));
+    if rig.cpu(0, |cctx| cctx.queued != 0 && cctx.queued_load == 0) {
+        rig.call(rig.u.note_none_queued, (0, rig.cctx(0)));
     }
 }
 
 proptest! {
     #[test]
-    fn the_bit_tells_of_tasks_that_may_move(ops in prop::collection::vec(op(), 0..120)) {
+    fn the_bit_tells_of_tasks_that_may_migrate(ops in prop::collection::vec(op(), 0..120)) {
         let mut rig = Rig::new("1x1x2x1", &[]);
         rig.only_idle(&[]);
         let mut model = Model::default();
@@ -113,14 +114,14 @@ proptest! {
             prop_assert_eq!(set, model.bit);
             prop_assert_eq!(rig.cpu(0, |cctx| cctx.overloaded != 0), model.overloaded);
             prop_assert!(set || !model.is_migratable(), "a waiting task is hidden");
-            prop_assert!(model.queue.is_empty() || rig.cpu(0, |cctx| cctx.waiting != 0), "it is not looked for");
+            prop_assert!(model.queue.is_empty() || rig.cpu(0, |cctx| cctx.queued != 0), "it is not looked for");
         }
     }
 }
 
-/// Of two that wait on CPU 0, CPU 1 takes one after the other.
+/// CPU 1 runs both tasks that wait on CPU 0.
 #[test]
-fn who_takes_the_last_clears_the_bit() {
+fn a_cpu_that_runs_the_last_task_of_another_clears_its_bit() {
     let mut rig = Rig::new("1x1x4x1", &[]);
     rig.only_idle(&[]);
     let tasks = [rig.task(), rig.task()];
@@ -129,16 +130,13 @@ fn who_takes_the_last_clears_the_bit() {
     }
     for (task, left) in tasks.into_iter().zip([true, false]) {
         rig.kernel.take_out(task);
-        rig.run(task, 1);
-        let raw = rig.raw(task);
-        // SAFETY: as the kernel calls it.
-        rig.kernel.call(trace::Op::Running, Some(task), 1, |ops| unsafe { ops.running.unwrap()(raw) });
+        rig.running(task, 1);
         assert_eq!(rig.overloaded().contains(&0), left);
     }
 }
 
 #[test]
-fn the_bit_stays_while_one_is_in_line() {
+fn the_bit_stays_while_a_task_waits() {
     for waits in [false, true] {
         let mut rig = Rig::new("1x1x4x1", &[]);
         rig.only_idle(&[]);
@@ -147,14 +145,14 @@ fn the_bit_stays_while_one_is_in_line() {
         assert!(waits || rig.call(rig.u.queue_del, (rig.tctx(task),)));
         rig.call(rig.u.note_all_taken, (0,));
         assert_eq!(rig.overloaded().contains(&0), waits);
-        // Who joins after that sets it again, though its CPU has not looked.
+        // A task that comes after that sets it again, though its CPU has not looked.
         let task = rig.task();
         rig.queue(task, 0, 0);
         assert!(rig.overloaded().contains(&0));
     }
 }
 
-/// On CPU 0, so many tasks that may use it and CPU 1, then one that may use all. The bit is set.
+/// On CPU 0 so many tasks wait that may use it and CPU 1, then one that may use all.
 fn queue(stay: usize) -> Rig {
     let mut rig = Rig::new("1x1x4x1", &[]);
     rig.only_idle(&[]);
@@ -176,7 +174,7 @@ fn a_tick_offers_the_first_that_an_idle_cpu_may_take_within_its_looks() {
     }
 }
 
-/// However many tasks wait that may not move: nobody is led to them.
+/// No thief is led to them, however many they are.
 #[test]
 fn a_thousand_pinned_tasks_cost_a_thief_nothing() {
     let mut rig = Rig::new("1x1x4x1", &[]);
@@ -189,15 +187,20 @@ fn a_thousand_pinned_tasks_cost_a_thief_nothing() {
     rig.kernel.cpu = 1;
     assert!(!rig.call(rig.u.steal, (1,)));
     assert_eq!(rig.stat(magpie_stat_STAT_STEAL_MISS), 0);
-    // One that may move is found behind them all.
+    // A task that may migrate is found behind them all.
     let task = rig.task();
     rig.queue(task, 0, 1000);
     assert!(rig.call(rig.u.steal, (1,)));
     assert_eq!(rig.local(1), [task]);
 }
 
+fn kicks_for(rig: &mut Rig, task: TaskId, cpu: i32) -> bool {
+    let now = rig.kernel.now;
+    rig.call(rig.u.kick_idle_for, (rig.raw(task), rig.tctx(task), cpu, now))
+}
+
 #[test]
-fn a_thief_is_idle_allowed_and_claimed() {
+fn the_cpu_that_is_kicked_is_idle_allowed_and_claimed() {
     for (cpus, idle, thief) in [
         (vec![0, 1, 2, 3], vec![1, 3], Some(1)),
         (vec![0, 3], vec![1, 3], Some(3)),
@@ -208,11 +211,21 @@ fn a_thief_is_idle_allowed_and_claimed() {
         let mut rig = Rig::new("1x1x4x1", &[]);
         rig.only_idle(&idle);
         let task = rig.task_on(cpus.iter().copied());
-        rig.call(rig.u.kick_idle_for, (rig.raw(task), 0));
+        assert_eq!(kicks_for(&mut rig, task, 0), thief.is_some());
         assert_eq!(rig.kicked(), thief.into_iter().collect::<Vec<_>>(), "{cpus:?} {idle:?}");
         assert_eq!(rig.idle(), idle.iter().copied().filter(|cpu| Some(*cpu) != thief).collect(), "{cpus:?} {idle:?}");
         assert_eq!(rig.stat(magpie_stat_STAT_KICK), u64::from(thief.is_some()));
     }
+}
+
+#[test]
+fn with_steal_off_no_bit_is_set_and_no_cpu_kicked() {
+    let mut rig = Rig::new("1x1x4x1", &["--steal", "off"]);
+    rig.only_idle(&[1]);
+    let task = rig.task();
+    rig.queue(task, 0, 0);
+    assert!(!kicks_for(&mut rig, task, 0));
+    assert!(rig.overloaded().is_empty());
 }
 
 #[test]
@@ -222,38 +235,98 @@ fn a_task_that_may_not_migrate_now_sets_no_bit() {
     rig.kernel.tasks[task].raw_mut().migration_disabled = 1;
     rig.queue(task, 2, 0);
     assert!(rig.overloaded().is_empty());
-    assert_eq!(rig.cpu(2, |cctx| (cctx.waiting, cctx.overloaded)), (1, 0));
+    assert_eq!(rig.cpu(2, |cctx| (cctx.queued, cctx.overloaded)), (1, 0));
 }
 
-/// What was put in line elsewhere after it looked is seen by who goes idle; not what is hot, for that has a timer.
+/// Else thieves of the LLC come in vain. An idle CPU elsewhere that may run it has the bit set, to find it by.
 #[test]
-fn who_goes_idle_looks_once_more_as_far_as_it_steals() {
-    for (flags, waits_on, cold_in, looks) in [
-        (&[][..], None, 0, false),
-        (&[], Some(1), 0, true),
-        (&[], Some(1), 5, true),
-        (&[], Some(2), 0, true),
-        (&[], Some(2), 5, false),
-        (&["--steal", "llc"], Some(2), 0, false),
-    ] {
-        let mut rig = Rig::new("1x2x2x1", flags);
-        rig.only_idle(&[]);
-        if let Some(cpu) = waits_on {
-            let task = rig.task();
-            rig.queue(task, cpu, 0);
-        }
-        rig.cpu(0, |cctx| cctx.cold_in = cold_in);
-        let found = rig.call(rig.u.work_in_reach, (0, rig.cctx(0)));
-        assert_eq!(found, looks, "{flags:?}, on {waits_on:?}, hot for {cold_in}");
+fn a_task_that_no_peer_may_take_sets_no_bit_but_for_an_idle_cpu_elsewhere() {
+    for (idle, kicked) in [(vec![1], vec![]), (vec![3], vec![]), (vec![2], vec![2])] {
+        let mut rig = Rig::new("1x2x2x1", &[]);
+        rig.only_idle(&idle);
+        let task = rig.task_on([0, 2]);
+        rig.queue(task, 0, 0);
+        assert!(rig.overloaded().is_empty());
+        assert_eq!(kicks_for(&mut rig, task, 0), !kicked.is_empty());
+        assert_eq!(rig.kicked(), kicked);
+        assert_eq!(rig.overloaded().contains(&0), !kicked.is_empty());
+        rig.kernel.cpu = 2;
+        assert_eq!(rig.call(rig.u.steal, (2,)), !kicked.is_empty());
     }
 }
 
-/// Else the two queues' first tasks are compared.
+/// In an LLC with more CPUs the answer is yes.
 #[test]
-fn one_of_two_queues_has_tasks() {
-    let mut rig = Rig::new("1x1x2x1", &[]);
-    for (overloaded, waiting_pinned, one) in [(0, 0, false), (1, 0, true), (0, 1, true), (1, 1, false)] {
-        rig.cpu(0, |cctx| (cctx.overloaded, cctx.waiting_pinned) = (overloaded, waiting_pinned));
-        assert_eq!(rig.call(rig.u.one_queue_waits, (rig.cctx(0).cast_const(),)), one);
+fn peers_are_looked_at_up_to_max_peer_looks() {
+    let most = 1 + MAX_PEER_LOOKS as usize;
+    for (cpus, allowed, peer) in [
+        (most, vec![3], false),
+        (most, vec![3, most], false),
+        (most, vec![3, 4], true),
+        (most, vec![3, 2], true),
+        (most, vec![2, 4], true),
+        (most + 1, vec![3], true),
+        (1, vec![0], false),
+        (1, vec![0, 1], false),
+        (2, vec![0, 1, 2, 3], true),
+    ] {
+        let mut rig = Rig::new(&format!("1x2x{cpus}x1"), &[]);
+        let cpu = if cpus < 4 { 0 } else { 3 };
+        let task = rig.task_on(allowed.iter().copied());
+        let found = rig.call(rig.u.may_use_peer, (rig.raw(task), cpu));
+        assert_eq!(found, peer, "{allowed:?} of {cpus}");
+    }
+}
+
+/// By how far it is. A CPU of the same LLC is kicked at once.
+#[test]
+fn a_hot_task_kicks_no_cpu_of_another_llc() {
+    for (idle, cold) in [(1, 0), (2, 50), (4, 100)] {
+        for stopped in [0, cold.max(1) - 1, cold] {
+            let costs = ["--migration-cost-llc-us", "50", "--migration-cost-node-us", "100"];
+            let mut rig = Rig::new("2x2x2x1", &costs);
+            rig.only_idle(&[idle]);
+            rig.kernel.now = 1_000_000_000;
+            let task = rig.task();
+            let at = rig.kernel.now - stopped * USEC;
+            rig.remembered(task, |tctx| tctx.stopped_at = at);
+            rig.queue(task, 0, 0);
+            assert_eq!(kicks_for(&mut rig, task, 0), stopped >= cold, "CPU {idle}, stopped {stopped} us ago");
+        }
+    }
+}
+
+/// It was hot when it was queued.
+#[test]
+fn a_tick_offers_a_waiting_task_again() {
+    let mut rig = Rig::new("1x2x2x1", &[]);
+    rig.only_idle(&[2]);
+    let (curr, task) = (rig.task(), rig.task());
+    rig.run_noted(curr, 0);
+    let now = rig.kernel.now;
+    rig.remembered(task, |tctx| tctx.stopped_at = now);
+    rig.wake(task, 0);
+    assert_eq!((rig.waiting(0), rig.kicked()), (vec![task], vec![]));
+    rig.kernel.now += 4_000_000;
+    let raw = rig.raw(curr);
+    // SAFETY: as the kernel calls it.
+    rig.kernel.call(trace::Op::Tick, Some(curr), 0, |ops| unsafe { ops.tick.unwrap()(raw) });
+    assert_eq!(rig.kicked(), [2]);
+}
+
+/// A CPU clears the bit of another while a task comes to that one's queue: the bit is set again, and an idle CPU that missed
+/// it is kicked.
+#[test]
+fn a_task_that_comes_while_the_bit_is_cleared_is_not_lost() {
+    for comes in [false, true] {
+        let mut rig = Rig::new("1x1x4x1", &[]);
+        rig.only_idle(&[2]);
+        let task = rig.task();
+        rig.queue(task, 0, 0);
+        rig.call(rig.u.queue_del, (rig.tctx(task),));
+        rig.kernel.quirks.queued_at_store = comes.then_some(0);
+        rig.call(rig.u.note_all_taken, (0,));
+        assert_eq!(rig.overloaded().contains(&0), comes);
+        assert_eq!(rig.kicked(), if comes { vec![2] } else { vec![] });
     }
 }

@@ -1,102 +1,244 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `steal/heat.bpf.h`: by distance, a task that stopped a moment ago is left to the caches of its LLC, and not for longer.
+//! `steal/pull.bpf.h`: a CPU takes one of the first tasks of another's queue that may come, and for which reasons.
 
-use magpie_sim::dsq::TaskId;
+use magpie_sim::dsq::{TaskId, pinned_queue};
+use magpie_sim::native::{
+    BALANCE_GRAN_NS, MAX_PULL_LOOKS, WEAK_WAIT_NS, pull, pull_why_PULL_BALANCE, pull_why_PULL_HOME, pull_why_PULL_IDLE,
+    pull_why_PULL_STARVED,
+};
+use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
 use crate::rig::Rig;
 
+const LOOKS: usize = MAX_PULL_LOOKS as usize;
 const USEC: u64 = 1000;
-const MSEC: u64 = 1_000_000;
-const THIEF: usize = 0;
 
-/// Nodes of two LLCs of two CPUs: CPU 2 is of another LLC, CPU 4 of another node. The costs are 50 and 100 us.
-fn rig(flags: &[&str]) -> Rig {
-    let costs = ["--migration-cost-llc-us", "50", "--migration-cost-node-us", "100"];
-    let mut rig = Rig::new("2x2x2x1", &[&costs[..], flags].concat());
-    rig.kernel.now = 1_000_000_000;
+const IDLE: pull = pull { why: pull_why_PULL_IDLE, cost: 0, min_wait: 0, before: 0, long_wait: 0 };
+const HOME: pull = pull { why: pull_why_PULL_HOME, ..IDLE };
+const BALANCE: pull = pull { why: pull_why_PULL_BALANCE, long_wait: u64::MAX, ..IDLE };
+const STARVED: pull = pull { why: pull_why_PULL_STARVED, ..IDLE };
+
+/// All CPUs are busy.
+fn rig(machine: &str) -> Rig {
+    let mut rig = Rig::new(machine, &[]);
     rig.only_idle(&[]);
+    rig.kernel.now = 1_000_000_000_000;
     rig
 }
 
-/// A task that stopped so many us ago waits on the CPU.
-fn waits(rig: &mut Rig, cpu: usize, stopped: u64) -> TaskId {
-    let task = rig.task();
-    let at = rig.kernel.now - stopped * USEC;
-    rig.remembered(task, |tctx| tctx.stopped_at = at);
+/// A task that has waited in the CPU's queue for so long, behind those that are there.
+fn waits(rig: &mut Rig, task: TaskId, cpu: usize, wait: u64) -> TaskId {
     rig.queue(task, cpu, task as u64);
+    let since = rig.kernel.now - wait;
+    rig.remembered(task, |tctx| tctx.enqueued_at = since);
     task
 }
 
-fn steal(rig: &mut Rig) -> bool {
-    rig.kernel.cpu = THIEF;
-    rig.call(rig.u.steal, (THIEF as i32,))
+/// CPU 0 pulls from the victim. Returns the task that comes.
+fn pulls(rig: &mut Rig, victim: usize, mut want: pull) -> Option<TaskId> {
+    let taken = rig.call(rig.u.pull, (0, victim as i32, victim as u64, &raw mut want));
+    let task = rig.local(0).first().copied();
+    assert_eq!(task.is_some(), taken);
+    task
+}
+
+/// Whatever their affinity, and why they stay.
+#[test]
+fn no_more_than_max_pull_looks_tasks_are_looked_at() {
+    let stays: [fn(&mut Rig) -> TaskId; 3] = [
+        |rig| rig.task_on([1, 2]),
+        |rig| {
+            let task = rig.task();
+            rig.kernel.tasks[task].raw_mut().migration_disabled = 1;
+            // It was not, when it was queued.
+            task
+        },
+        |rig| {
+            let (task, now) = (rig.task(), rig.kernel.now);
+            rig.remembered(task, |tctx| tctx.stopped_at = now);
+            task
+        },
+    ];
+    for (way, stays) in stays.into_iter().enumerate() {
+        for (nr, comes) in [(0, true), (LOOKS - 1, true), (LOOKS, false), (1000, false)] {
+            let mut rig = rig("1x1x4x1");
+            for _ in 0..nr {
+                let task = stays(&mut rig);
+                let disabled = std::mem::take(&mut rig.kernel.tasks[task].raw_mut().migration_disabled);
+                waits(&mut rig, task, 1, 0);
+                rig.kernel.tasks[task].raw_mut().migration_disabled = disabled;
+            }
+            let task = rig.task();
+            waits(&mut rig, task, 1, 0);
+            let taken = pulls(&mut rig, 1, pull { cost: 50 * USEC, ..IDLE });
+            assert_eq!(taken, comes.then_some(task), "way {way}, behind {nr}");
+        }
+    }
 }
 
 #[test]
-fn by_distance_hot_ones_stay() {
+fn the_first_that_may_come_is_taken() {
+    let mut rig = rig("1x1x4x1");
+    for cpus in [1..3, 0..2, 0..4] {
+        let task = rig.task_on(cpus);
+        waits(&mut rig, task, 1, 0);
+    }
+    assert_eq!(pulls(&mut rig, 1, IDLE), Some(1));
+}
+
+/// A CPU that goes idle leaves a task that ran a moment ago to the caches of its LLC.
+#[test]
+fn hot_tasks_stay_by_distance() {
+    // CPU 1 shares the LLC of CPU 0, CPU 2 its node.
     for (victim, cold) in [(1, 0), (2, 50), (4, 100)] {
         for stopped in [0, cold.max(1) - 1, cold, 1000] {
-            let mut rig = rig(&[]);
-            let task = waits(&mut rig, victim, stopped);
+            let costs = ["--migration-cost-llc-us", "50", "--migration-cost-node-us", "100"];
+            let mut rig = Rig::new("2x2x2x1", &costs);
+            rig.only_idle(&[]);
+            rig.kernel.now = 1_000_000_000;
+            let task = rig.task();
+            let at = rig.kernel.now - stopped * USEC;
+            rig.remembered(task, |tctx| tctx.stopped_at = at);
+            rig.queue(task, victim, 0);
             let taken = stopped >= cold;
-            assert_eq!(steal(&mut rig), taken, "of CPU {victim}, stopped {stopped} us ago");
-            assert_eq!(rig.local(THIEF), if taken { vec![task] } else { vec![] });
-            assert_eq!(rig.stat(magpie_stat_STAT_STEAL_HOT), u64::from(!taken));
+            assert_eq!(rig.call(rig.u.steal, (0,)), taken, "of CPU {victim}, stopped {stopped} us ago");
+            assert_eq!(rig.local(0), if taken { vec![task] } else { vec![] });
             assert_eq!(rig.stat(magpie_stat_STAT_STEAL_MISS), u64::from(!taken));
         }
     }
 }
 
+/// It comes from behind hot ones.
 #[test]
-fn the_first_cold_one_is_taken_from_behind_hot_ones() {
-    let mut rig = rig(&[]);
-    waits(&mut rig, 2, 10);
-    let elsewhere = rig.task_on(1..8);
-    rig.queue(elsewhere, 2, 10);
-    let cold = waits(&mut rig, 2, 70);
-    waits(&mut rig, 2, 80);
-    assert!(steal(&mut rig));
-    assert_eq!(rig.local(THIEF), [cold]);
-    assert_eq!(rig.stat(magpie_stat_STAT_STEAL_HOT), 0);
+fn the_first_cold_task_is_taken() {
+    let mut rig = rig("1x1x4x1");
+    for stopped in [10, 49, 70, 80] {
+        let task = rig.task();
+        let at = rig.kernel.now - stopped * USEC;
+        rig.remembered(task, |tctx| tctx.stopped_at = at);
+        waits(&mut rig, task, 1, 0);
+    }
+    assert_eq!(pulls(&mut rig, 1, pull { cost: 50 * USEC, ..IDLE }), Some(2));
 }
 
-/// The thief is woken when the first of those that it saw is cold, if it is idle then.
 #[test]
-fn it_looks_again_in_time() {
-    for idle in [true, false] {
-        let mut rig = rig(&[]);
-        let tasks = [(2, 0), (3, 20), (4, 40)].map(|(victim, stopped)| waits(&mut rig, victim, stopped));
-        assert!(!steal(&mut rig));
-        // They have nothing to do here, so they must not be taken.
-        for task in tasks {
-            rig.remembered(task, |tctx| tctx.stopped_at += MSEC);
-        }
-        rig.cpu(THIEF, |cctx| cctx.idle = u8::from(idle));
-        let start = rig.kernel.now;
-        let mut passed = 0;
-        while passed < 80 * USEC && rig.stat(magpie_stat_STAT_KICK) == 0 {
-            passed += USEC / 4;
-            rig.kernel.run_until(start + passed);
-        }
-        // Something was also spent on looking.
-        let expected = if idle { 30 * USEC..40 * USEC } else { 80 * USEC..81 * USEC };
-        assert!(expected.contains(&passed), "idle {idle}: kicked after {passed} ns");
+fn a_weak_cpu_leaves_a_big_task_to_strong_ones_for_a_while() {
+    let wait = u64::from(WEAK_WAIT_NS);
+    for (thief_is_weak, util, wait, comes) in [
+        (true, 900, wait - 1, false),
+        (true, 900, wait, true),
+        (true, 100, 0, true),
+        (false, 900, 0, true),
+        (false, 100, 0, true),
+    ] {
+        let mut rig = rig(if thief_is_weak { "1x1x2x1:430,1024" } else { "1x1x2x1:1024,430" });
+        let task = rig.task();
+        rig.remembered(task, |tctx| tctx.task_util = util);
+        waits(&mut rig, task, 1, wait);
+        let taken = pulls(&mut rig, 1, IDLE);
+        assert_eq!(taken.is_some(), comes, "weak: {thief_is_weak}, util {util}, after {wait} ns");
     }
 }
 
-/// What it saw at another look is forgotten; and without a cost there is nothing to wait for.
+/// And is not kept away by the back-off after wake-affine took it from there.
 #[test]
-fn nothing_hot_no_timer() {
-    let mut rig = rig(&["--steal", "node"]);
-    waits(&mut rig, 4, 0);
-    assert!(!steal(&mut rig));
-    assert_eq!(rig.stat(magpie_stat_STAT_STEAL_HOT), 0);
-    let hot = waits(&mut rig, 2, 0);
-    assert!(!steal(&mut rig));
-    rig.kernel.now += 60 * USEC;
-    assert!(steal(&mut rig));
-    assert_eq!(rig.local(THIEF), [hot]);
-    assert!(!steal(&mut rig));
-    assert_eq!(rig.stat(magpie_stat_STAT_STEAL_HOT), 1);
+fn a_task_goes_home_to_its_preferred_node() {
+    for (victim, prefers, back_off, comes) in [
+        (2, 0, 0, true),
+        (2, 1, 0, false),
+        (2, 2, 0, false),
+        (2, NO_NODE, 0, false),
+        (1, 0, 0, false),
+        (2, 0, 1, false),
+    ] {
+        let mut rig = rig("3x1x2x1");
+        let task = rig.task();
+        let retry_at = rig.kernel.now + back_off;
+        rig.remembered(task, |tctx| (tctx.preferred_node, tctx.home_retry_at) = (prefers, retry_at));
+        waits(&mut rig, task, victim, 0);
+        let taken = pulls(&mut rig, victim, HOME);
+        assert_eq!(taken.is_some(), comes, "from CPU {victim}, prefers {prefers}, backs off: {back_off}");
+    }
+}
+
+proptest! {
+    /// At least as long as the task that would run here, in both cases.
+    #[test]
+    fn a_busy_cpu_takes_a_task_that_is_owed_or_has_waited_long(
+        wait in 0..100u64, weight in prop_oneof![Just(100), 1..=1000u32], min_wait in 0..100u64,
+        deadline in -50..50i64, before in -50..50i64, long_wait in 0..100u64,
+    ) {
+        let mut rig = rig("1x1x2x1");
+        let task = rig.task();
+        rig.set_weight(task, weight);
+        rig.queue(task, 1, deadline as u64);
+        let since = rig.kernel.now - wait;
+        rig.remembered(task, |tctx| tctx.enqueued_at = since);
+        let taken = pulls(&mut rig, 1, pull { min_wait, before: before as u64, long_wait, ..BALANCE });
+        let long = wait * u64::from(weight) / 100 >= long_wait;
+        prop_assert_eq!(taken.is_some(), wait >= min_wait && (deadline < before || long));
+    }
+
+    #[test]
+    fn a_task_that_starves_is_taken_whatever_its_deadline(wait in 0..100u64, min_wait in 0..100u64, deadline: u64) {
+        let mut rig = rig("1x1x2x1");
+        let task = rig.task();
+        rig.queue(task, 0, deadline);
+        let since = rig.kernel.now - wait;
+        rig.remembered(task, |tctx| tctx.enqueued_at = since);
+        prop_assert_eq!(pulls(&mut rig, 0, pull { min_wait, ..STARVED }).is_some(), wait >= min_wait);
+    }
+}
+
+/// Light tasks starve at the end of the queue.
+#[test]
+fn the_last_that_starves_is_taken() {
+    for queue in [0, pinned_queue(0)] {
+        let mut rig = rig("1x1x2x1");
+        for wait in [5, 5, 4] {
+            let task = if queue == 0 { rig.task() } else { rig.task_on([0]) };
+            waits(&mut rig, task, 0, wait);
+        }
+        let mut want = pull { min_wait: 5, ..STARVED };
+        assert!(rig.call(rig.u.pull, (0, 0, queue as u64, &raw mut want)));
+        assert_eq!(rig.local(0), [1]);
+    }
+}
+
+/// Else it keeps its distance to the clock when it runs.
+#[test]
+fn a_task_that_balances_keeps_its_turn() {
+    for (want, vclock_cpu) in [(BALANCE, 0), (IDLE, 1)] {
+        let mut rig = rig("1x1x2x1");
+        let task = rig.task();
+        rig.remembered(task, |tctx| tctx.vclock_cpu = 1);
+        waits(&mut rig, task, 1, 0);
+        assert!(pulls(&mut rig, 1, pull { before: u64::MAX >> 1, ..want }).is_some());
+        assert_eq!(rig.remembered(task, |tctx| tctx.vclock_cpu), vclock_cpu);
+    }
+}
+
+proptest! {
+    /// On the common scale. It is owed no more than 2 * BALANCE_GRAN_NS of CPU time.
+    #[test]
+    fn carry_over_keeps_the_turn(
+        vruntime in -50_000_000..50_000_000i64, clock in any::<u64>(), offsets in any::<[i32; 2]>(),
+        weight in prop_oneof![Just(100), 1..=10_000u32],
+    ) {
+        let mut rig = rig("1x1x2x1");
+        let task = rig.task();
+        rig.set_weight(task, weight);
+        let (here, there) = (clock, 0u64);
+        rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu) = (there.wrapping_add_signed(vruntime), 1));
+        // Both clocks and their offsets make up the common scale.
+        let [own, other] = offsets.map(i64::from);
+        rig.cpu(0, |cctx| (cctx.vclock, cctx.voffset) = (here, 0u64.wrapping_sub(here).wrapping_add_signed(own)));
+        rig.cpu(1, |cctx| (cctx.vclock, cctx.voffset) = (there, other as u64));
+        rig.call(rig.u.carry_over, (rig.raw(task), rig.tctx(task), 0, 1));
+        let (now, vclock_cpu, recent) = rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.recent));
+        let owed = 2 * i64::from(BALANCE_GRAN_NS) * 100 / i64::from(weight);
+        prop_assert_eq!(now.wrapping_sub(here) as i64, (vruntime + other - own).max(-owed));
+        prop_assert_eq!((vclock_cpu, recent), (0, 1));
+    }
 }

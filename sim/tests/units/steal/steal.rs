@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `steal/steal.bpf.h`: nearest first, and no more than --steal-tries victims.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use magpie_sim::trace::Op;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
@@ -30,50 +29,23 @@ fn order(rig: &Rig, cpu: usize) -> Vec<usize> {
     order
 }
 
-/// Somebody claims a CPU that looks for work in vain, and the kick is forgotten: it looks once more.
-#[test]
-fn a_claim_that_comes_while_stealing_is_not_lost() {
-    for claimed in [false, true] {
-        let mut rig = Rig::new("1x1x3x1", &[]);
-        rig.kernel.quirks.claimed_while_stealing = claimed;
-        rig.only_idle(&[0]);
-        set_up(&mut rig, 1, 0, Victim::Restricted);
-        let ops = rig.kernel.ops;
-        rig.kernel.call(Op::Dispatch, None, 0, |_| unsafe { ops.dispatch.unwrap()(0, std::ptr::null_mut()) });
-        assert_eq!(rig.kernel.kicks, if claimed { vec![(0, 0)] } else { vec![] });
-    }
-}
-
-/// Whose last task goes to sleep steals at once: by way of the idle loop it would take two switches.
-#[test]
-fn a_cpu_steals_before_it_goes_idle() {
-    let mut rig = Rig::new("1x1x2x1", &[]);
-    rig.only_idle(&[]);
-    let sleeper = rig.task();
-    rig.run(sleeper, 0);
-    let stolen = set_up(&mut rig, 1, 0, Victim::Movable);
-    let ops = rig.kernel.ops;
-    rig.kernel.call(Op::Dispatch, None, 0, |_| unsafe { ops.dispatch.unwrap()(0, std::ptr::null_mut()) });
-    assert_eq!(rig.local(0), Vec::from_iter(stolen));
-}
-
 #[derive(Clone, Copy, Debug)]
 enum Victim {
-    /// Its bit is set, but nobody waits.
+    /// Its bit is set, and its queue is empty.
     Stale,
-    /// Who waits may not run on the thief's CPU.
+    /// One task waits, which may not use the thief's CPU.
     Restricted,
-    /// One that may not, and one that may.
+    /// A second one does, which may.
     Movable,
 }
 
-/// Puts the victim's tasks in line. The one to be stolen, if there is one.
+/// Puts the victim's tasks into its queue. Returns the one to be stolen, if there is one.
 fn set_up(rig: &mut Rig, cpu: usize, thief: usize, victim: Victim) -> Option<usize> {
     let elsewhere: Vec<_> = (0..rig.nr_cpus()).filter(|&other| other != thief).collect();
     match victim {
         Victim::Stale => {
             let task = rig.task();
-            rig.call(rig.u.mark_waiting, (rig.raw(task), cpu as i32, rig.cctx(cpu)));
+            rig.call(rig.u.mark_overloaded, (rig.raw(task), cpu as i32));
             None
         }
         Victim::Restricted => {
@@ -104,18 +76,28 @@ proptest! {
         rig.only_idle(&[]);
         let thief = thief % rig.nr_cpus();
         rig.kernel.cpu = thief;
-        let mut stealable = BTreeMap::new();
+        let (mut stealable, mut stale) = (BTreeMap::new(), BTreeSet::new());
         for (cpu, victim) in victims {
             let cpu = cpu % rig.nr_cpus();
-            // Some cases with many that cannot be robbed.
+            // Some cases have many victims with nothing to take.
             let victim = if movable || !matches!(victim, Victim::Movable) { victim } else { Victim::Restricted };
             stealable.entry(cpu).or_insert(None);
+            if matches!(victim, Victim::Stale) {
+                stale.insert(cpu);
+            }
             if let Some(task) = set_up(&mut rig, cpu, thief, victim) {
                 let first = stealable.get_mut(&cpu).unwrap();
                 *first = first.or(Some(task));
             }
         }
-        let tried: Vec<_> = order(&rig, thief).into_iter().filter(|cpu| stealable.contains_key(cpu)).collect();
+        let node = |cpu: usize| rig.kernel.machine.places[cpu].node;
+        let mut tried: Vec<_> = order(&rig, thief).into_iter().filter(|cpu| stealable.contains_key(cpu)).collect();
+        // The first look at other nodes, for tasks that prefer this one, clears bits without tasks, if it comes to that.
+        let near = tried.iter().filter(|&&cpu| node(cpu) == node(thief)).count();
+        if near < MAX_TRIES && tried[..near].iter().all(|cpu| stealable[cpu].is_none()) {
+            let home_looks: Vec<_> = tried.iter().copied().skip(near).take(MAX_TRIES).collect();
+            tried.retain(|cpu| !home_looks.contains(cpu) || !stale.contains(cpu));
+        }
         let hit = tried.iter().take(MAX_TRIES).position(|cpu| stealable[cpu].is_some());
         let misses = hit.unwrap_or(tried.len().min(MAX_TRIES));
 
@@ -136,7 +118,7 @@ proptest! {
     }
 }
 
-/// Nobody is led there twice.
+/// The CPU of another node has it cleared by the first look there, which counts no misses.
 #[test]
 fn a_bit_without_tasks_is_cleared() {
     let mut rig = Rig::new("2x2x4x1", &[]);
@@ -144,16 +126,16 @@ fn a_bit_without_tasks_is_cleared() {
     for (cpu, victim) in [(1, Victim::Stale), (2, Victim::Restricted), (9, Victim::Stale)] {
         set_up(&mut rig, cpu, 0, victim);
     }
-    for misses in [3, 4] {
+    for misses in [2, 3] {
         assert!(!rig.call(rig.u.steal, (0,)));
         assert_eq!(rig.stat(magpie_stat_STAT_STEAL_MISS), misses);
         assert_eq!(rig.overloaded(), [2].into());
     }
 }
 
-/// The last try counts, one more is not made; over LLCs, too.
+/// Over LLCs, too.
 #[test]
-fn exactly_max_steal_tries() {
+fn the_last_try_counts_and_one_more_is_not_made() {
     for machine in ["1x1x16x1", "2x2x4x1"] {
         for in_vain in [MAX_TRIES - 1, MAX_TRIES] {
             let mut rig = Rig::new(machine, &[]);
@@ -163,17 +145,86 @@ fn exactly_max_steal_tries() {
                 set_up(&mut rig, cpu, 0, Victim::Restricted);
             }
             set_up(&mut rig, order[in_vain], 0, Victim::Movable);
-            assert_eq!(rig.call(rig.u.steal, (0,)), in_vain < MAX_TRIES, "{machine} after {in_vain} in vain");
+            assert_eq!(rig.call(rig.u.steal, (0,)), in_vain < MAX_TRIES, "{machine} after {in_vain} misses");
             assert_eq!(rig.stat(magpie_stat_STAT_STEAL_MISS), in_vain as u64);
         }
     }
 }
 
-/// It is about to go idle: its own bit is stale, and no try.
+/// It is about to go idle, so its own bit is stale.
 #[test]
-fn not_from_itself() {
+fn a_cpu_does_not_try_itself() {
     let mut rig = Rig::new("1x1x4x1", &[]);
     set_up(&mut rig, 0, 0, Victim::Stale);
     assert!(!rig.call(rig.u.steal, (0,)));
     assert_eq!(rig.stat(magpie_stat_STAT_STEAL_MISS), 0);
+}
+
+/// Else the last CPUs of a large LLC would have no thief while the first ones have nothing to take.
+#[test]
+fn a_search_that_ran_out_of_tries_is_continued() {
+    let mut rig = Rig::new("1x1x40x1", &[]);
+    rig.only_idle(&[]);
+    for cpu in 1..30 {
+        set_up(&mut rig, cpu, 0, Victim::Restricted);
+    }
+    let stolen = set_up(&mut rig, 30, 0, Victim::Movable);
+    let tried_to: Vec<_> = (0..4)
+        .map(|_| {
+            rig.call(rig.u.steal, (0,));
+            rig.cpu(0, |cctx| cctx.steal_slot)
+        })
+        .collect();
+    assert_eq!(tried_to, [8, 16, 24, magpie_limits_NO_SLOT]);
+    assert_eq!(rig.local(0), Vec::from_iter(stolen));
+}
+
+/// As far as --steal allows.
+#[test]
+fn tasks_of_other_nodes_are_taken_last() {
+    for (flags, reach) in [(&[][..], 3), (&["--steal", "node"], 2), (&["--steal", "llc"], 1), (&["--steal", "off"], 0)]
+    {
+        let mut rig = Rig::new("2x2x2x1", flags);
+        rig.only_idle(&[]);
+        let tasks: Vec<_> = [1, 2, 4].into_iter().filter_map(|cpu| set_up(&mut rig, cpu, 0, Victim::Movable)).collect();
+        for &task in &tasks[..reach] {
+            assert!(rig.call(rig.u.steal, (0,)), "{flags:?}");
+            assert_eq!(rig.local(0), [task]);
+            rig.kernel.take_out(task);
+        }
+        assert!(!rig.call(rig.u.steal, (0,)), "{flags:?}");
+    }
+}
+
+/// Before another that is first.
+#[test]
+fn a_task_that_prefers_the_thiefs_node_is_taken_from_another_first() {
+    for prefers in [NO_NODE, 0, 1] {
+        let mut rig = Rig::new("2x1x2x1", &[]);
+        rig.only_idle(&[]);
+        let tasks = [rig.task(), rig.task()];
+        // Of the other node CPU 3 is tried first.
+        rig.queue(tasks[0], 3, 0);
+        rig.queue(tasks[1], 2, 0);
+        rig.remembered(tasks[1], |tctx| tctx.preferred_node = prefers);
+        assert!(rig.call(rig.u.steal, (0,)));
+        let home = prefers == 0;
+        assert_eq!(rig.local(0), [tasks[usize::from(home)]]);
+        let counted = [magpie_stat_STAT_HOME_STEAL, magpie_stat_STAT_STEAL_FAR].map(|stat| rig.stat(stat));
+        assert_eq!(counted, [home.into(), 1]);
+    }
+}
+
+/// What was queued in its LLC after it looked. Tasks of other LLCs are offered by the ticks of their CPUs.
+#[test]
+fn a_cpu_that_goes_idle_looks_once_more_in_its_llc() {
+    for (waits_on, looks) in [(None, false), (Some(1), true), (Some(2), false)] {
+        let mut rig = Rig::new("1x2x2x1", &[]);
+        rig.only_idle(&[]);
+        if let Some(cpu) = waits_on {
+            let task = rig.task();
+            rig.queue(task, cpu, 0);
+        }
+        assert_eq!(rig.call(rig.u.work_in_reach, (0,)), looks, "on {waits_on:?}");
+    }
 }

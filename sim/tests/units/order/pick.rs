@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `order/pick.bpf.h`: what a CPU runs next.
+
+use magpie_sim::dsq::TaskId;
+use magpie_sim::task::{SCHED_IDLE, SCHED_NORMAL};
+use scx_magpie::bpf_intf::*;
+
+use crate::rig::Rig;
+
+const SLICE: u64 = 3_000_000;
+/// Of the running task, which [`rig`] sets up.
+const DEADLINE: u64 = 1 << 40;
+
+/// CPU 0 runs a task whose slice is over, and asks what is next.
+fn rig() -> (Rig, TaskId) {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    rig.only_idle(&[]);
+    let curr = rig.task();
+    rig.remembered(curr, |tctx| {
+        (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (DEADLINE - SLICE, 0, 1);
+        tctx.request_end = SLICE;
+    });
+    rig.run_noted(curr, 0);
+    rig.kernel.tasks[curr].raw_mut().scx.slice = 0;
+    (rig, curr)
+}
+
+fn slice_of(rig: &Rig, task: TaskId) -> u64 {
+    rig.kernel.tasks[task].raw().scx.slice
+}
+
+#[test]
+fn the_earliest_deadline_is_next() {
+    for pinned in [false, true] {
+        for (deadline, keeps) in [(DEADLINE - 1, false), (DEADLINE, false), (DEADLINE + 1, true)] {
+            let (mut rig, curr) = rig();
+            let next = if pinned { rig.task_on([0]) } else { rig.task() };
+            rig.queue(next, 0, deadline);
+            assert_eq!(rig.dispatch(0, Some(curr)), if keeps { vec![] } else { vec![next] });
+            assert_eq!(slice_of(&rig, curr), if keeps { SLICE } else { 0 });
+            assert_eq!(rig.stat(magpie_stat_STAT_KEEP), u64::from(keeps));
+        }
+    }
+}
+
+#[test]
+fn the_first_of_both_queues_is_taken() {
+    for (migratable, pinned) in [(5, 6), (6, 5)] {
+        let (mut rig, _) = rig();
+        let tasks = [rig.task(), rig.task_on([0])];
+        rig.queue(tasks[0], 0, migratable);
+        rig.queue(tasks[1], 0, pinned);
+        let [first, second] = if pinned < migratable { [1, 0] } else { [0, 1] };
+        assert_eq!(rig.dispatch(0, None), [tasks[first]]);
+        assert_eq!(rig.dispatch(0, None), [tasks[first], tasks[second]]);
+    }
+}
+
+/// The wakee that preempted may have been stolen.
+#[test]
+fn current_goes_on_if_nothing_waits() {
+    let (mut rig, curr) = rig();
+    rig.kernel.now += 10 * SLICE;
+    assert!(rig.dispatch(0, Some(curr)).is_empty());
+    assert_eq!(slice_of(&rig, curr), SLICE);
+    // That is a slice of its own.
+    assert_eq!(rig.cpu(0, |cctx| cctx.curr_started), rig.kernel.now);
+}
+
+/// Its deadline is before theirs when it is heavy, or they woke just now.
+#[test]
+fn a_sched_idle_task_makes_way_for_any_once() {
+    for policy in [SCHED_NORMAL, SCHED_IDLE] {
+        let (mut rig, curr) = rig();
+        rig.kernel.tasks[curr].raw_mut().policy = policy;
+        rig.set_weight(curr, 100);
+        rig.run_noted(curr, 0);
+        let wakee = rig.task();
+        rig.remembered(wakee, |tctx| (tctx.vruntime, tctx.vclock_cpu) = (2 * DEADLINE, 0));
+        rig.cpu(0, |cctx| cctx.preempted = cctx.curr_idle_policy);
+        rig.queue(wakee, 0, 2 * DEADLINE);
+        let makes_way = policy == SCHED_IDLE;
+        assert_eq!(rig.dispatch(0, Some(curr)), if makes_way { vec![wakee] } else { vec![] });
+        if makes_way {
+            rig.kernel.take_out(wakee);
+            rig.queue(wakee, 0, 2 * DEADLINE);
+            assert!(rig.dispatch(0, Some(curr)).is_empty());
+        }
+    }
+}
+
+#[test]
+fn current_does_not_go_on_if_it_sleeps_or_is_sent_elsewhere() {
+    for (sleeps, home, up) in [(true, 0, 0), (false, 1, 0), (false, 0, 1)] {
+        let (mut rig, curr) = rig();
+        rig.kernel.tasks[curr].set_queued(!sleeps);
+        rig.remembered(curr, |tctx| (tctx.migrate_home, tctx.migrate_up) = (home, up));
+        let next = rig.task();
+        rig.queue(next, 0, 2 * DEADLINE);
+        assert_eq!(rig.dispatch(0, Some(curr)), [next]);
+        rig.kernel.take_out(next);
+        assert!(rig.dispatch(0, Some(curr)).is_empty());
+        assert_eq!((slice_of(&rig, curr), rig.stat(magpie_stat_STAT_KEEP)), (0, 0));
+    }
+}
+
+/// It has run since it was charged last.
+#[test]
+fn current_is_charged_before_it_is_compared() {
+    let (mut rig, curr) = rig();
+    let next = rig.task();
+    rig.queue(next, 0, DEADLINE + SLICE);
+    rig.kernel.tasks[curr].raw_mut().se.sum_exec_runtime += SLICE;
+    assert_eq!(rig.dispatch(0, Some(curr)), [next]);
+}
+
+#[test]
+fn a_starved_task_comes_first() {
+    let (mut rig, curr) = rig();
+    let (starved, first) = (rig.task(), rig.task());
+    rig.queue(starved, 0, 3 * DEADLINE);
+    rig.kernel.now += 60_000_000_000;
+    rig.queue(first, 0, 0);
+    assert_eq!(rig.dispatch(0, Some(curr)), [starved]);
+}
+
+/// By way of the idle loop it would take two switches.
+#[test]
+fn a_cpu_steals_before_it_goes_idle() {
+    for own in [false, true] {
+        let (mut rig, _) = rig();
+        let (other, next) = (rig.task(), rig.task());
+        rig.queue(other, 1, 0);
+        if own {
+            rig.queue(next, 0, 0);
+        }
+        assert_eq!(rig.dispatch(0, None), [if own { next } else { other }]);
+    }
+}
+
+/// The kick that comes with the claim is forgotten when dispatch() ends.
+#[test]
+fn a_claim_that_comes_while_a_cpu_steals_is_not_lost() {
+    for claimed in [false, true] {
+        let mut rig = Rig::new("1x1x3x1", &[]);
+        rig.kernel.quirks.claimed_while_stealing = claimed;
+        rig.only_idle(&[0]);
+        let task = if claimed { rig.task() } else { rig.task_on([1, 2]) };
+        rig.queue(task, 1, 0);
+        assert!(rig.dispatch(0, None).is_empty());
+        assert_eq!(rig.kernel.kicks, if claimed { vec![(0, 0)] } else { vec![] });
+    }
+}
+
+/// A CPU that is kicked in vain is to be found idle, and looks again: the other half of the handshake with enqueue().
+#[test]
+fn an_idle_cpu_that_finds_nothing_is_marked_idle_again() {
+    let mut rig = Rig::new("1x1x3x1", &[]);
+    rig.only_idle(&[0]);
+    assert!(rig.call(rig.u.claim_idle, (0,)));
+    assert!(rig.dispatch(0, None).is_empty());
+    assert_eq!(rig.idle(), [0].into());
+    assert_eq!(rig.stat(magpie_stat_STAT_EMPTY), 1);
+}
