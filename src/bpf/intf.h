@@ -60,7 +60,7 @@ enum pelt_consts {
 
 /* Set by the loader from its flags; constant while the program runs. */
 struct tunables {
-	u64 slice_ns;	/* longest request of a task; it runs for as long before its queue is looked at */
+	u64 slice_ns;	/* for which a task runs before its queue is looked at */
 	u64 credit_ns;	/* how far ahead a task comes that was not woken by a message, until it has run for a slice */
 	u64 handoff_ns; /* a waker that sleeps this soon after it woke another hands its CPU off; 0: none does */
 	u64 starve_ns;	/* a task in line for longer runs next, whatever its weight */
@@ -204,11 +204,11 @@ struct cpu_ctx {
 	u64 vclock;	     /* weighted ns */
 	u64 voffset;	     /* makes it comparable with those of other CPUs; see steal/balance.bpf.h */
 	u64 curr_deadline;   /* when it started, or at the last tick */
-	u64 curr_request;    /* ns, likewise */
 	u64 curr_started;    /* scx_bpf_now() */
 	u32 curr_weight;     /* task_weight(); 0: no task of ours that could be preempted */
 	u8 curr_idle_policy; /* SCHED_IDLE or cpu.idle */
 	u8 curr_sync;	     /* woken by a sync wakeup */
+	u8 curr_short;	     /* is_short(), likewise */
 	u8 curr_critical;    /* is_critical() */
 	u8 preempted;	     /* it is SCHED_IDLE, and makes way for the first task of the queue */
 	u8 kthread_pending;  /* a per-CPU kernel thread took the CPU: the task that ran before resumes soon */

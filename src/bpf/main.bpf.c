@@ -146,12 +146,12 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	if (wakes)
 		preempt = critical ? cctx->curr_weight && !cctx->curr_critical : preempts(p, tctx, cctx, now);
 	queue = queue_add(p, tctx, cpu, cctx, now);
-	at = critical ? cctx->vclock - FIRST_NS : deadline(p, tctx);
+	at = critical ? cctx->vclock - FIRST_NS : queue_deadline(p, tctx, cctx);
 	scx_bpf_dsq_insert_vtime(p, queue, tunables.slice_ns, at, enq_flags);
 	if (queue == cpu) {
 		mark_overloaded(p, cpu);
 		/* Not the task that a kernel thread preempted: it resumes soon. */
-		if (!cctx->kthread_pending)
+		if (!cctx->kthread_pending || p != bpf_get_current_task_btf())
 			preempt = !kick_idle_for(p, tctx, cpu, now) && preempt;
 	}
 	if (preempt)
@@ -308,8 +308,9 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p, struct scx
 	if (!tctx)
 		return -ENOMEM;
 	tctx->vclock_cpu = -1;
-	tctx->burst_avg = tunables.slice_ns;
-	tctx->woke_exec = p->se.sum_exec_runtime;
+	tctx->burst_est = tunables.slice_ns;
+	tctx->charged = tctx->woke_exec = p->se.sum_exec_runtime;
+	tctx->sync_wakeup = true;
 	tctx->recent = -1;
 	tctx->preferred_node = NO_NODE;
 	if (tunables.cgroups) {

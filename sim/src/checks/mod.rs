@@ -20,7 +20,7 @@ use scx_magpie::cli::Steal;
 use crate::dsq::{TaskId, is_pinned_queue, local_on, queue_cpu, queue_group};
 pub use crate::kernel::Violation;
 use crate::kernel::{Call, Curr, Event, Kernel, Moment, Notes, Util};
-use crate::native::{GROUP_FLAGS, GROUP_IDLE, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, WEIGHT_SHIFT};
+use crate::native::{GROUP_FLAGS, GROUP_IDLE, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT};
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, Task};
 use crate::time::{MSEC, USEC};
 
@@ -213,14 +213,12 @@ impl Kernel {
         let by_weight = |ns: u64| (ns * (100 << WEIGHT_SHIFT) / weight) as i64;
         let slice = self.tunables.slice_us * USEC;
         let Some(tctx) = self.tasks[task].tctx() else { return };
-        let left = tctx.request_end.wrapping_sub(tctx.charged) as i64;
-        if !(0..=slice as i64).contains(&left) {
-            return self.violate("request", format!("task {task} has {left} ns of its request left"));
-        }
-        let never_preempts = matches!(raw.policy, SCHED_BATCH | SCHED_IDLE) || tctx.cached & u64::from(GROUP_IDLE) != 0;
-        let has_credit = tctx.sync_wakeup == 0 && tctx.charged - tctx.woke_exec < slice && !never_preempts;
+        let (burst, limit) = (tctx.charged - tctx.woke_exec, slice / u64::from(SHORT_SHARE));
+        let asks = if burst < limit && tctx.burst_est < limit { 0 } else { by_weight(slice) };
+        let never_preempts = matches!(raw.policy, SCHED_BATCH | SCHED_IDLE) || tctx.group != 0 && tctx.cached & u64::from(GROUP_IDLE) != 0;
+        let has_credit = tctx.sync_wakeup == 0 && burst < slice && !never_preempts;
         let credit = if has_credit { by_weight(self.tunables.slice_us_lag * USEC) } else { 0 };
-        let asks = by_weight(left as u64) - credit;
+        let asks = asks - credit;
         let ahead = (raw.scx.dsq_vtime.wrapping_sub(vclock) as i64).saturating_sub(asks);
         let least = if enq_flags & SCX_ENQ_WAKEUP != 0 { 0 } else { i64::MIN };
         let most = by_weight(slice + OVERRUN);

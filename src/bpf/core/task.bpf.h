@@ -14,14 +14,13 @@
 /* Written by the task's CPU under its rq lock, or in select_cpu while the task sleeps. */
 struct task_ctx {
 	/* order/deadline.bpf.h */
-	u64 vruntime;	 /* weighted ns of CPU time, on the clock of vclock_cpu */
-	u64 charged;	 /* sum_exec_runtime when vruntime was brought up to date */
-	u64 woke_exec;	 /* sum_exec_runtime when it last woke: from there on it is one burst */
-	u64 request_end; /* sum_exec_runtime at which it has used up its request */
-	s64 burst_avg;	 /* ns that it runs between two sleeps, a decaying average */
-	s32 vclock_cpu;	 /* where it ran or waits; -1: new */
-	s32 recent;	 /* vclock_cpu before */
-	u8 sync_wakeup;	 /* what woke it: see there */
+	u64 vruntime;	/* weighted ns of CPU time, on the clock of vclock_cpu */
+	u64 charged;	/* sum_exec_runtime when vruntime was brought up to date */
+	u64 woke_exec;	/* sum_exec_runtime when it last woke: from there on it is one burst */
+	u64 burst_est;	/* ns for which it runs between two sleeps, rising at once and falling slowly */
+	s32 vclock_cpu; /* where it ran or waits; -1: new */
+	s32 recent;	/* vclock_cpu before */
+	u8 sync_wakeup; /* what woke it: see there */
 
 	/* order/queue.bpf.h */
 	s32 queued_cpu;	   /* where it waits, or did; NO_CPU: in the queue of its group */

@@ -12,20 +12,21 @@
  *
  * Two things are known of a task:
  *
- *	request   how long it runs between two sleeps: a decaying average, or the present burst if that is longer, but at
- *		  most a slice. It is EEVDF's request size, and sets itself
- *	sync      whether its wakeup was one by which it was sent something: WF_SYNC (pipes, sockets), or a kernel lock.
- *		  Otherwise a timer, a device or a futex woke it
+ *	short  it sleeps before it has run for a quarter of a slice: its last bursts say so, and the present one, too
+ *	sync   it was woken by a wakeup by which it was sent something: WF_SYNC (pipes, sockets), a kernel lock, fork.
+ *	       Otherwise a timer, a device or a futex woke it
  *
- *	deadline = vruntime + (what is left of the request - credit) / weight
+ *	deadline = vruntime + (request - credit) / weight
  *
- * The deadline holds until the request is used up. The credit (--slice-us-lag) is for wakeups that are not sync, until the
- * task has run for a slice: it did not choose its moment, while a reader of a pipe finds more to read when it comes later.
+ * The request is a slice, and nothing for a short task. The credit (--slice-us-lag) is for wakeups that are not sync, until
+ * the task has run for a slice: it did not choose its moment, while a reader of a pipe finds more to read when it comes later.
+ * In the queue a lead of less than a slice counts for nothing: tasks of a kind run in the order in which they came, for no
+ * other order keeps the last one waiting for less.
  *
  * Wakeup preemption (preempt.bpf.h): a sync wakeup never preempts. Otherwise the wakee preempts current if its deadline is
  * first, and current
  *	- was woken by a sync wakeup, or
- *	- asks for several times as much, or
+ *	- is not short, while the wakee is, or
  *	- has run for a slice.
  * A running task whose slice is over keeps the CPU while its deadline is before the first one of the queue (pick.bpf.h).
  *
@@ -35,7 +36,8 @@
 
 enum {
 	OVERRUN_NS = 20000000, /* for which a task is charged at most when it overruns its slice: two ticks at HZ=100 */
-	BURST_SHIFT = 2,       /* a quarter of each new burst enters the average */
+	SHORT_SHARE = 4,       /* of a slice that a short task runs for at most */
+	BURST_SHIFT = 2,       /* the estimate of bursts falls by a quarter of the distance at each sleep */
 };
 
 static bool vtime_before(u64 a, u64 b)
@@ -55,14 +57,11 @@ static u64 burst(const struct task_ctx *tctx)
 	return tctx->charged - tctx->woke_exec;
 }
 
-/* ns of CPU time that the task asks for. */
-static u64 request(const struct task_ctx *tctx)
+static bool is_short(const struct task_ctx *tctx)
 {
-	u64 ns = burst(tctx);
+	u64 limit = tunables.slice_ns / SHORT_SHARE;
 
-	if (ns < tctx->burst_avg)
-		ns = tctx->burst_avg;
-	return ns < tunables.slice_ns ? ns : tunables.slice_ns;
+	return tctx->burst_est < limit && burst(tctx) < limit;
 }
 
 /*
@@ -71,18 +70,22 @@ static u64 request(const struct task_ctx *tctx)
  */
 static void note_wakeup(const struct task_struct *woken, struct task_ctx *tctx, u64 wake_flags)
 {
-	tctx->sync_wakeup = wake_flags & SCX_WAKE_SYNC || (BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) &&
-							   !BPF_CORE_READ_BITFIELD(woken, in_iowait));
+	bool waited_for_lock =
+		BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) && !BPF_CORE_READ_BITFIELD(woken, in_iowait);
+
+	tctx->sync_wakeup = waited_for_lock || (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) != SCX_WAKE_TTWU;
 	tctx->charged = tctx->woke_exec = woken->se.sum_exec_runtime;
-	tctx->request_end = tctx->charged + request(tctx);
 }
 
-/* @tctx stops to sleep: its burst enters the average. */
+/* The task stops to sleep. Its estimate rises at once, and falls slowly: a task is short if all its last bursts were. */
 static void note_sleep(struct task_ctx *tctx)
 {
-	s64 diff = burst(tctx) - tctx->burst_avg;
+	u64 ns = burst(tctx);
 
-	tctx->burst_avg += diff >> BURST_SHIFT;
+	if (ns >= tctx->burst_est)
+		tctx->burst_est = ns;
+	else
+		tctx->burst_est -= (tctx->burst_est - ns) >> BURST_SHIFT;
 }
 
 static bool has_credit(const struct task_struct *p, struct task_ctx *tctx)
@@ -92,10 +95,23 @@ static bool has_credit(const struct task_struct *p, struct task_ctx *tctx)
 
 static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)
 {
-	s64 ahead = tctx->request_end - tctx->charged - (has_credit(p, tctx) ? tunables.credit_ns : 0);
 	u32 weight = task_weight(p, tctx);
+	u64 at = tctx->vruntime;
 
-	return ahead < 0 ? tctx->vruntime - to_vtime(-ahead, weight) : tctx->vruntime + to_vtime(ahead, weight);
+	if (!is_short(tctx))
+		at += to_vtime(tunables.slice_ns, weight);
+	if (has_credit(p, tctx))
+		at -= to_vtime(tunables.credit_ns, weight);
+	return at;
+}
+
+/* Where @p is put into the queue of the CPU of @cctx, on whose clock it is. */
+static u64 queue_deadline(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx)
+{
+	s64 ahead = tctx->vruntime - cctx->vclock;
+	u64 at = deadline(p, tctx);
+
+	return ahead > 0 && ahead < (s64)tunables.slice_ns ? at - ahead : at;
 }
 
 /* Brings the vruntime of a task that ran up to date. The kernel has updated sum_exec_runtime. */
@@ -107,15 +123,13 @@ static void charge(struct task_struct *p, struct task_ctx *tctx)
 	if (is_limited(tctx))
 		charge_groups(scx_bpf_task_cpu(p), tctx->group, ran);
 	tctx->charged = sum_exec;
-	if ((s64)(tctx->request_end - sum_exec) <= 0)
-		tctx->request_end = sum_exec + request(tctx);
 }
 
 /* @p runs: what tasks that would preempt it go by. */
 static void note_current(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
 	cctx->curr_deadline = deadline(p, tctx);
-	cctx->curr_request = request(tctx);
+	cctx->curr_short = is_short(tctx);
 	cctx->curr_sync = tctx->sync_wakeup;
 	cctx->curr_idle_policy = is_idle_policy(p, tctx);
 }
@@ -137,7 +151,6 @@ static void fall_behind(const struct task_struct *p, struct task_ctx *tctx, cons
 {
 	u64 behind = cctx->vclock + to_vtime(tunables.slice_ns, task_weight(p, tctx));
 
-	tctx->request_end = tctx->charged + request(tctx);
 	tctx->sync_wakeup = true;
 	if (vtime_before(tctx->vruntime, behind))
 		tctx->vruntime = behind;

@@ -5,7 +5,7 @@
  *	wakee is SCHED_BATCH, SCHED_IDLE, cpu.idle? ----------------------------> it waits
  *	current is SCHED_IDLE, cpu.idle? ---------------------------------------> it preempts
  *	sync wakeup, or current's deadline first? ------------------------------> it waits
- *	current woken by sync, asks for several times as much, or ran a slice? -> it preempts, else it waits
+ *	current woken by sync, not short while the wakee is, or ran a slice? ---> it preempts, else it waits
  *
  * An idle CPU that may take the wakee does, and then no task is preempted (enqueue). The wakee stays in its queue until the
  * CPU is free: current may be in the kernel for milliseconds, and nothing can be stolen from the local DSQ.
@@ -16,11 +16,6 @@
 
 /* Before a CPU's clock, which light tasks carry far away: no deadline is that early. */
 #define FIRST_NS (1ULL << 60)
-
-enum {
-	REQUEST_RATIO =
-		4, /* current asks for several times as much: a wakee that asks for a quarter does not wait for it */
-};
 
 /*
  * How @p comes to a CPU that was idle a moment ago. That CPU may find another task while this one is under way, and a task
@@ -41,7 +36,7 @@ static bool preempts(const struct task_struct *p, struct task_ctx *tctx, const s
 	if (tctx->sync_wakeup || cctx->curr_critical || !vtime_before(deadline(p, tctx), cctx->curr_deadline))
 		return false;
 	/* The clocks of two CPUs may differ by a little. */
-	return cctx->curr_sync || request(tctx) * REQUEST_RATIO <= cctx->curr_request ||
+	return cctx->curr_sync || (is_short(tctx) && !cctx->curr_short) ||
 	       (s64)(now - cctx->curr_started) >= (s64)tunables.slice_ns;
 }
 

@@ -51,22 +51,42 @@ __noinline s32 next_overloaded(s32 cpu, u32 llc, u32 slot)
 	return NO_CPU;
 }
 
-/* The CPU that @cpu looks at this time: of its LLC, or every second time of the next of the others. */
-__noinline s32 balance_victim(s32 cpu)
+/* The next overloaded CPU of the LLC of @cpu. */
+static s32 near_victim(s32 cpu, struct cpu_ctx *cctx)
 {
-	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
-	struct cpu_ctx *cctx = cpu_ctx(cpu);
-	u32 turn = cctx->balance_turn++;
-	s32 victim = NO_CPU;
+	s32 victim = next_overloaded(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
 
-	if (turn % 2 && l->nr_reach)
-		victim = next_overloaded(cpu, other_llc(l, turn / 2 % l->nr_reach), cctx->balance_slot);
-	if (victim >= 0)
-		return victim;
-	victim = next_overloaded(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
 	if (victim >= 0)
 		cctx->balance_slot = cpu_layout(victim)->slot;
 	return victim;
+}
+
+/* One of another LLC, elsewhere each @turn. Bounded by MAX_BEYOND. */
+static s32 far_victim(s32 cpu, u32 turn)
+{
+	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
+	s32 victim = NO_CPU;
+	u32 i;
+
+	for (i = bpf_arena_loop_zero; victim < 0 && i < MAX_BEYOND && i < l->nr_reach && can_loop; i++) {
+		u32 llc = other_llc(l, (turn + i) % l->nr_reach);
+
+		if (map_any(&overload_map, llc))
+			victim = next_overloaded(cpu, llc, turn);
+	}
+	return victim;
+}
+
+/* The CPU that @cpu looks at this time: of its LLC and of another one in turns. */
+__noinline s32 balance_victim(s32 cpu)
+{
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+	u32 turn = cctx->balance_turn++;
+	s32 victim = turn % 2 ? far_victim(cpu, turn / 2) : near_victim(cpu, cctx);
+
+	if (victim >= 0)
+		return victim;
+	return turn % 2 ? near_victim(cpu, cctx) : far_victim(cpu, turn / 2);
 }
 
 /* Forgets what keeps the clocks of the two CPUs further apart than MAX_DRIFT_NS. */

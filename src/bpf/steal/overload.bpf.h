@@ -172,8 +172,7 @@ __noinline s32 kick_idle_for_queued(s32 cpu)
 	{
 		struct task_ctx *tctx = task_ctx(p);
 
-		/* No CPU is idle for one that may use all: then none is for the others. */
-		if (!tctx || kick_idle_for(p, tctx, cpu, now) || !is_restricted(p))
+		if (!tctx || kick_idle_for(p, tctx, cpu, now))
 			return 0;
 		looks += bpf_arena_loop_one;
 		if (looks >= MAX_PULL_LOOKS)
