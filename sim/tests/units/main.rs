@@ -43,5 +43,6 @@ mod steal {
 mod numa {
     mod handoff;
     mod home;
+    mod migrate_home;
     mod wake_affine;
 }
