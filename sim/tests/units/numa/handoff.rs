@@ -76,7 +76,7 @@ fn the_wakee_waits_in_the_local_dsq_of_the_waker() {
     rig.kernel.tasks[wakee].cpu = OTHER;
     rig.kernel.wake(wakee, true);
     assert_eq!((rig.kernel.violation.clone(), rig.kernel.tasks[wakee].place), (None, Place::Local(0)));
-    assert_eq!((rig.idle(), rig.kicked()), ([OTHER].into(), vec![]));
+    assert_eq!((rig.idle(), rig.kernel.cpus[0].need_resched), ([OTHER].into(), false));
     assert_eq!((rig.stat(magpie_stat_STAT_HANDOFF), rig.stat(magpie_stat_STAT_SEARCH)), (1, 0));
 }
 

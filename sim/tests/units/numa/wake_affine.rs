@@ -146,6 +146,20 @@ proptest! {
     }
 }
 
+/// 100 there by the bias of 108 %, against a wakee of 108 here.
+#[test]
+fn of_equal_cpus_the_wakee_follows_a_waker_that_makes_room() {
+    for (sync, task, pulled) in [(true, 108, true), (true, 109, false), (false, 108, false), (false, 107, false)] {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        rig.cpu(PREV, |cctx| cctx.curr_weight = WEIGHT as u32);
+        rig.cpu(NEAR, |cctx| cctx.curr_weight = 1 << WEIGHT_SHIFT);
+        let id = rig.task();
+        rig.set_weight(id, task);
+        let args = (rig.raw(id).cast_const(), rig.tctx(id), NEAR as i32, PREV as i32, sync);
+        assert_eq!(rig.call(rig.u.wake_affine_weight, args), pulled, "{sync} {task}");
+    }
+}
+
 #[test]
 fn flips_count_changes_of_the_wakee_and_halve_each_second() {
     let mut rig = Rig::new("1x1x2x1", &[]);
