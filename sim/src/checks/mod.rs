@@ -217,7 +217,8 @@ impl Kernel {
         if !(0..=slice as i64).contains(&left) {
             return self.violate("request", format!("task {task} has {left} ns of its request left"));
         }
-        let never_preempts = matches!(raw.policy, SCHED_BATCH | SCHED_IDLE) || tctx.cached & u64::from(GROUP_IDLE) != 0;
+        let never_preempts = matches!(raw.policy, SCHED_BATCH | SCHED_IDLE)
+            || (tctx.group != 0 && tctx.cached & u64::from(GROUP_IDLE) != 0);
         let has_credit = tctx.sync_wakeup == 0 && tctx.charged - tctx.woke_exec < slice && !never_preempts;
         let credit = if has_credit { by_weight(self.tunables.slice_us_lag * USEC) } else { 0 };
         let asks = by_weight(left as u64) - credit;
