@@ -22,6 +22,7 @@ mod search {
     mod scan;
 }
 mod capacity {
+    #[allow(clippy::module_inception)]
     mod capacity;
     mod fallback;
     mod misfit;

@@ -2,11 +2,10 @@
 //! `capacity/fallback.bpf.h`: where a task waits if no CPU is idle for it, and how long weak CPUs leave it to strong ones.
 
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::WEAK_WAIT_NS;
 
 use crate::rig::Rig;
 
-const WAIT: u64 = WEAK_WAIT_NS as u64;
+const WAIT: u64 = 500_000;
 /// An LLC of two strong CPUs and two weak ones (0, 1; 2, 3), and another (4, 5; 6, 7).
 const MACHINE: &str = "1x2x4x1:1024*2,430*2";
 

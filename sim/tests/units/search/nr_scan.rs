@@ -94,7 +94,7 @@ fn a_tick_estimates_nr_scan_while_the_loader_is_late() {
 #[test]
 fn the_budget_is_nr_scan_unless_that_is_the_whole_llc() {
     for (flags, published, budget) in
-        [(&[][..], 0, 0), (&[], 3, 3), (&[], 8, ALL_SLOTS as u32), (&["--no-scan-limit"], 0, ALL_SLOTS as u32)]
+        [(&[][..], 0, 0), (&[], 3, 3), (&[], 8, ALL_SLOTS), (&["--no-scan-limit"], 0, ALL_SLOTS)]
     {
         let mut rig = Rig::new("1x1x8x1", flags);
         let llc = rig.call(rig.u.llc_published, (0,));
