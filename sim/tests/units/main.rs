@@ -24,6 +24,7 @@ mod search {
     mod scan;
 }
 mod capacity {
+    #[allow(clippy::module_inception)]
     mod capacity;
     mod fallback;
     mod misfit;
@@ -45,5 +46,6 @@ mod steal {
 mod numa {
     mod handoff;
     mod home;
+    mod migrate_home;
     mod wake_affine;
 }

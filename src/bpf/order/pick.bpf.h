@@ -73,8 +73,12 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		keep = false;
 	}
 	cctx->preempted = false;
-	if ((keep || next) && (run_starved(cpu, cctx, now) || balance(cpu, cctx, keep ? NULL : next, at, now)))
-		return;
+	if (keep || next) {
+		struct task_struct *first = keep ? NULL : next;
+
+		if (run_starved(cpu, cctx, first, now) || balance(cpu, cctx, first, at, now))
+			return;
+	}
 	if (!keep && cctx->queued && take_queued(cpu, cctx, queue))
 		return;
 	if (tctx) {

@@ -158,13 +158,20 @@ static bool starved_due(const struct cpu_ctx *cctx, u64 now)
 	return now - cctx->starved_at >= tunables.starve_ns / STARVE_LOOKS;
 }
 
-/* In dispatch of @cpu: takes a task of its own queues that has waited for starve_ns. */
-static bool run_starved(s32 cpu, struct cpu_ctx *cctx, u64 now)
+/*
+ * In dispatch of @cpu: takes a task of its own queues that has waited for starve_ns, and for longer than @next, which would run
+ * (NULL: current).
+ */
+static bool run_starved(s32 cpu, struct cpu_ctx *cctx, struct task_struct *next, u64 now)
 {
 	struct pull want = {.why = PULL_STARVED, .min_wait = tunables.starve_ns};
+	u64 wait;
 
 	if (!cctx->queued || !starved_due(cctx, now))
 		return false;
+	wait = next ? wait_time(next, now) : 0;
+	if (wait > want.min_wait)
+		want.min_wait = wait;
 	if (pull(cpu, cpu, cpu, &want) || pull(cpu, cpu, pinned_queue(cpu), &want)) {
 		stat_inc(STAT_STARVED);
 		return true;

@@ -10,10 +10,10 @@ use crate::rig::Rig;
 const MSEC: u64 = 1_000_000;
 /// 32 periods: in which utilization halves.
 const HALF_LIFE: u64 = 32 * 1024 * 1024;
-/// CPUs 0 to 3 are big, 4 to 7 little.
+/// CPUs 0 to 3 are strong, 4 to 7 weak.
 const MACHINE: &str = "1x1x8x1:1024*4,430*4";
-const BIG: usize = 0;
-const LITTLE: usize = 4;
+const STRONG: usize = 0;
+const WEAK: usize = 4;
 
 fn rig() -> Rig {
     let mut rig = Rig::new(MACHINE, &[]);
@@ -21,7 +21,7 @@ fn rig() -> Rig {
     rig
 }
 
-/// Runs on the CPU for that long, then sleeps or is put in line.
+/// Runs on the CPU for that long, then sleeps or is queued.
 fn runs(rig: &mut Rig, task: TaskId, cpu: usize, ns: u64, sleeps: bool) {
     rig.call(rig.u.util_starts, (rig.raw(task).cast_const(), rig.tctx(task), cpu as i32, rig.cctx(cpu)));
     rig.kernel.now += ns;
@@ -30,7 +30,7 @@ fn runs(rig: &mut Rig, task: TaskId, cpu: usize, ns: u64, sleeps: bool) {
 
 fn sleeps(rig: &mut Rig, task: TaskId, ns: u64) {
     rig.kernel.now += ns;
-    rig.call(rig.u.note_asleep, (rig.raw(task).cast_const(), rig.tctx(task), BIG as i32));
+    rig.call(rig.u.note_asleep, (rig.raw(task).cast_const(), rig.tctx(task), STRONG as i32));
 }
 
 fn close(a: u32, b: u32) -> bool {
@@ -39,7 +39,7 @@ fn close(a: u32, b: u32) -> bool {
 
 #[test]
 fn new_tasks_start_at_half_of_what_is_spare() {
-    for (cpu, used, util) in [(BIG, 0, 512), (BIG, 400, 312), (LITTLE, 0, 215), (LITTLE, 430, 0), (LITTLE, 700, 0)] {
+    for (cpu, used, util) in [(STRONG, 0, 512), (STRONG, 400, 312), (WEAK, 0, 215), (WEAK, 430, 0), (WEAK, 700, 0)] {
         let mut rig = rig();
         let (task, now) = (rig.task(), rig.kernel.now);
         rig.cpu(cpu, |cctx| (cctx.pelt.updated_at, cctx.pelt.util_avg, cctx.pelt.running) = (now, used, 0));
@@ -53,10 +53,10 @@ fn new_tasks_start_at_half_of_what_is_spare() {
     }
 }
 
-/// On a little CPU it does less.
+/// On a weak CPU it does less.
 #[test]
 fn it_rises_while_the_task_runs_and_halves_while_it_does_not() {
-    for (cpu, capacity) in [(BIG, 1024), (LITTLE, 430)] {
+    for (cpu, capacity) in [(STRONG, 1024), (WEAK, 430)] {
         let mut rig = rig();
         let task = rig.task();
         runs(&mut rig, task, cpu, 20 * HALF_LIFE, false);
@@ -69,25 +69,25 @@ fn it_rises_while_the_task_runs_and_halves_while_it_does_not() {
     }
 }
 
-/// What it is expected to use when it wakes: its peak, at once; less of it, slowly. Being put in line is no sleep.
+/// What it is expected to use when it wakes rises to a peak at once and falls slowly. Being queued is no sleep.
 #[test]
 fn peaks_are_remembered() {
     let mut rig = rig();
     let task = rig.task();
-    runs(&mut rig, task, BIG, 20 * HALF_LIFE, true);
+    runs(&mut rig, task, STRONG, 20 * HALF_LIFE, true);
     sleeps(&mut rig, task, 10 * HALF_LIFE);
     let seen = |rig: &mut Rig| rig.remembered(task, |tctx| (tctx.util.util_avg, tctx.util_est, tctx.task_util));
     let (avg, est, util) = seen(&mut rig);
     assert!(avg < 8 && close(est, 1024) && util == est, "{avg} {est} {util}");
     let mut last = est;
     for _ in 0..3 {
-        runs(&mut rig, task, BIG, MSEC / 10, true);
+        runs(&mut rig, task, STRONG, MSEC / 10, true);
         sleeps(&mut rig, task, 20 * HALF_LIFE);
         let (_, est, _) = seen(&mut rig);
         assert!(close(est, last * 3 / 4), "{est} after {last}");
         last = est;
     }
-    runs(&mut rig, task, BIG, MSEC / 10, false);
+    runs(&mut rig, task, STRONG, MSEC / 10, false);
     assert_eq!(seen(&mut rig).1, last);
 }
 
@@ -107,24 +107,23 @@ fn uclamp_bounds_it() {
     }
 }
 
-/// What the waking task has left on its CPU does not count against it.
 #[test]
-fn a_task_is_not_in_its_own_way() {
-    for (home, util, spare) in
-        [(BIG as i32, 300, 1024 - 400), (BIG as i32, 900, 1024), (1, 300, 1024 - 700), (-1, 0, 324)]
+fn spare_capacity_is_without_what_the_task_has_left_there() {
+    for (vclock_cpu, util, spare) in
+        [(STRONG as i32, 300, 1024 - 400), (STRONG as i32, 900, 1024), (1, 300, 1024 - 700), (-1, 0, 324)]
     {
         let mut rig = rig();
         let (task, now) = (rig.task(), rig.kernel.now);
-        rig.cpu(BIG, |cctx| (cctx.pelt.updated_at, cctx.pelt.util_avg, cctx.pelt.running) = (now, 700, 0));
-        rig.remembered(task, |tctx| (tctx.home, tctx.util.util_avg) = (home, util));
-        let seen = rig.call(rig.u.spare_capacity, (BIG as i32, rig.tctx(task).cast_const()));
-        assert!(seen.abs_diff(spare) <= 1, "{seen}, not {spare}: {home} {util}");
+        rig.cpu(STRONG, |cctx| (cctx.pelt.updated_at, cctx.pelt.util_avg, cctx.pelt.running) = (now, 700, 0));
+        rig.remembered(task, |tctx| (tctx.vclock_cpu, tctx.util.util_avg) = (vclock_cpu, util));
+        let seen = rig.call(rig.u.spare_capacity, (STRONG as i32, rig.tctx(task).cast_const()));
+        assert!(seen.abs_diff(spare) <= 1, "{seen}, not {spare}: {vclock_cpu} {util}");
     }
 }
 
 #[test]
 fn time_in_which_a_task_is_too_big_for_its_cpu_is_counted() {
-    for (cpu, est, misfits, ms) in [(LITTLE, 800, 1, 5), (LITTLE, 100, 0, 0), (BIG, 1000, 0, 0)] {
+    for (cpu, est, misfits, ms) in [(WEAK, 800, 1, 5), (WEAK, 100, 0, 0), (STRONG, 1000, 0, 0)] {
         let mut rig = rig();
         let task = rig.task();
         sleeps(&mut rig, task, 0);

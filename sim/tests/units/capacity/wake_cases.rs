@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `capacity/wake_cases.bpf.h`: the seed's table.
+//! `capacity/wake_cases.bpf.h`: Morten Rasmussen's table of wakeups.
 
 use scx_magpie::bpf_intf::*;
 
@@ -9,7 +9,7 @@ use crate::rig::Rig;
 const MACHINE: &str = "1x1x8x1:1024,430";
 
 #[test]
-fn each_wakeup_is_in_one_cell() {
+fn each_wakeup_counts_in_one_cell() {
     for (util, prev, waking, target, cpu, case, big, end) in [
         (100, 1, 3, 1, 1, 0, false, magpie_wake_end_WAKE_FAST),
         (100, 1, 2, 1, 4, 1, true, magpie_wake_end_WAKE_SCAN),

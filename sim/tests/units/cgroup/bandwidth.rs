@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `cgroup/bandwidth.bpf.h`: what is taken from pools and charged to cpu_budgets adds up, and no more than the quota comes in.
+//! `cgroup/bandwidth.bpf.h`: a group uses its quota and no more, whatever of it is in the budgets of CPUs.
 
 use magpie_sim::cgroup::{CgroupId, Spec};
 use magpie_sim::native::{BW_SLICE_MAX, BW_SLICE_MIN, cpu_budget};
@@ -12,7 +12,7 @@ const USEC: u64 = 1000;
 const MSEC: u64 = 1_000_000;
 const SLICE: u64 = 3 * MSEC;
 
-/// CPUs 0 to 3, and a chain of groups with these limits: quota and burst of 100 ms each period, us.
+/// CPUs 0 to 3, and a chain of groups with these limits: quota and burst, us, by periods of 100 ms.
 fn rig(limits: &[Option<(u64, u64)>]) -> Rig {
     let mut rig = Rig::new("1x1x4x1", &[]);
     rig.kernel.now = 1_000_000_000_000;
@@ -43,16 +43,16 @@ fn cpu_budget(rig: &mut Rig, cpu: i32, id: u32) -> &'static cpu_budget {
 }
 
 #[test]
-fn without_a_limit_a_slice_is_a_slice() {
+fn without_a_limit_the_slice_is_the_tunable() {
     let mut rig = rig(&[None, None]);
     assert_eq!(take(&mut rig, 0, 2), SLICE);
     assert_eq!(rig.call(rig.u.throttled_group, (2,)), 0);
 }
 
 #[test]
-fn the_tightest_level_counts_and_throttles() {
+fn the_tightest_level_of_the_tree_throttles() {
     let mut rig = rig(&[Some((2_000, 0)), Some((400_000, 0))]);
-    // A cpu_budget gets an eighth of the quota (twice as many parts as CPUs), within bounds.
+    // A CPU gets an eighth of the quota (twice as many parts as CPUs), within bounds.
     assert_eq!(take(&mut rig, 0, 2), u64::from(BW_SLICE_MIN));
     assert_eq!(cpu_budget(&mut rig, 0, 2).left, i64::from(BW_SLICE_MAX));
     charge(&mut rig, 0, 2, 2 * MSEC);
@@ -60,7 +60,7 @@ fn the_tightest_level_counts_and_throttles() {
     assert_eq!((group(&rig, 1).throttled, group(&rig, 2).throttled), (1, 0));
     assert_eq!(rig.call(rig.u.throttled_group, (2,)), 1);
     assert_eq!(group(&rig, 1).nr_throttled, 1);
-    // Its timer is set, and sets it free.
+    // Its timer is set, and fills the pool.
     let until = rig.kernel.now + 101 * MSEC;
     rig.kernel.run_until(until);
     assert_eq!(rig.call(rig.u.throttled_group, (2,)), 0);
@@ -69,19 +69,19 @@ fn the_tightest_level_counts_and_throttles() {
 }
 
 #[test]
-fn what_is_saved_up_is_at_most_the_burst() {
+fn an_unused_quota_is_saved_up_to_the_burst() {
     for (burst, periods, saved) in [(0, 5, 20), (30, 1, 40), (30, 5, 50)] {
         let mut rig = rig(&[Some((20_000, burst * 1000))]);
         rig.kernel.now += periods * 100 * MSEC;
         let (native, now) = (&rig.kernel.native, rig.kernel.now);
         let raw = std::ptr::from_ref(native.group(1)).cast_mut();
         rig.call(rig.u.bw_refill, (raw, now));
-        assert_eq!(group(&rig, 1).left, saved * MSEC as i64, "burst {burst} ms, {periods} periods");
+        assert_eq!(group(&rig, 1).budget, saved * MSEC as i64, "burst {burst} ms, {periods} periods");
     }
 }
 
 #[test]
-fn limits_come_and_go() {
+fn a_new_limit_counts_at_once() {
     let mut rig = rig(&[Some((1_000, 0))]);
     assert_eq!(take(&mut rig, 0, 1), u64::from(BW_SLICE_MIN));
     charge(&mut rig, 0, 1, 50 * MSEC);
@@ -89,14 +89,14 @@ fn limits_come_and_go() {
     rig.kernel.set_cgroup_max(1, None, 100_000, 0);
     assert_eq!((take(&mut rig, 0, 1), rig.call(rig.u.throttled_group, (1,))), (SLICE, 0));
     rig.kernel.set_cgroup_max(1, Some(50_000), 100_000, 0);
-    assert_eq!(group(&rig, 1).left, 50 * MSEC as i64);
+    assert_eq!(group(&rig, 1).budget, 50 * MSEC as i64);
 }
 
 proptest! {
-    /// CPUs run members as they are allowed to, and up to a tick longer. In the end no more was used than came in, but for
-    /// what CPUs have overrun, and all is accounted for.
+    /// CPUs run tasks of the group for the slices that they get and up to a tick longer. In the end they have used no more
+    /// than the quota, but for what they overran last.
     #[test]
-    fn what_is_used_has_come_in(steps in prop::collection::vec((0..4i32, 0..4_000u64, 0..3_000u64), 100..400), quota in 1_000..300_000u64) {
+    fn a_group_uses_its_quota_and_no_more(steps in prop::collection::vec((0..4i32, 0..4_000u64, 0..3_000u64), 100..400), quota in 1_000..300_000u64) {
         let mut rig = rig(&[Some((quota, 0))]);
         let (start, mut used) = (rig.kernel.now, 0);
         for (cpu, overrun, pause) in steps {

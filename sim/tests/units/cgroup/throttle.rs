@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `cgroup/throttle.bpf.h`: the time that a task waits for its group is not owed to it, and it comes back to the right queue.
+//! `cgroup/throttle.bpf.h`: a task of a throttled group waits in the group's queue, is owed nothing for it, and comes back to
+//! the right queue.
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::{TaskId, queue_group};
@@ -14,8 +15,7 @@ use crate::rig::Rig;
 const MSEC: u64 = 1_000_000;
 const QUOTA: u64 = 10 * MSEC;
 
-/// CPUs 0 and 1, of which these are online from the start. A task that may use these is in a group that has used up its
-/// quota.
+/// CPUs 0 and 1, of which `online` are there from the start, and a task that may use `cpus`, in a group whose quota is used up.
 fn rig(online: &[usize], cpus: &[usize]) -> (Rig, TaskId) {
     let mut rig = Rig::with_online("1x1x2x1", online.iter().copied());
     rig.only_idle(&[]);
@@ -29,7 +29,7 @@ fn rig(online: &[usize], cpus: &[usize]) -> (Rig, TaskId) {
     (rig, task)
 }
 
-/// It waits on CPU 0 for its group.
+/// The task waits on CPU 0 for its group.
 fn throttled(cpus: &[usize]) -> (Rig, TaskId) {
     let (mut rig, task) = rig(&[0, 1], cpus);
     rig.kernel.cpus[0].nr_running += 1;
@@ -63,7 +63,7 @@ fn ahead(rig: &mut Rig, task: TaskId) -> i64 {
 
 proptest! {
     #[test]
-    fn who_is_released_is_owed_no_more_than_who_wakes(by in 0..600 * MSEC as i64) {
+    fn a_released_task_is_owed_no_more_than_one_that_wakes(by in 0..600 * MSEC as i64) {
         let (mut rig, task) = throttled(&[0, 1]);
         clock_goes_on(&mut rig, by);
         let until = rig.kernel.now + 101 * MSEC;
@@ -78,14 +78,14 @@ proptest! {
     }
 }
 
-/// Long before the kernel ejects us for it, though the group is throttled; by a CPU that may run it.
+/// Long before the watchdog bites, though the group is throttled; by a CPU that the task may use.
 #[test]
-fn who_waits_too_long_is_taken_all_the_same() {
+fn a_task_that_waits_too_long_is_taken_all_the_same() {
     let (mut rig, task) = throttled(&[0]);
     assert!(!rig.call(rig.u.pull_waiting, (0,)));
     rig.kernel.now += u64::from(rig.kernel.tunables.timeout_ms) * MSEC / 4;
     rig.kernel.cpu = 1;
-    assert_eq!(rig.call(rig.u.next_released, (0,)), 0, "it may not come");
+    assert_eq!(rig.call(rig.u.next_released, (0,)), 0, "it may not come to CPU 1");
     rig.kernel.cpu = 0;
     assert!(rig.call(rig.u.pull_waiting, (0,)));
     assert_eq!(rig.local(0), vec![task]);
@@ -103,9 +103,9 @@ fn what_the_kernel_waits_for_does_not_wait_for_its_group() {
     }
 }
 
-/// Another CPU took a task from the one that the timer fires on, and left it with the time of that.
+/// The timer fires on a CPU whose rq clock is behind: another CPU took a task from there, and left it with the time of that.
 #[test]
-fn a_period_ends_when_it_ends() {
+fn the_timer_does_not_go_by_the_rq_clock() {
     let (mut rig, _) = throttled(&[0, 1]);
     rig.kernel.cpus[0].clock_left_at = Some(rig.kernel.now);
     rig.fire_timer();
@@ -113,7 +113,7 @@ fn a_period_ends_when_it_ends() {
 }
 
 #[test]
-fn who_comes_back_by_enqueue_waits_where_it_belongs() {
+fn a_task_that_comes_back_by_enqueue_waits_in_its_cpus_queue() {
     for (cpus, pinned) in [(&[0, 1][..], false), (&[0], true)] {
         let (mut rig, task) = throttled(cpus);
         clock_goes_on(&mut rig, 60 * MSEC as i64);
@@ -127,9 +127,9 @@ fn who_comes_back_by_enqueue_waits_where_it_belongs() {
     }
 }
 
-/// For it would come back to it at once, again and again.
+/// enqueue() would send the task back at once, again and again.
 #[test]
-fn a_cpu_that_has_just_come_online_does_not_send_it_off() {
+fn a_cpu_that_has_just_come_online_does_not_throttle() {
     for (online, kicked) in [(&[0, 1][..], &[1][..]), (&[0], &[])] {
         let (mut rig, task) = rig(online, &[1]);
         rig.kernel.cpu = 1;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `cgroup/weight.bpf.h`: a task's weight is its share at each level, sums follow who is runnable, and are seldom written.
+//! `cgroup/weight.bpf.h`: a task's weight is its share at each level; sums follow what is runnable, and are seldom written.
 
 use magpie_sim::cgroup::{CgroupId, Spec};
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{GROUP_FLAGS, LAZY_SLOTS, MAX_WEIGHT, SCX_WAKE_TTWU, SETTLE_CPUS, SETTLE_NS, WEIGHT_SHIFT};
+use magpie_sim::native::{GROUP_FLAGS, LAZY_SLOTS, MAX_WEIGHT, SETTLE_CPUS, SETTLE_NS, WEIGHT_SHIFT};
 use magpie_sim::task::State;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::magpie_limits_MAX_GROUPS as MAX_GROUPS;
@@ -29,7 +29,7 @@ fn member(rig: &mut Rig, cgroup: CgroupId, weight: u32) -> TaskId {
     task
 }
 
-/// A member that is runnable, on CPU 0.
+/// A task of the cgroup that is runnable, on CPU 0.
 fn runnable(rig: &mut Rig, cgroup: CgroupId, weight: u32) -> TaskId {
     let task = member(rig, cgroup, weight);
     enter(rig, task);
@@ -41,7 +41,7 @@ fn enter(rig: &mut Rig, task: TaskId) {
 }
 
 fn leave(rig: &mut Rig, task: TaskId, cpu: i32) {
-    rig.remembered(task, |tctx| tctx.home = cpu);
+    rig.remembered(task, |tctx| tctx.vclock_cpu = cpu);
     rig.call(rig.u.group_leave, (rig.tctx(task), cpu));
 }
 
@@ -61,7 +61,7 @@ fn settled(rig: &mut Rig, cpu: usize) {
 }
 
 #[test]
-fn the_root_has_plain_weights() {
+fn tasks_of_the_root_have_their_plain_weight() {
     let mut rig = rig(&[(0, 50)]);
     let task = runnable(&mut rig, 0, 335);
     runnable(&mut rig, 1, 100);
@@ -104,9 +104,9 @@ proptest! {
         prop_assert!((got - exact).abs() <= 2.0 / UNIT + exact * 1e-3, "{} for {}", got, exact);
     }
 
-    /// Whoever comes, goes, moves, and whatever settles when: sums are those of the runnable and of the lazy.
+    /// Tasks wake, sleep and move, and CPUs settle, in any order: sums are those of runnable tasks and of lazy weight.
     #[test]
-    fn sums_agree(steps in prop::collection::vec((0..12usize, 0..6usize, 0..5u8), 0..200)) {
+    fn sums_follow_what_is_runnable(steps in prop::collection::vec((0..12usize, 0..6usize, 0..5u8), 0..200)) {
         let mut rig = rig(&[(0, 100), (1, 10), (1, 10_000), (3, 7), (0, 1)]);
         let tasks: Vec<_> = (0..12).map(|i| member(&mut rig, 1 + i % 5, 1 + 37 * i as u32)).collect();
         for (i, to, what) in steps {
@@ -161,13 +161,13 @@ fn a_short_sleep_writes_nothing() {
     let task = runnable(&mut rig, 1, 100);
     for cpu in 0..4 {
         settled(&mut rig, cpu);
-        let before = rig.kernel.native.group(1).gen_;
+        let before = rig.kernel.native.group(1).share_gen;
         leave(&mut rig, task, cpu as i32);
         assert_eq!((sum(&rig, 1), rig.kernel.native.lazy_weight(1)), (100, 100));
         // Wherever it wakes, it takes its weight from where it slept.
         enter(&mut rig, task);
         assert_eq!((sum(&rig, 1), rig.kernel.native.lazy_weight(1)), (100, 0));
-        assert_eq!(rig.kernel.native.group(1).gen_, before);
+        assert_eq!(rig.kernel.native.group(1).share_gen, before);
     }
 }
 
@@ -186,7 +186,7 @@ fn a_long_sleep_leaves_at_once_or_with_the_tick() {
     rig.call(rig.u.settle_lazy, (0, rig.cctx(0)));
     assert_eq!(sum(&rig, 1), 0);
 
-    // An idle CPU's is for others to settle, a busy one's is not.
+    // Others settle an idle CPU, not a busy one.
     for (idle, left) in [(false, 100), (true, 0)] {
         enter(&mut rig, task);
         settled(&mut rig, 3);
@@ -200,7 +200,7 @@ fn a_long_sleep_leaves_at_once_or_with_the_tick() {
 }
 
 #[test]
-fn lazy_slots_that_are_taken_change_nothing() {
+fn a_lazy_slot_that_another_group_has_is_left_alone() {
     let mut rig = rig(&[(0, 100); LAZY_SLOTS as usize + 1]);
     let (first, last) = (1, LAZY_SLOTS as usize + 1);
     let tasks = [first, last].map(|cgroup| runnable(&mut rig, cgroup, 100));
@@ -216,7 +216,7 @@ fn weights_are_cached_until_something_below_the_top_changes() {
     let mut rig = rig(&[(0, 100), (1, 100), (0, 100)]);
     let task = runnable(&mut rig, 2, 100);
     assert_eq!(weight(&mut rig, task), 100.0);
-    // As nobody would do, so that it shows.
+    // A wrong value, so that it shows where it comes from.
     rig.remembered(task, |tctx| tctx.cached += 1 << WEIGHT_SHIFT);
     runnable(&mut rig, 3, 100);
     assert_eq!(weight(&mut rig, task), 101.0);
@@ -229,15 +229,13 @@ fn weights_are_cached_until_something_below_the_top_changes() {
 }
 
 #[test]
-fn idle_groups_have_the_least_and_say_so() {
+fn tasks_of_idle_groups_have_the_least_weight_and_are_sched_idle() {
     let mut rig = rig(&[(0, 700), (1, 100)]);
     let task = runnable(&mut rig, 2, 100);
     let is_idle = |rig: &mut Rig| rig.call(rig.u.is_idle_policy, (rig.raw(task), rig.tctx(task)));
-    let is_prompt =
-        |rig: &mut Rig| rig.call(rig.u.wakes_promptly, (rig.raw(task).cast_const(), rig.tctx(task), SCX_WAKE_TTWU));
-    assert!(!is_idle(&mut rig) && is_prompt(&mut rig));
+    assert!(!is_idle(&mut rig));
     rig.kernel.set_cgroup_idle(1, true);
-    assert!(is_idle(&mut rig) && !is_prompt(&mut rig));
+    assert!(is_idle(&mut rig));
     assert_eq!(weight(&mut rig, task), 1.0);
     let word = rig.remembered(task, |tctx| tctx.cached as u32);
     assert_ne!(word & GROUP_FLAGS, 0);
@@ -247,15 +245,15 @@ fn idle_groups_have_the_least_and_say_so() {
     assert_eq!(weight(&mut rig, task), 100.0);
 }
 
-/// What is owed to a task, and what it is ahead, is CPU time, whatever its weight is now.
+/// What it is owed, or ahead, is CPU time.
 #[test]
-fn a_new_weight_owes_the_same_cpu_time() {
+fn a_task_with_a_new_weight_is_owed_the_same_cpu_time() {
     let lag = |owed: i64, from, to| {
         let mut rig = rig(&[(0, from)]);
         let task = runnable(&mut rig, 1, 100);
         assert_eq!(weight(&mut rig, task), f64::from(from));
         let vclock = rig.cpu(2, |cctx| cctx.vclock);
-        rig.remembered(task, |tctx| (tctx.home, tctx.vruntime) = (2, vclock.wrapping_sub_signed(owed)));
+        rig.remembered(task, |tctx| (tctx.vclock_cpu, tctx.vruntime) = (2, vclock.wrapping_sub_signed(owed)));
         rig.kernel.set_cgroup_weight(1, to);
         weight(&mut rig, task);
         vclock.wrapping_sub(rig.remembered(task, |tctx| tctx.vruntime)) as i64
@@ -272,7 +270,7 @@ fn a_new_weight_owes_the_same_cpu_time() {
 }
 
 #[test]
-fn ids_are_reused_last_and_beyond_them_groups_are_their_parents() {
+fn without_a_free_id_a_group_counts_as_its_parent() {
     let mut rig = rig(&[(0, 100), (1, 100)]);
     rig.kernel.remove_cgroup(2);
     let id = |rig: &mut Rig, parent| {

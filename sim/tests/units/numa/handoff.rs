@@ -1,32 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `numa/handoff.bpf.h`: who has shown that it sleeps right after it woke another leaves its CPU to it; and who then does not
-//! makes way.
+//! `numa/handoff.bpf.h`: a waker that has slept right after its sync wakeups leaves its CPU to the wakee; if it then goes on,
+//! its slice is over.
 
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{HANDOFF_LOOK_NS, HANDOFF_PENALTY, HANDOFF_SCORE, SCX_WAKE_SYNC, SCX_WAKE_TTWU};
+use magpie_sim::native::{HANDOFF_PENALTY, HANDOFF_SCORE, SCX_WAKE_SYNC, SCX_WAKE_TTWU};
+use magpie_sim::task::Place;
 use magpie_sim::time::USEC;
+use scx_magpie::bpf_intf::*;
 
 use crate::rig::Rig;
 
 const SYNC: u64 = SCX_WAKE_SYNC | SCX_WAKE_TTWU;
+const SCORE: i32 = HANDOFF_SCORE as i32;
 const OTHER: usize = 1;
 
 /// CPU 0 runs a task of ours, on a machine whose other CPU is idle; and the task that it wakes.
 fn rig(flags: &[&str]) -> (Rig, TaskId, TaskId) {
     let mut rig = Rig::new("1x1x2x1", flags);
     rig.only_idle(&[OTHER]);
-    let (waker, woken) = (rig.task(), rig.task());
-    starts(&mut rig, waker);
-    (rig, waker, woken)
+    let (waker, wakee) = (rig.task(), rig.task());
+    starts(&mut rig, waker, 0);
+    (rig, waker, wakee)
 }
 
-fn starts(rig: &mut Rig, waker: TaskId) {
-    rig.run(waker, 0);
-    rig.call(rig.u.note_running, (rig.raw(waker), rig.tctx(waker), rig.cctx(0)));
+/// The task runs on the CPU, with some of its slice left.
+fn starts(rig: &mut Rig, waker: TaskId, cpu: usize) {
+    rig.run(waker, cpu);
+    rig.kernel.tasks[waker].raw_mut().scx.slice = 1000;
+    rig.call(rig.u.note_running, (rig.raw(waker).cast_const(), rig.tctx(waker), rig.cctx(cpu)));
+    rig.kernel.cpu = cpu;
 }
 
-fn hands_off(rig: &mut Rig, woken: TaskId, target: usize, flags: u64) -> bool {
-    rig.call(rig.u.hands_off, (rig.tctx(woken).cast_const(), target as i32, flags))
+fn hands_off(rig: &mut Rig, wakee: TaskId, target: usize, flags: u64) -> bool {
+    rig.call(rig.u.hands_off, (rig.tctx(wakee).cast_const(), target as i32, flags))
 }
 
 /// The waker stops so long after its last wakeup.
@@ -35,147 +41,124 @@ fn stops(rig: &mut Rig, waker: TaskId, after: u64, sleeps: bool) {
     rig.call(rig.u.judge_handoff, (rig.tctx(waker), rig.cctx(0), sleeps));
 }
 
-/// It wakes one and sleeps at once, so many times.
-fn behaves(rig: &mut Rig, waker: TaskId, woken: TaskId, times: i32) {
-    for _ in 0..times {
-        starts(rig, waker);
-        hands_off(rig, woken, 0, SYNC);
-        stops(rig, waker, 15 * USEC, true);
-    }
-    starts(rig, waker);
-}
-
-fn sync_sleep_score(rig: &mut Rig, waker: TaskId) -> i32 {
+fn score(rig: &mut Rig, waker: TaskId) -> i32 {
     rig.remembered(waker, |tctx| tctx.sync_sleep_score)
 }
 
 #[test]
-fn it_takes_some_times_to_be_trusted() {
-    let (mut rig, waker, woken) = rig(&[]);
-    for times in 0..HANDOFF_SCORE as i32 {
-        assert_eq!(sync_sleep_score(&mut rig, waker), times);
-        assert!(!hands_off(&mut rig, woken, 0, SYNC), "after {times} times");
+fn a_waker_has_to_have_slept_some_times_in_a_row() {
+    let (mut rig, waker, wakee) = rig(&[]);
+    for times in 0..SCORE {
+        assert_eq!(score(&mut rig, waker), times);
+        assert!(!hands_off(&mut rig, wakee, 0, SYNC), "after {times} times");
+        assert_ne!(rig.kernel.tasks[waker].raw().scx.slice, 0);
         stops(&mut rig, waker, 15 * USEC, true);
-        starts(&mut rig, waker);
+        starts(&mut rig, waker, 0);
     }
-    assert!(hands_off(&mut rig, woken, 0, SYNC));
-    assert_eq!(rig.cpu(0, |cctx| (cctx.handed_off, cctx.next_waits)), (1, 1));
+    assert!(hands_off(&mut rig, wakee, 0, SYNC));
+    assert_eq!(rig.cpu(0, |cctx| cctx.handed_off), 1);
+}
+
+/// Nothing can be stolen from the local DSQ: the next tick runs the wakee, if the waker does not sleep.
+#[test]
+fn a_handoff_ends_the_wakers_slice() {
+    let (mut rig, waker, wakee) = rig(&[]);
+    rig.remembered(waker, |tctx| tctx.sync_sleep_score = SCORE);
+    assert!(hands_off(&mut rig, wakee, 0, SYNC));
+    assert_eq!(rig.kernel.tasks[waker].raw().scx.slice, 0);
+}
+
+/// Idle CPUs are not looked at, and the waker is not preempted: it sleeps by itself.
+#[test]
+fn the_wakee_waits_in_the_local_dsq_of_the_waker() {
+    let (mut rig, waker, wakee) = rig(&["--wake-affine", "sync"]);
+    rig.remembered(waker, |tctx| tctx.sync_sleep_score = SCORE);
+    rig.kernel.tasks[wakee].cpu = OTHER;
+    rig.kernel.wake(wakee, true);
+    assert_eq!((rig.kernel.violation.clone(), rig.kernel.tasks[wakee].place), (None, Place::Local(0)));
+    assert_eq!((rig.idle(), rig.kernel.cpus[0].need_resched), ([OTHER].into(), false));
+    assert_eq!((rig.stat(magpie_stat_STAT_HANDOFF), rig.stat(magpie_stat_STAT_SEARCH)), (1, 0));
 }
 
 #[test]
-fn not_every_wakeup_is_one() {
+fn other_wakeups_are_none() {
     type Change = fn(&mut Rig, TaskId, TaskId);
     let cases: [(&str, &[&str], usize, u64, Change); 9] = [
-        ("no hint", &[], 0, SCX_WAKE_TTWU, |_, _, _| ()),
-        ("chosen by wake-affine is another CPU", &[], OTHER, SYNC, |_, _, _| ()),
+        ("not a sync wakeup", &[], 0, SCX_WAKE_TTWU, |_, _, _| ()),
+        ("wake-affine has chosen another CPU", &[], OTHER, SYNC, |_, _, _| ()),
         ("switched off", &["--handoff-us", "0"], 0, SYNC, |_, _, _| ()),
         ("an interrupt wakes, in the idle loop", &[], 0, SYNC, |rig, _, _| rig.cpu(0, |cctx| cctx.curr_weight = 0)),
-        ("by who serves the CPU", &[], 0, SYNC, |rig, _, _| rig.cpu(0, |cctx| cctx.curr_critical = 1)),
-        ("the second one", &[], 0, SYNC, |rig, _, woken| _ = hands_off(rig, woken, 0, SYNC)),
-        ("others wait", &[], 0, SYNC, |rig, _, _| rig.cpu(0, |cctx| cctx.waiting = 1)),
-        ("another is next", &[], 0, SYNC, |rig, _, _| {
+        ("by a kernel thread of the CPU", &[], 0, SYNC, |rig, _, _| rig.cpu(0, |cctx| cctx.curr_critical = 1)),
+        ("the second one", &[], 0, SYNC, |rig, _, wakee| _ = hands_off(rig, wakee, 0, SYNC)),
+        ("others wait in its queues", &[], 0, SYNC, |rig, _, _| rig.cpu(0, |cctx| cctx.queued = 1)),
+        ("another is in the local DSQ", &[], 0, SYNC, |rig, _, _| {
             let other = rig.task();
             rig.kernel.cpus[0].local.push_back(other);
         }),
-        ("not trusted", &[], 0, SYNC, |rig, waker, _| rig.remembered(waker, |tctx| tctx.sync_sleep_score -= 1)),
+        ("the score is too low", &[], 0, SYNC, |rig, waker, _| {
+            rig.remembered(waker, |tctx| tctx.sync_sleep_score -= 1)
+        }),
     ];
     for (what, flags, target, wake_flags, change) in cases {
-        let (mut rig, waker, woken) = rig(flags);
-        behaves(&mut rig, waker, woken, HANDOFF_SCORE as i32);
-        // With the flag that switches it off nobody is judged.
-        rig.remembered(waker, |tctx| tctx.sync_sleep_score = HANDOFF_SCORE as i32);
-        change(&mut rig, waker, woken);
-        assert!(!hands_off(&mut rig, woken, target, wake_flags), "{what}");
+        let (mut rig, waker, wakee) = rig(flags);
+        rig.remembered(waker, |tctx| tctx.sync_sleep_score = SCORE);
+        change(&mut rig, waker, wakee);
+        assert!(!hands_off(&mut rig, wakee, target, wake_flags), "{what}");
     }
 }
 
+/// (score before; ns until the waker stops; does it sleep? sync wakeups since it ran) -> score.
 #[test]
-fn what_costs_trust() {
-    let trusted = HANDOFF_SCORE as i32;
-    let distrusted = -(HANDOFF_PENALTY as i32);
+fn the_score_follows_what_the_waker_does() {
+    let low = -(HANDOFF_PENALTY as i32);
     for (before, after, sleeps, wakeups, expected) in [
-        (trusted, 19 * USEC, true, 1, trusted),
-        (trusted, 21 * USEC, true, 1, 0),
-        (trusted, USEC, false, 1, 0),
-        (trusted, USEC, true, 2, 0),
-        (trusted, HANDOFF_LOOK_NS.into(), true, 1, distrusted),
-        (trusted, HANDOFF_LOOK_NS.into(), false, 1, distrusted),
-        // It had handed nothing off.
-        (0, HANDOFF_LOOK_NS.into(), true, 1, 0),
-        (distrusted, 21 * USEC, true, 1, distrusted),
-        (distrusted, USEC, true, 1, distrusted + 1),
+        (0, 19 * USEC, true, 1, 1),
+        (SCORE, 19 * USEC, true, 1, SCORE),
+        (low, USEC, true, 1, low + 1),
+        // It handed nothing off: the score was too low.
+        (SCORE - 1, 21 * USEC, true, 1, 0),
+        (SCORE - 1, USEC, false, 1, 0),
+        (SCORE - 1, USEC, true, 2, 0),
+        (low, 21 * USEC, true, 1, low),
+        // It did.
+        (SCORE, 21 * USEC, true, 1, low),
+        (SCORE, USEC, false, 1, low),
+        (SCORE, USEC, true, 2, low),
     ] {
-        let (mut rig, waker, woken) = rig(&[]);
+        let (mut rig, waker, wakee) = rig(&["--handoff-us", "20"]);
         rig.remembered(waker, |tctx| tctx.sync_sleep_score = before);
         for _ in 0..wakeups {
-            hands_off(&mut rig, woken, 0, SYNC);
+            hands_off(&mut rig, wakee, 0, SYNC);
         }
         stops(&mut rig, waker, after, sleeps);
-        assert_eq!(
-            sync_sleep_score(&mut rig, waker),
-            expected,
-            "{before}, {after} ns, sleeps {sleeps}, {wakeups} wakeups"
-        );
+        assert_eq!(score(&mut rig, waker), expected, "{before}, {after} ns, sleeps {sleeps}, {wakeups} wakeups");
         assert_eq!(rig.cpu(0, |cctx| (cctx.handed_off, cctx.sync_wakes)), (0, 0));
     }
 }
 
-/// Weak CPUs are not handed to who needs a strong one.
+/// A task that woke none is not judged, whatever it does.
 #[test]
-fn it_has_to_be_big_enough() {
+fn only_sync_wakeups_are_judged() {
+    for (wake_flags, expected) in [(SYNC, 0), (SCX_WAKE_TTWU, 3)] {
+        let (mut rig, waker, wakee) = rig(&[]);
+        rig.remembered(waker, |tctx| tctx.sync_sleep_score = 3);
+        hands_off(&mut rig, wakee, 0, wake_flags);
+        let (ops, raw) = (rig.kernel.ops, rig.raw(waker));
+        rig.call(ops.stopping, (raw, true));
+        assert_eq!(score(&mut rig, waker), expected);
+    }
+}
+
+#[test]
+fn weak_cpus_are_not_handed_to_big_tasks() {
     for (util, expected) in [(200, true), (400, false)] {
         let mut rig = Rig::new("1x1x2x1:1024,430", &[]);
         let weak = (0..2).find(|&cpu| rig.kernel.machine.places[cpu].capacity < 1024).unwrap();
         rig.only_idle(&[]);
-        let (waker, woken) = (rig.task(), rig.task());
-        rig.run(waker, weak);
-        rig.call(rig.u.note_running, (rig.raw(waker), rig.tctx(waker), rig.cctx(weak)));
-        rig.remembered(waker, |tctx| tctx.sync_sleep_score = HANDOFF_SCORE as i32);
-        rig.remembered(woken, |tctx| tctx.task_util = util);
-        rig.kernel.cpu = weak;
-        assert_eq!(hands_off(&mut rig, woken, weak, SYNC), expected, "{util}");
+        let (waker, wakee) = (rig.task(), rig.task());
+        starts(&mut rig, waker, weak);
+        rig.remembered(waker, |tctx| tctx.sync_sleep_score = SCORE);
+        rig.remembered(wakee, |tctx| tctx.task_util = util);
+        assert_eq!(hands_off(&mut rig, wakee, weak, SYNC), expected, "{util}");
     }
-}
-
-/// The timer is set once while hand-offs follow each other: it looks twice as late as HANDOFF_LOOK_NS, at most.
-#[test]
-fn who_does_not_sleep_makes_way() {
-    let look = u64::from(HANDOFF_LOOK_NS);
-    // By the time, not by what an idle CPU was left with.
-    for (again_at, late, left) in
-        [(0, false, None), (0, false, Some(0)), (10 * USEC, false, None), (look - 15 * USEC, true, None)]
-    {
-        let (mut rig, waker, woken) = rig(&[]);
-        behaves(&mut rig, waker, woken, HANDOFF_SCORE as i32);
-        let start = rig.kernel.now;
-        rig.kernel.cpus[0].clock_left_at = left;
-        assert!(hands_off(&mut rig, woken, 0, SYNC));
-        if again_at != 0 {
-            stops(&mut rig, waker, again_at, true);
-            rig.remembered(waker, |tctx| tctx.sync_sleep_score = HANDOFF_SCORE as i32);
-            starts(&mut rig, waker);
-            assert!(hands_off(&mut rig, woken, 0, SYNC));
-        }
-        let (mut due, mut kicked) = rig.fire_timer();
-        // Setting it takes a moment.
-        assert!((look..look + 10 * USEC).contains(&(due - start)), "it looks {} ns later", due - start);
-        if late {
-            assert!(kicked.is_empty(), "it had not had the time to sleep yet");
-            (due, kicked) = rig.fire_timer();
-            assert!(due - start < 2 * look + 10 * USEC, "it looks {} ns later", due - start);
-        }
-        assert_eq!(kicked, [0], "handed off again after {again_at} ns");
-    }
-}
-
-/// Who sleeps in time is left alone, and so is who comes next.
-#[test]
-fn the_timer_finds_nothing_to_do() {
-    let (mut rig, waker, woken) = rig(&[]);
-    behaves(&mut rig, waker, woken, HANDOFF_SCORE as i32);
-    assert!(hands_off(&mut rig, woken, 0, SYNC));
-    stops(&mut rig, waker, 5 * USEC, true);
-    starts(&mut rig, woken);
-    assert!(rig.fire_timer().1.is_empty());
-    assert!(rig.kernel.timers.iter().all(|timer| timer.due.is_none()));
 }

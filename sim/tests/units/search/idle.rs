@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use crate::rig::Rig;
 
 proptest! {
-    /// Any order of what CPUs do to themselves and others to them, against a set.
+    /// Whatever CPUs do to themselves and others to them, in any order, against a set.
     #[test]
-    fn who_is_idle_and_not_claimed(ops in prop::collection::vec((0..3u8, 0..40usize), 0..100)) {
+    fn an_idle_cpu_is_claimed_once(ops in prop::collection::vec((0..3u8, 0..40usize), 0..100)) {
         let mut rig = Rig::new("1x2x10x2", &[]);
         let (mut idle, mut free) = (BTreeSet::new(), BTreeSet::new());
         rig.only_idle(&[]);
@@ -35,7 +35,7 @@ proptest! {
     }
 }
 
-/// A busy CPU's bit is its own business: a CPU that was not idle leaves the map alone.
+/// Only a CPU that leaves the idle loop clears its bit: one that was busy leaves the map alone.
 #[test]
 fn busy_again_changes_nothing() {
     let mut rig = Rig::new("1x1x4x1", &[]);
@@ -46,7 +46,7 @@ fn busy_again_changes_nothing() {
 
 /// It has no slot: that in its layout is another CPU's.
 #[test]
-fn nothing_is_sent_to_a_cpu_that_came_later() {
+fn a_cpu_that_came_online_later_is_not_claimed() {
     let mut rig = Rig::with_online("1x1x4x1", [0, 1, 3]);
     rig.only_idle(&[]);
     rig.call(rig.u.mark_idle, (2, rig.cctx(2)));
@@ -59,9 +59,8 @@ fn nothing_is_sent_to_a_cpu_that_came_later() {
     assert_eq!(rig.idle(), [0].into());
 }
 
-/// Set by the last CPU of a core to go idle, and by no other.
 #[test]
-fn the_hint_of_idle_cores() {
+fn the_hint_of_an_idle_core_is_set_by_its_last_cpu() {
     let mut rig = Rig::new("1x2x4x2", &[]);
     rig.only_idle(&[]);
     let hint = |rig: &mut Rig, llc: u32| {
@@ -76,4 +75,15 @@ fn the_hint_of_idle_cores() {
         idle(&mut rig, cpu);
         assert_eq!((hint(&mut rig, 0), hint(&mut rig, 1)), (false, whole), "CPU {cpu}");
     }
+}
+
+/// Whatever the affinity of tasks: it serves a thief that leaves a task behind.
+#[test]
+fn any_idle_cpu_of_one_llc_is_claimed() {
+    let mut rig = Rig::new("1x2x4x1", &[]);
+    rig.only_idle(&[2, 5, 7]);
+    let claim = |rig: &mut Rig, llc: u32, slot: u32| rig.call(rig.u.any_idle, (llc, slot));
+    let slot = rig.kernel.layout.cpus[&6].slot as u32;
+    assert_eq!([claim(&mut rig, 1, slot), claim(&mut rig, 1, slot), claim(&mut rig, 1, slot)], [7, 5, -1]);
+    assert_eq!(rig.idle(), [2].into());
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `search/nr_scan.bpf.h`, against the loader's arithmetic (src/nr_scan.rs), and when it takes the loader's place.
+//! `search/nr_scan.bpf.h`: the loader's arithmetic (src/nr_scan.rs), and a CPU that does it while the loader is late.
 
+use magpie_sim::native::ALL_SLOTS;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 use scx_magpie::nr_scan::ScanLimit;
@@ -11,10 +12,11 @@ const MSEC: u64 = 1_000_000;
 
 proptest! {
     #[test]
-    fn as_the_loader_has_it(
+    fn nr_scan_is_the_loaders(
         imbalance_pct in 101..=1000u32,
         boost: bool,
-        nr_cpus in 1..=1024u32,
+        // Small LLCs have a rule of their own.
+        nr_cpus in prop_oneof![1..=16u32, 1..=1024u32],
         (used, reach) in (0..=1024u32, 1..=1024u32),
     ) {
         let flags = ["--imbalance-pct", &imbalance_pct.to_string(), "--small-llc-boost", if boost { "on" } else { "off" }];
@@ -27,7 +29,7 @@ proptest! {
 
     /// The sum is the loader's, but for the part of a period that has just begun.
     #[test]
-    fn utilization_as_the_loader_has_it(cpus in prop::collection::vec((0..=1024u32, 0..200 * MSEC, any::<bool>()), 20)) {
+    fn utilization_is_the_loaders(cpus in prop::collection::vec((0..=1024u32, 0..200 * MSEC, any::<bool>()), 20)) {
         let mut rig = Rig::new("1x1x20x1:1024*10,430*10", &[]);
         let now = 1000 * MSEC;
         for (cpu, &(util, ago, running)) in cpus.iter().enumerate() {
@@ -50,7 +52,7 @@ proptest! {
     }
 }
 
-/// Ticks on CPU 1 while the loader is silent since `silent` ms.
+/// A tick of CPU 1 at that time: nr_scan then, and how often the loader was found late.
 fn tick(rig: &mut Rig, at: u64) -> (u32, u64) {
     rig.kernel.now = at;
     rig.cpu(1, |cctx| cctx.mono_offset = 0);
@@ -62,7 +64,7 @@ fn tick(rig: &mut Rig, at: u64) -> (u32, u64) {
 }
 
 #[test]
-fn it_takes_the_loaders_place_when_that_is_late_and_gives_way_again() {
+fn a_tick_estimates_nr_scan_while_the_loader_is_late() {
     let mut rig = Rig::new("1x1x8x1", &["--util-interval", "10"]);
     for cpu in 0..8 {
         // Busy for ever.
@@ -86,4 +88,18 @@ fn it_takes_the_loaders_place_when_that_is_late_and_gives_way_again() {
     publish(at + 50 * MSEC);
     assert_eq!(tick(&mut rig, at + 60 * MSEC), (8, 1));
     assert_eq!(tick(&mut rig, at + 81 * MSEC), (0, 2));
+}
+
+/// Published nr_scan -> slots that a search may go over.
+#[test]
+fn the_budget_is_nr_scan_unless_that_is_the_whole_llc() {
+    for (flags, published, budget) in
+        [(&[][..], 0, 0), (&[], 3, 3), (&[], 8, ALL_SLOTS), (&["--no-scan-limit"], 0, ALL_SLOTS)]
+    {
+        let mut rig = Rig::new("1x1x8x1", flags);
+        let llc = rig.call(rig.u.llc_published, (0,));
+        // SAFETY: the program does not run.
+        unsafe { (*llc).nr_scan = published };
+        assert_eq!(rig.call(rig.u.budget, (0,)), budget, "{flags:?} {published}");
+    }
 }
