@@ -105,6 +105,7 @@ fn tunables_of(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) ->
         credit_ns: tunables.slice_us_lag * NSEC_PER_USEC,
         handoff_ns: tunables.handoff_us * NSEC_PER_USEC,
         starve_ns: u64::from(tunables.timeout_ms) * NSEC_PER_MSEC / 4,
+        long_queue: (u64::from(tunables.timeout_ms) * NSEC_PER_MSEC / 4 / (tunables.slice_us * NSEC_PER_USEC)) as u32,
         smt_width: layout.smt_width as u32,
         core_first,
         core_last,

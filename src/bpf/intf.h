@@ -63,7 +63,8 @@ struct tunables {
 	u64 slice_ns;	/* for which a task runs before its queue is looked at */
 	u64 credit_ns;	/* how far ahead a task comes that was not woken by a message, until it has run for a slice */
 	u64 handoff_ns; /* a waker that sleeps this soon after it woke another hands its CPU off; 0: none does */
-	u64 starve_ns;	/* a task in line for longer runs next, whatever its weight */
+	u64 starve_ns;	/* a task that waits for longer runs next, whatever its weight */
+	u32 long_queue; /* tasks, a slice each, that it takes starve_ns to run */
 	u32 smt_width;	/* CPUs a core at most, a power of two up to SLOTS_PER_LINE */
 	u32 core_first; /* bits of a line: the first slot of each core, */
 	u32 core_last;	/* ... and the last */
@@ -215,11 +216,12 @@ struct cpu_ctx {
 	u8 idle;	     /* in the idle loop */
 
 	/* Its two queues: order/queue.bpf.h. */
-	u8 queued;	  /* one of them may have tasks */
-	u8 queued_pinned; /* ... that of tasks that may not migrate */
-	u8 overloaded;	  /* ... that of tasks that may */
-	s32 nr_queued;	  /* sampled by sample_queues() */
-	u64 queued_load;  /* sum of the weights of the tasks in its queues; atomic */
+	u8 queued;	   /* one of them may have tasks */
+	u8 queued_pinned;  /* ... that of tasks that may not migrate */
+	u8 overloaded;	   /* ... that of tasks that may */
+	s32 nr_queued;	   /* sampled by sample_queues() */
+	u64 last_deadline; /* the latest that a task was queued with */
+	u64 queued_load;   /* sum of the weights of the tasks in its queues; atomic */
 
 	/* steal/ */
 	u64 starved_at;	  /* scx_bpf_now() of the last look for starved tasks that found none */

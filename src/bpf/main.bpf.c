@@ -112,7 +112,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
 	bool wakes = enq_flags & SCX_ENQ_WAKEUP, critical, preempt = false;
-	u64 queue, at, now;
+	u64 queue, at, now, slice = tunables.slice_ns;
 
 	/* A CPU that has just come online has no queue: the kernel is about to have us start anew for it. */
 	if (!tctx || !cpu_layout(cpu)->present) {
@@ -147,7 +147,11 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		preempt = critical ? cctx->curr_weight && !cctx->curr_critical : preempts(p, tctx, cctx, now);
 	queue = queue_add(p, tctx, cpu, cctx, now);
 	at = critical ? cctx->vclock - FIRST_NS : queue_deadline(p, tctx, cctx);
-	scx_bpf_dsq_insert_vtime(p, queue, tunables.slice_ns, at, enq_flags);
+	if (is_long(queue)) {
+		at = cctx->last_deadline;
+		slice = LONG_QUEUE_SLICE_NS;
+	}
+	scx_bpf_dsq_insert_vtime(p, queue, slice, at, enq_flags);
 	if (queue == cpu) {
 		mark_overloaded(p, cpu);
 		/* Not the task that a kernel thread preempted: it resumes soon. */
