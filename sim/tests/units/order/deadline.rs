@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `order/deadline.bpf.h`: time is charged by weight, a deadline holds until the request is used up, and what a task is
-//! owed or ahead is kept and bounded.
+//! `order/deadline.bpf.h`: time is charged by weight, what is short and what is sync make the deadline, and what a task is owed
+//! or ahead is kept and bounded.
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{BURST_SHIFT, OVERRUN_NS, SCX_WAKE_SYNC, SCX_WAKE_TTWU, WEIGHT_SHIFT};
+use magpie_sim::native::{
+    BURST_SHIFT, OVERRUN_NS, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, SHORT_SHARE, WEIGHT_SHIFT,
+};
 use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
 use magpie_sim::trace::Op;
 use proptest::prelude::*;
@@ -12,6 +14,8 @@ use proptest::prelude::*;
 use crate::rig::Rig;
 
 const SLICE: i64 = 3_000_000;
+/// A task that runs for less is short.
+const SHORT: i64 = SLICE / SHORT_SHARE as i64;
 /// The default of --slice-us-lag.
 const CREDIT: i64 = 9_000_000;
 /// What tasks have run before a test begins.
@@ -27,7 +31,7 @@ fn weight() -> impl Strategy<Value = u32> {
 }
 
 fn burst() -> impl Strategy<Value = i64> {
-    prop_oneof![Just(SLICE - 1), Just(SLICE), 0..2 * SLICE]
+    prop_oneof![Just(SHORT - 1), Just(SHORT), Just(SLICE - 1), Just(SLICE), 0..SHORT, 0..2 * SLICE]
 }
 
 fn by_weight(ns: i64, weight: u32) -> i64 {
@@ -46,12 +50,12 @@ fn task_at(rig: &mut Rig, cpu: usize, vclock: u64, distance: i64, weight: u32) -
     task
 }
 
-/// The task has run for `burst` since it woke, and usually runs for `average`.
-fn has_run(rig: &mut Rig, task: TaskId, burst: i64, average: i64) {
+/// The task has run for `burst` since it woke, and is expected to run for `estimate`.
+fn has_run(rig: &mut Rig, task: TaskId, burst: i64, estimate: i64) {
     rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime = RAN;
     rig.remembered(task, |tctx| {
         (tctx.charged, tctx.woke_exec) = (RAN, RAN - burst as u64);
-        tctx.burst_avg = average;
+        tctx.burst_est = estimate as u64;
     });
 }
 
@@ -61,12 +65,17 @@ fn run_for(rig: &mut Rig, task: TaskId, ns: u64) {
     rig.call(rig.u.charge, (rig.raw(task), rig.tctx(task)));
 }
 
-fn request(rig: &mut Rig, task: TaskId) -> i64 {
-    rig.call(rig.u.request, (rig.tctx(task).cast_const(),)) as i64
+fn is_short(rig: &mut Rig, task: TaskId) -> bool {
+    rig.call(rig.u.is_short, (rig.tctx(task).cast_const(),))
 }
 
 fn deadline(rig: &mut Rig, task: TaskId) -> u64 {
     rig.call(rig.u.deadline, (rig.raw(task), rig.tctx(task)))
+}
+
+/// Where the task is put into the queue of CPU 0.
+fn queue_deadline(rig: &mut Rig, task: TaskId) -> u64 {
+    rig.call(rig.u.queue_deadline, (rig.raw(task), rig.tctx(task), rig.cctx(0).cast_const()))
 }
 
 fn note_wakeup(rig: &mut Rig, task: TaskId, flags: u64) {
@@ -95,87 +104,84 @@ proptest! {
     }
 
     #[test]
-    fn the_request_is_the_average_or_the_running_burst_if_longer_at_most_a_slice(burst in burst(), average in burst()) {
+    fn a_task_is_short_that_ran_and_runs_for_less_than_a_quarter_of_a_slice(burst in burst(), estimate in burst()) {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let task = rig.task();
-        has_run(&mut rig, task, burst, average);
-        prop_assert_eq!(request(&mut rig, task), burst.max(average).min(SLICE));
+        has_run(&mut rig, task, burst, estimate);
+        prop_assert_eq!(is_short(&mut rig, task), burst.max(estimate) < SLICE / 4);
     }
 
     #[test]
-    fn a_quarter_of_each_burst_enters_the_average(burst in burst(), average in burst(), sleeps: bool) {
+    fn the_estimate_rises_at_once_and_falls_by_a_quarter_at_each_sleep(
+        burst in burst(), estimate in burst(), sleeps: bool
+    ) {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let task = task_at(&mut rig, 0, 0, 0, 100);
-        has_run(&mut rig, task, burst, average);
+        has_run(&mut rig, task, burst, estimate);
         rig.run(task, 0);
         let raw = rig.raw(task);
         // SAFETY: as the kernel calls it.
         rig.kernel.call(Op::Stopping, Some(task), 0, |ops| unsafe { ops.stopping.unwrap()(raw, !sleeps) });
-        let enters = if sleeps { (burst - average) >> BURST_SHIFT } else { 0 };
-        prop_assert_eq!(rig.remembered(task, |tctx| tctx.burst_avg), average + enters);
+        let falls = if sleeps { (estimate - burst).max(0) >> BURST_SHIFT } else { 0 };
+        let rises = if sleeps { (burst - estimate).max(0) } else { 0 };
+        prop_assert_eq!(rig.remembered(task, |tctx| tctx.burst_est) as i64, estimate - falls + rises);
         prop_assert_eq!(BURST_SHIFT, 2);
     }
 
     #[test]
-    fn the_deadline_is_the_rest_of_the_request_less_the_credit_by_weight(
-        vruntime in clock(), weight in weight(), burst in burst(), left in 0..=SLICE, sync: bool,
+    fn the_deadline_is_a_slice_away_if_not_short_less_the_credit_by_weight(
+        vruntime in clock(), weight in weight(), burst in burst(), estimate in burst(), sync: bool,
         policy in prop::sample::select(&[SCHED_NORMAL, SCHED_BATCH, SCHED_IDLE]),
     ) {
         let mut rig = Rig::new("1x1x2x1", &[]);
         let task = task_at(&mut rig, 0, vruntime, 0, weight);
         rig.kernel.tasks[task].raw_mut().policy = policy;
-        has_run(&mut rig, task, burst, SLICE);
-        rig.remembered(task, |tctx| (tctx.request_end, tctx.sync_wakeup) = (RAN + left as u64, sync.into()));
+        has_run(&mut rig, task, burst, estimate);
+        rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
+        let request = if burst.max(estimate) < SHORT { 0 } else { SLICE };
         let credit = if !sync && burst < SLICE && policy == SCHED_NORMAL { CREDIT } else { 0 };
         let ahead = deadline(&mut rig, task).wrapping_sub(vruntime) as i64;
-        prop_assert_eq!(ahead, by_weight(left - credit, weight));
+        prop_assert_eq!(ahead, by_weight(request, weight) - by_weight(credit, weight));
     }
 
-    /// Rounding aside. With a new request the deadline is later by what the task asks for then.
+    /// Tasks of a kind come in the order in which they came.
     #[test]
-    fn the_deadline_holds_until_the_request_is_used_up(
-        weight in weight(), average in 1..=SLICE, runs in prop::collection::vec(1..SLICE, 1..20)
+    fn in_the_queue_a_lead_of_less_than_a_slice_counts_for_nothing(
+        vclock in clock(), ahead in prop_oneof![-SLICE..2 * SLICE, -1i64 << 40..1 << 40, Just(SLICE - 1), Just(SLICE)],
+        weight in weight(), estimate in burst(), sync: bool,
     ) {
         let mut rig = Rig::new("1x1x1x1", &[]);
-        let start = 1 << 50;
-        let task = task_at(&mut rig, 0, start, 0, weight);
-        has_run(&mut rig, task, SLICE, average);
-        note_wakeup(&mut rig, task, SCX_WAKE_SYNC);
-        let (mut ran, mut end) = (0, average);
-        let rounding = runs.len() as u64 + 1;
-        for run in runs {
-            run_for(&mut rig, task, run as u64);
-            ran += run;
-            if ran >= end {
-                end = ran + ran.max(average).min(SLICE);
-            }
-            let due = start + by_weight(end, weight) as u64;
-            prop_assert!(deadline(&mut rig, task).abs_diff(due) <= rounding);
-        }
+        let task = task_at(&mut rig, 0, vclock, ahead, weight);
+        has_run(&mut rig, task, 0, estimate);
+        rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
+        let lead = if ahead < SLICE { ahead.max(0) } else { 0 };
+        let earlier = deadline(&mut rig, task).wrapping_sub(queue_deadline(&mut rig, task));
+        prop_assert_eq!(earlier as i64, lead);
     }
 
     #[test]
-    fn a_wakeup_begins_a_burst_and_a_request(burst in burst(), average in burst(), left in 0..SLICE) {
+    fn a_wakeup_begins_a_burst(burst in burst(), estimate in burst()) {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let task = rig.task();
-        has_run(&mut rig, task, burst, average);
-        rig.remembered(task, |tctx| tctx.request_end = RAN + left as u64);
+        has_run(&mut rig, task, burst, estimate);
         rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime += 1000;
         note_wakeup(&mut rig, task, SCX_WAKE_TTWU);
         prop_assert_eq!(rig.call(rig.u.burst, (rig.tctx(task).cast_const(),)), 0);
-        let end = rig.remembered(task, |tctx| tctx.request_end);
-        prop_assert_eq!(end - (RAN + 1000), average.min(SLICE) as u64);
+        prop_assert_eq!(rig.remembered(task, |tctx| tctx.burst_est) as i64, estimate);
     }
 
     #[test]
-    fn sync_is_a_message_or_a_kernel_lock(message: bool, uninterruptible: bool, in_iowait: bool) {
+    fn sync_is_a_message_a_kernel_lock_or_a_fork(fork: bool, message: bool, uninterruptible: bool, in_iowait: bool) {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let task = rig.task();
+        // A child starts with it, too.
+        prop_assert_eq!(rig.remembered(task, |tctx| tctx.sync_wakeup), 1);
         let raw = rig.kernel.tasks[task].raw_mut();
         (raw.sched_contributes_to_load, raw.in_iowait) = (uninterruptible, in_iowait);
-        note_wakeup(&mut rig, task, SCX_WAKE_TTWU | if message { SCX_WAKE_SYNC } else { 0 });
+        let way = if fork { SCX_WAKE_FORK } else { SCX_WAKE_TTWU };
+        note_wakeup(&mut rig, task, way | if message { SCX_WAKE_SYNC } else { 0 });
         let sync = rig.remembered(task, |tctx| tctx.sync_wakeup != 0);
-        prop_assert_eq!(sync, message || (uninterruptible && !in_iowait));
+        prop_assert_eq!(sync, fork || message || (uninterruptible && !in_iowait));
     }
 
     #[test]
@@ -215,15 +221,15 @@ proptest! {
 
     #[test]
     fn a_task_that_yields_is_a_slice_behind_without_credit(
-        vclock in clock(), ahead in -1i64 << 40..1 << 40, weight in weight(), average in burst()
+        vclock in clock(), ahead in -1i64 << 40..1 << 40, weight in weight(), estimate in burst()
     ) {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let task = task_at(&mut rig, 0, vclock, ahead, weight);
-        has_run(&mut rig, task, 0, average);
+        has_run(&mut rig, task, 0, estimate);
         rig.call(rig.u.fall_behind, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
         let behind = ahead.max(by_weight(SLICE, weight));
         prop_assert_eq!(distance(&mut rig, task), behind);
-        let due = behind + by_weight(average.min(SLICE), weight);
+        let due = behind + if estimate < SHORT { 0 } else { by_weight(SLICE, weight) };
         prop_assert_eq!(deadline(&mut rig, task).wrapping_sub(vclock) as i64, due);
     }
 
@@ -244,13 +250,84 @@ proptest! {
 }
 
 #[test]
-fn a_new_task_starts_even_and_asks_for_a_slice() {
+fn a_new_task_starts_even_and_is_not_short() {
     let mut rig = Rig::new("1x1x2x1", &[]);
     rig.cpu(1, |cctx| cctx.vclock = 12_345);
     let task = rig.task();
-    assert_eq!(request(&mut rig, task), SLICE);
+    assert!(!is_short(&mut rig, task));
     rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), 1, true));
     assert_eq!(rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.recent)), (12_345, 1, -1));
+}
+
+/// The kernel calls select_cpu() for a child that may use several CPUs, and enqueue() for either, not as for a wakeup.
+#[test]
+fn a_child_has_no_credit() {
+    for cpus in [0..2, 0..1] {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        rig.only_idle(&[]);
+        rig.cpu(0, |cctx| cctx.vclock = 1 << 40);
+        let child = rig.task_on(cpus.clone());
+        rig.kernel.wake_up_new(child);
+        assert_eq!(rig.waiting(0), [child]);
+        assert_eq!(deadline(&mut rig, child) as i64, (1 << 40) + SLICE, "{cpus:?}");
+    }
+}
+
+/// A task that is runnable when the program is loaded has run before, and neither wakes nor is charged for that.
+#[test]
+fn a_task_that_runs_at_attach_is_not_charged_for_its_past() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    let task = rig.task();
+    rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime = RAN;
+    rig.kernel.attach().unwrap();
+    rig.only_idle(&[]);
+    rig.cpu(0, |cctx| cctx.vclock = 1 << 50);
+    rig.kernel.activate(task, 0, 0);
+    assert_eq!(rig.call(rig.u.burst, (rig.tctx(task).cast_const(),)), 0);
+    run_for(&mut rig, task, 1000);
+    assert_eq!((distance(&mut rig, task), deadline(&mut rig, task) as i64), (1000, (1 << 50) + 1000 + SLICE));
+}
+
+#[test]
+fn one_long_burst_is_remembered_for_some_sleeps() {
+    let mut rig = Rig::new("1x1x1x1", &[]);
+    let task = rig.task();
+    for (estimate, sleeps) in [(0, 0), (SHORT - 1, 0), (SHORT, 1), (SLICE, 5)] {
+        has_run(&mut rig, task, 0, estimate);
+        let nr = (0..).take_while(|_| {
+            let long = !is_short(&mut rig, task);
+            rig.call(rig.u.note_sleep, (rig.tctx(task),));
+            long
+        });
+        assert_eq!(nr.count(), sleeps, "{estimate}");
+    }
+}
+
+/// At a quarter of a slice it is short no more, and after a slice its credit is gone.
+#[test]
+fn a_task_that_runs_on_comes_later() {
+    for (ran, ahead) in
+        [(0, -CREDIT), (SHORT - 1, -CREDIT), (SHORT, SLICE - CREDIT), (SLICE - 1, SLICE - CREDIT), (SLICE, SLICE)]
+    {
+        let mut rig = Rig::new("1x1x1x1", &[]);
+        let task = task_at(&mut rig, 0, 1 << 40, 0, 100);
+        has_run(&mut rig, task, 0, 0);
+        note_wakeup(&mut rig, task, SCX_WAKE_TTWU);
+        run_for(&mut rig, task, ran as u64);
+        assert_eq!(deadline(&mut rig, task) as i64 - (1 << 40), ran + ahead, "after {ran} ns");
+    }
+}
+
+#[test]
+fn tasks_of_a_kind_wait_in_the_order_in_which_they_came() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    rig.only_idle(&[]);
+    let tasks = [2 * SLICE, SLICE - 1, 1, SLICE / 2, 0].map(|ahead| task_at(&mut rig, 0, 1 << 40, ahead, 100));
+    for task in tasks {
+        rig.kernel.activate(task, 0, 0);
+    }
+    // The first has had a slice more.
+    assert_eq!(rig.waiting(0), [&tasks[1..], &tasks[..1]].concat());
 }
 
 #[test]
@@ -286,10 +363,8 @@ fn a_wakeup_is_noted_in_select_cpu_or_enqueue() {
         rig.only_idle(&[]);
         let task = rig.task_on(cpus.clone());
         has_run(&mut rig, task, SLICE, SLICE / 2);
-        rig.remembered(task, |tctx| tctx.sync_wakeup = 1);
         rig.kernel.wake(task, false);
-        let noted = rig.remembered(task, |tctx| (tctx.woke_exec, tctx.request_end, tctx.sync_wakeup));
-        assert_eq!(noted, (RAN, RAN + SLICE as u64 / 2, 0), "{cpus:?}");
+        assert_eq!(rig.remembered(task, |tctx| (tctx.woke_exec, tctx.sync_wakeup)), (RAN, 0), "{cpus:?}");
     }
 }
 
@@ -298,6 +373,7 @@ fn enqueue_keeps_what_select_cpu_noted() {
     let mut rig = Rig::new("1x1x2x1", &[]);
     rig.only_idle(&[]);
     let task = rig.task();
+    rig.remembered(task, |tctx| tctx.sync_wakeup = 0);
     rig.kernel.wake(task, true);
     assert_eq!(rig.waiting(0), [task]);
     assert_eq!(rig.remembered(task, |tctx| tctx.sync_wakeup), 1);
@@ -308,32 +384,36 @@ fn wakers_see_what_runs() {
     let mut rig = Rig::new("1x1x1x1", &[]);
     let task = task_at(&mut rig, 0, 1000, 500, 200);
     rig.kernel.now = 77_000_000;
-    for (policy, idle_policy, sync) in [(SCHED_NORMAL, 0, 0), (SCHED_IDLE, 1, 1)] {
+    for (policy, idle_policy, sync, estimate, short) in
+        [(SCHED_NORMAL, 0, 0, SHORT - 1, 1), (SCHED_IDLE, 1, 1, SHORT, 0)]
+    {
         rig.kernel.tasks[task].raw_mut().policy = policy;
-        has_run(&mut rig, task, 0, SLICE / 3);
+        has_run(&mut rig, task, 0, estimate);
         rig.remembered(task, |tctx| tctx.sync_wakeup = sync);
         rig.run_noted(task, 0);
-        let seen = rig.cpu(0, |c| (c.curr_started, c.curr_weight, c.curr_request as i64, c.curr_critical));
-        assert_eq!(seen, (77_000_000, 200 << WEIGHT_SHIFT, SLICE / 3, 0));
+        let seen = rig.cpu(0, |c| (c.curr_started, c.curr_weight, c.curr_short, c.curr_critical));
+        assert_eq!(seen, (77_000_000, 200 << WEIGHT_SHIFT, short, 0));
         assert_eq!(rig.cpu(0, |c| (c.curr_idle_policy, c.curr_sync)), (idle_policy, sync));
         let due = deadline(&mut rig, task);
         assert_eq!(rig.cpu(0, |c| c.curr_deadline), due);
     }
 }
 
-/// The deadline and the request are those of now; a task that is told to make way stays so.
+/// What it asks for is that of now. A task that is told to make way stays so, and the clock stands until it has run.
 #[test]
 fn a_tick_begins_no_slice() {
     let mut rig = Rig::new("1x1x1x1", &[]);
     let task = task_at(&mut rig, 0, 1 << 40, 0, 100);
-    has_run(&mut rig, task, 0, SLICE / 3);
-    rig.remembered(task, |tctx| (tctx.request_end, tctx.sync_wakeup) = (RAN + SLICE as u64 / 3, 1));
+    has_run(&mut rig, task, 0, 0);
+    rig.remembered(task, |tctx| tctx.sync_wakeup = 1);
     rig.run_noted(task, 0);
     let started = rig.kernel.now;
     rig.kernel.now += 1_000_000;
     rig.cpu(0, |cctx| cctx.curr_weight = 0);
-    run_for(&mut rig, task, SLICE as u64 / 2);
-    rig.call(rig.u.note_current, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
-    let seen = rig.cpu(0, |c| (c.curr_started, c.curr_weight, c.curr_request as i64, c.curr_deadline as i64));
-    assert_eq!(seen, (started, 0, SLICE / 2, (1 << 40) + SLICE));
+    rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime += SHORT as u64;
+    let raw = rig.raw(task);
+    // SAFETY: as the kernel calls it.
+    rig.kernel.call(Op::Tick, Some(task), 0, |ops| unsafe { ops.tick.unwrap()(raw) });
+    let seen = rig.cpu(0, |c| (c.curr_started, c.curr_weight, c.curr_short, c.curr_deadline as i64, c.vclock));
+    assert_eq!(seen, (started, 0, 0, (1 << 40) + SHORT + SLICE, 1 << 40));
 }

@@ -16,10 +16,7 @@ fn rig() -> (Rig, TaskId) {
     let mut rig = Rig::new("1x1x2x1", &[]);
     rig.only_idle(&[]);
     let curr = rig.task();
-    rig.remembered(curr, |tctx| {
-        (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (DEADLINE - SLICE, 0, 1);
-        tctx.request_end = SLICE;
-    });
+    rig.remembered(curr, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (DEADLINE - SLICE, 0, 1));
     rig.run_noted(curr, 0);
     rig.kernel.tasks[curr].raw_mut().scx.slice = 0;
     (rig, curr)

@@ -3,7 +3,7 @@
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{PF_KTHREAD, REQUEST_RATIO, SCX_WAKE_SYNC, SCX_WAKE_TTWU};
+use magpie_sim::native::{PF_KTHREAD, SCX_WAKE_SYNC, SCX_WAKE_TTWU};
 use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
@@ -13,20 +13,19 @@ use crate::rig::Rig;
 const SLICE: i64 = 3_000_000;
 /// The default of --slice-us-lag.
 const CREDIT: i64 = 9_000_000;
-const RATIO: i64 = REQUEST_RATIO as i64;
 
 /// A wakee, and the task that runs on CPU 0.
 #[derive(Clone, Debug)]
 struct Pair {
     policy: u32,
     weight: u32,
-    request: i64,
+    short: bool,
     sync: bool,
     /// By how much its vruntime is before that of the running task.
     owed: i64,
     curr_policy: u32,
     curr_weight: u32,
-    curr_request: i64,
+    curr_short: bool,
     curr_sync: bool,
     curr_critical: bool,
     /// ns since the running task's slice began.
@@ -36,12 +35,12 @@ struct Pair {
 const PLAIN: Pair = Pair {
     policy: SCHED_NORMAL,
     weight: 100,
-    request: SLICE,
+    short: false,
     sync: false,
     owed: 0,
     curr_policy: SCHED_NORMAL,
     curr_weight: 100,
-    curr_request: SLICE,
+    curr_short: false,
     curr_sync: false,
     curr_critical: false,
     ran: 0,
@@ -52,13 +51,14 @@ impl Pair {
         let mut rig = Rig::new("1x1x2x1", flags);
         let (curr, wakee) = (rig.task(), rig.task());
         let vruntime = 1 << 40;
-        for (task, policy, weight, request, sync, vruntime) in [
-            (curr, self.curr_policy, self.curr_weight, self.curr_request, self.curr_sync, vruntime),
-            (wakee, self.policy, self.weight, self.request, self.sync, vruntime - self.owed),
+        for (task, policy, weight, short, sync, vruntime) in [
+            (curr, self.curr_policy, self.curr_weight, self.curr_short, self.curr_sync, vruntime),
+            (wakee, self.policy, self.weight, self.short, self.sync, vruntime - self.owed),
         ] {
             rig.kernel.tasks[task].raw_mut().policy = policy;
             rig.set_weight(task, weight);
-            rig.remembered(task, |tctx| (tctx.vruntime, tctx.burst_avg) = (vruntime as u64, request));
+            let burst_est = if short { 0 } else { SLICE as u64 };
+            rig.remembered(task, |tctx| (tctx.vruntime, tctx.burst_est) = (vruntime as u64, burst_est));
             let flags = SCX_WAKE_TTWU | if sync { SCX_WAKE_SYNC } else { 0 };
             rig.call(rig.u.note_wakeup, (rig.raw(task), rig.tctx(task), flags));
         }
@@ -69,17 +69,18 @@ impl Pair {
     }
 
     fn expected(&self) -> bool {
-        let due = |request: i64, sync, policy, weight: u32| {
+        let due = |short, sync, policy, weight: u32| {
+            let request = if short { 0 } else { SLICE };
             let credit = if sync || policy != SCHED_NORMAL { 0 } else { CREDIT };
-            (request - credit) * 100 / i64::from(weight)
+            request * 100 / i64::from(weight) - credit * 100 / i64::from(weight)
         };
-        let deadline = due(self.request, self.sync, self.policy, self.weight) - self.owed;
-        let curr_deadline = due(self.curr_request, self.curr_sync, self.curr_policy, self.curr_weight);
+        let deadline = due(self.short, self.sync, self.policy, self.weight) - self.owed;
+        let curr_deadline = due(self.curr_short, self.curr_sync, self.curr_policy, self.curr_weight);
         match () {
             () if self.policy != SCHED_NORMAL => false,
             () if self.curr_policy == SCHED_IDLE => true,
             () if self.sync || self.curr_critical || deadline >= curr_deadline => false,
-            () => self.curr_sync || self.request * RATIO <= self.curr_request || self.ran >= SLICE,
+            () => self.curr_sync || self.short && !self.curr_short || self.ran >= SLICE,
         }
     }
 }
@@ -87,27 +88,14 @@ impl Pair {
 fn pair() -> impl Strategy<Value = Pair> {
     let policy = || prop_oneof![8 => Just(SCHED_NORMAL), 1 => Just(SCHED_BATCH), 1 => Just(SCHED_IDLE)];
     let weight = || prop_oneof![Just(100), 1..=10_000u32];
-    let request = || prop_oneof![Just(SLICE), Just(SLICE / RATIO), 1..SLICE, 1..SLICE / RATIO];
     let sync = || prop::bool::weighted(0.3);
     // The clock of the running task's CPU may be ahead by a little.
     let ran = prop_oneof![-1000..2 * SLICE, Just(SLICE), Just(SLICE - 1)];
-    let wakee = (policy(), weight(), request(), sync(), -2 * CREDIT..2 * CREDIT);
-    let curr = (policy(), weight(), request(), sync(), prop::bool::weighted(0.1), ran);
-    (wakee, curr).prop_map(|((policy, weight, request, sync, owed), curr)| {
-        let (curr_policy, curr_weight, curr_request, curr_sync, curr_critical, ran) = curr;
-        Pair {
-            policy,
-            weight,
-            request,
-            sync,
-            owed,
-            curr_policy,
-            curr_weight,
-            curr_request,
-            curr_sync,
-            curr_critical,
-            ran,
-        }
+    let wakee = (policy(), weight(), any::<bool>(), sync(), -2 * CREDIT..2 * CREDIT);
+    let curr = (policy(), weight(), any::<bool>(), sync(), prop::bool::weighted(0.1), ran);
+    (wakee, curr).prop_map(|((policy, weight, short, sync, owed), curr)| {
+        let (curr_policy, curr_weight, curr_short, curr_sync, curr_critical, ran) = curr;
+        Pair { policy, weight, short, sync, owed, curr_policy, curr_weight, curr_short, curr_sync, curr_critical, ran }
     })
 }
 
@@ -131,10 +119,12 @@ fn at_the_edges() {
         (Pair { curr_sync: true, ..PLAIN }, true),
         (Pair { curr_sync: true, owed: 1 - CREDIT, ..PLAIN }, true),
         (Pair { curr_sync: true, owed: -CREDIT, ..PLAIN }, false),
-        // Current asks for several times as much.
-        (Pair { request: SLICE / RATIO, ..PLAIN }, true),
-        (Pair { request: SLICE / RATIO + 1, ..PLAIN }, false),
-        (Pair { request: SLICE / RATIO, owed: SLICE / RATIO - SLICE, ..PLAIN }, false),
+        // The wakee is short, and current is not.
+        (Pair { short: true, ..PLAIN }, true),
+        (Pair { short: true, owed: 1 - SLICE, ..PLAIN }, true),
+        (Pair { short: true, owed: -SLICE, ..PLAIN }, false),
+        (Pair { short: true, curr_short: true, owed: 1 << 30, ..PLAIN }, false),
+        (Pair { curr_short: true, owed: 1 << 30, ..PLAIN }, false),
         // The wakee was sent a message.
         (Pair { sync: true, curr_sync: true, ran: SLICE, owed: 1 << 30, ..PLAIN }, false),
         (Pair { curr_critical: true, ran: SLICE, owed: 1 << 30, ..PLAIN }, false),
@@ -155,6 +145,9 @@ fn a_task_of_a_cpu_idle_group_is_preempted_and_preempts_not() {
     let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: true });
     let (of_idle_group, other) = (rig.task(), rig.task());
     rig.kernel.move_to_cgroup(of_idle_group, group);
+    for task in [of_idle_group, other] {
+        rig.call(rig.u.note_wakeup, (rig.raw(task), rig.tctx(task), SCX_WAKE_TTWU));
+    }
     for (curr, wakee, preempts) in [(of_idle_group, other, true), (other, of_idle_group, false)] {
         rig.run_noted(curr, 0);
         let now = rig.kernel.now + 10 * SLICE as u64;
@@ -170,12 +163,13 @@ fn a_task_is_preempted_once() {
     assert!(!rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), rig.kernel.now)));
 }
 
-/// On CPU 0 a task has run for a slice, and such CPUs are idle.
+/// On CPU 0 a task that a timer woke has run for a slice, and such CPUs are idle.
 fn rig(idle: &[usize], policy: u32) -> (Rig, TaskId) {
     let mut rig = Rig::new("1x1x2x1", &[]);
     rig.only_idle(idle);
     let curr = rig.task();
     rig.kernel.tasks[curr].raw_mut().policy = policy;
+    rig.remembered(curr, |tctx| tctx.sync_wakeup = 0);
     rig.run_noted(curr, 0);
     rig.kernel.now += SLICE as u64;
     rig.kernel.tasks[curr].raw_mut().se.sum_exec_runtime += SLICE as u64;
@@ -282,6 +276,22 @@ fn a_task_that_a_kthread_preempts_is_not_offered_to_idle_cpus() {
     let other = rig.task();
     rig.wake(other, 0);
     assert_eq!(rig.kicked(), [1]);
+}
+
+/// That is for the preempted task only.
+#[test]
+fn a_wakee_is_offered_while_a_kthread_is_pending() {
+    for idle in [&[1][..], &[]] {
+        let (mut rig, curr) = rig(idle, SCHED_NORMAL);
+        let kthread = kthread(&mut rig);
+        rig.wake(kthread, 0);
+        let other = rig.task();
+        rig.wake(other, 0);
+        assert_eq!((rig.waiting(0), rig.kicked(), preempted_queued(&rig)), (vec![other], idle.to_vec(), (0, 1)));
+        rig.only_idle(&[1]);
+        rig.kernel.do_enqueue(curr, 0, 0);
+        assert_eq!((rig.waiting(0).len(), rig.kicked()), (2, vec![]));
+    }
 }
 
 /// A kernel thread that comes to an idle CPU, or after another, preempts none.

@@ -163,6 +163,20 @@ fn the_clock_of_an_idle_cpu_goes_on() {
     }
 }
 
+/// Where many wait, all have waited for longer than a task that has just woken.
+#[test]
+fn no_look_before_a_task_with_credit() {
+    const SLICE: u64 = 3_000_000;
+    for (sync, burst, looks) in [(0, 0, false), (0, SLICE - 1, false), (0, SLICE, true), (1, 0, true)] {
+        let mut rig = rig("1x1x2x1");
+        let own = waiting(&mut rig, 0, 0, 100);
+        rig.remembered(own, |tctx| (tctx.sync_wakeup, tctx.charged) = (sync, tctx.woke_exec + burst));
+        waiting(&mut rig, 1, WAIT, 100);
+        assert_eq!(balance(&mut rig), looks, "sync: {sync}, has run for {burst} ns");
+        assert_eq!(rig.cpu(0, |cctx| cctx.balanced_at) != 0, looks);
+    }
+}
+
 #[test]
 fn a_task_that_may_not_come_is_passed_over() {
     let mut rig = rig("1x1x4x1");
@@ -225,12 +239,21 @@ fn each_overloaded_cpu_is_looked_at_in_its_turn() {
     assert_eq!(looks, overloaded.map(|cpu| cpu as i32).into());
 }
 
-/// But not the other way round.
+/// Of the own LLC, of others, or of none.
 #[test]
-fn the_own_llc_is_looked_at_where_the_other_has_no_overloaded_cpu() {
-    assert_eq!(looks("1x3x8x1", &[3], 4), [3; 4]);
-    assert_eq!(looks("1x2x8x1", &[13], 4), [NO_CPU, 13, NO_CPU, 13]);
-    assert_eq!(looks("1x1x8x1", &[], 2), [NO_CPU; 2]);
+fn a_look_is_where_cpus_are_overloaded() {
+    for (overloaded, looked_at) in [
+        (&[3][..], [3; 4]),
+        (&[2, 5], [2, 5, 2, 5]),
+        (&[13], [13; 4]),
+        (&[20], [20; 4]),
+        // In turns.
+        (&[3, 13], [3, 13, 3, 13]),
+        (&[13, 20], [13, 13, 20, 20]),
+        (&[], [NO_CPU; 4]),
+    ] {
+        assert_eq!(looks("1x3x8x1", overloaded, 4), looked_at, "{overloaded:?}");
+    }
 }
 
 /// As far as --steal allows.

@@ -296,12 +296,31 @@ fn a_hot_task_kicks_no_cpu_of_another_llc() {
     }
 }
 
+/// The CPU of another LLC is told of the first that is not hot.
+#[test]
+fn a_hot_task_hides_none_behind_it() {
+    for (hot, kicked) in [(1, true), (LOOKS - 1, true), (LOOKS, false)] {
+        let mut rig = Rig::new("1x2x2x1", &[]);
+        rig.only_idle(&[2]);
+        rig.kernel.now = 1_000_000_000;
+        let now = rig.kernel.now;
+        for i in 0..=hot {
+            let task = rig.task();
+            rig.remembered(task, |tctx| tctx.stopped_at = if i < hot { now } else { 0 });
+            rig.queue(task, 0, i as u64);
+        }
+        rig.call(rig.u.kick_idle_for_queued, (0,));
+        assert_eq!(rig.kicked(), if kicked { vec![2] } else { vec![] }, "behind {hot} hot ones");
+    }
+}
+
 /// It was hot when it was queued.
 #[test]
 fn a_tick_offers_a_waiting_task_again() {
     let mut rig = Rig::new("1x2x2x1", &[]);
     rig.only_idle(&[2]);
     let (curr, task) = (rig.task(), rig.task());
+    rig.remembered(curr, |tctx| tctx.sync_wakeup = 0);
     rig.run_noted(curr, 0);
     let now = rig.kernel.now;
     rig.remembered(task, |tctx| tctx.stopped_at = now);
