@@ -22,7 +22,7 @@ are_pinned() {
 # dispatch_beside N: NS a call while threads on the other CPUs wake and sleep at once.
 dispatch_beside() {
 	pinned "$1"
-	taskset fc magpie-callbacks -- magpie-wakeup -m 2 -t 1 -c 20 -s 200 -r 1 >/tmp/callbacks || fail "magpie-callbacks"
+	taskset fc magpie-callbacks -- magpie-wakeup -m 2 -t 1 -c 20 -s 200 -j 50 -r 2 >/tmp/callbacks || fail "magpie-callbacks"
 	NS=$(sed -n 's/.*"dispatch":{[^}]*"ns":\([0-9.]*\).*/\1/p' /tmp/callbacks)
 	CALLS=$(sed -n 's/.*"dispatch":{"calls":\([0-9]*\).*/\1/p' /tmp/callbacks)
 	[ -n "$NS" ] || fail "no dispatch in: $(cat /tmp/callbacks)"
