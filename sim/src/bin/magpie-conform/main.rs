@@ -27,10 +27,10 @@ use script::Scenario;
 const SCENARIOS: &str = include_str!("../../../conformance/scenarios");
 const MACHINE: &str = "2x1x2x1";
 
-/// The scheduler's flags. Longer times than usual, for a real kernel under emulation is slow: all that a script does
-/// within a slice, or before it can be preempted, must be done in time. And nobody is sent to where the memory of
-/// magpie-conform is, of which the simulator knows nothing.
-const FLAGS: [&str; 6] = ["--slice-us", "12000", "--wakeup-gran-us", "5000", "--numa-sample-share", "0"];
+/// The scheduler's flags. A longer slice than usual, for a real kernel under emulation is slow: all that a script does
+/// within a slice must be done in time. And no task is sent to where the memory of magpie-conform is, of which the
+/// simulator knows nothing.
+const FLAGS: [&str; 4] = ["--slice-us", "12000", "--numa-sample-share", "0"];
 
 /// The orders agree when the kernel has shown the simulator's so often: chance can show another now and then.
 const AGREE: usize = 3;
