@@ -75,7 +75,7 @@ fn deadline(rig: &mut Rig, task: TaskId) -> u64 {
 
 /// Where the task is put into the queue of CPU 0.
 fn queue_deadline(rig: &mut Rig, task: TaskId) -> u64 {
-    rig.call(rig.u.queue_deadline, (rig.raw(task), rig.tctx(task), rig.cctx(0).cast_const()))
+    rig.call(rig.u.queue_deadline, (rig.raw(task), rig.tctx(task), rig.cctx(0)))
 }
 
 fn note_wakeup(rig: &mut Rig, task: TaskId, flags: u64) {

@@ -299,7 +299,7 @@ fn starving(pinned: bool, waits: &[u64]) -> (Rig, Vec<TaskId>) {
 
 fn run_starved(rig: &mut Rig) -> bool {
     let now = rig.kernel.now;
-    rig.call(rig.u.run_starved, (0, rig.cctx(0), now))
+    rig.call(rig.u.run_starved, (0, rig.cctx(0), std::ptr::null_mut(), now))
 }
 
 proptest! {
