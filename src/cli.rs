@@ -99,9 +99,9 @@ pub struct Tunables {
     #[arg(long, default_value = "idle,sync,weight,wide", value_name = "RULES")]
     pub wake_affine: WakeAffine,
 
-    /// Who sleeps this soon after it woke another by a pipe or socket, each time lately, leaves its CPU to it. Microseconds, 0..1000.
+    /// A waker that usually sleeps within this time of a wakeup by a pipe or socket hands its CPU to the wakee. Microseconds, 0..1000.
     ///
-    /// 0: the woken one goes to an idle CPU, if there is one.
+    /// More of it lets slower wakers hand off. 0: the wakee goes to an idle CPU, if there is one.
     #[arg(long, default_value_t = 20, value_name = "US", value_parser = value_parser!(u64).range(0..=1000))]
     pub handoff_us: u64,
 

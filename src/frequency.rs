@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a CPU can reach while its frequency is clamped. `util_avg` is relative to its highest frequency: where the user
 //! allows less (`scaling_max_freq`), a CPU that never idles would still look as if it had room to spare. The author of
-//! SIS_UTIL names this as what it does not see (seed 000_01329a4e9aec875b).
+//! SIS_UTIL names this as what it does not see (commit 70fb5ccf2e).
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How many CPUs of an LLC a wakeup searches: `nr_scan`, SIS_UTIL of 70fb5ccf2e (seed 000_01329a4e9aec875b). The same
+//! How many CPUs of an LLC a wakeup searches: `nr_scan`, Chen Yu's SIS_UTIL (commit 70fb5ccf2e). The same
 //! arithmetic is in `bpf/nr_scan.bpf.h`, which tells of it, for when this side is late.
 
 use std::fmt;
@@ -52,14 +52,14 @@ struct Row {
 }
 
 impl Table {
-    /// At the utilizations of the seed's tables.
+    /// At the utilizations of the author's tables.
     pub fn new(args: &ScanTable) -> Self {
         let limit =
             ScanLimit { imbalance_pct: args.imbalance_pct, small_llc_boost: args.small_llc_boost == Switch::On };
         let rows = [0, 5, 15, 25, 35, 45, 55, 65, 75, 85, 86, 95, 100].map(|pct| Row {
             sum_util_pct: pct,
             nr_scan: {
-                // Of the average CPU, as the seed counts.
+                // Of the average CPU, as the author counts.
                 let x = pct * CAPACITY_SCALE / 100;
                 limit.nr_scan(x * args.llc_weight, args.llc_weight * CAPACITY_SCALE, args.llc_weight)
             },

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Both live in the program's memory, which is mapped here: no system call. They come as cells, for the program
-//! writes the one and reads the other meanwhile. Whoever reads what is published judges by the time stamp whether
+//! writes the one and reads the other meanwhile. A reader of what is published judges by the time stamp whether
 //! to believe it.
 
 use std::cell::UnsafeCell;

@@ -34,7 +34,7 @@
 	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_preferred_node) X(adapt_scan_period) \
 	X(node_any_idle) X(check_preferred_node) X(send_home) \
 	X(find_stronger) X(runs_small) X(check_misfit) X(send_up) \
-	X(may_use_peer) X(mark_overloaded) X(note_taken) X(note_none_queued) X(note_all_taken) X(take_queued) \
+	X(mark_overloaded) X(note_taken) X(note_none_queued) X(note_all_taken) X(take_queued) \
 	X(hot_remaining) X(kick_idle_for) X(kick_idle_for_queued) \
 	X(pull) X(steal) X(work_in_reach) \
 	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(carry_over) X(balance) X(run_starved) \

@@ -134,7 +134,7 @@ struct sparse_map {
 	struct map_line llcs[MAX_LLCS];
 };
 
-/* What became of a wakeup, where tasks wait_time, and who took them: counted on the CPU that did it. */
+/* What became of a wakeup, where tasks waited, and which CPUs took them: counted on the CPU that did it. */
 enum magpie_stat {
 	STAT_SEARCH,	  /* calls of select_cpu, but for STAT_HANDOFF */
 	STAT_TARGET,	  /* ... placed on an idle target */
@@ -148,18 +148,18 @@ enum magpie_stat {
 	STAT_STALE,	  /* times that nr_scan began to be estimated here, for the loader was late */
 	STAT_LOCAL,	  /* enqueued on a CPU that was idle */
 	STAT_KTHREAD,	  /* per-CPU kernel threads and the loader, run at once */
-	STAT_PREEMPT,	  /* woken tasks that took the CPU, due clearly before who ran */
-	STAT_QUEUED,	  /* put in line on a CPU's queue */
+	STAT_PREEMPT,	  /* wakees that preempted current */
+	STAT_QUEUED,	  /* put into a CPU's queue */
 	STAT_THROTTLED,	  /* made to wait, for their cgroup has used up its cpu.max */
 	STAT_RELEASED,	  /* tasks that wait_time so and were taken by a CPU */
-	STAT_KICK,	  /* idle CPUs woken to take a task that waits in line */
+	STAT_KICK,	  /* idle CPUs woken to take a task that waits in a queue */
 	STAT_OWN,	  /* tasks a CPU took from its own queue */
 	STAT_KEEP,	  /* slices prolonged: the running task was still ahead, or alone */
 	STAT_STEAL,	  /* times that a CPU without work looked for some at others */
 	STAT_STEAL_LLC,	  /* tasks taken from a CPU of the same LLC */
 	STAT_STEAL_NODE,  /* ... of another LLC of the node */
 	STAT_STEAL_FAR,	  /* ... of another node */
-	STAT_STOLEN_NS,	  /* for which tasks had been in line that then ran on another CPU */
+	STAT_STOLEN_NS,	  /* for which tasks had been queued that then ran on another CPU */
 	STAT_BALANCE,	  /* tasks that a busy CPU took from one where they are owed more, or wait_time longer */
 	STAT_STARVED,	  /* tasks run out of turn because they wait_time far too long */
 	STAT_STEAL_MISS,  /* victims whose waiting tasks were gone or could not come */
@@ -192,7 +192,7 @@ struct pelt {
 	u8 running;	    /* of a CPU: not idle since updated_at */
 };
 
-/* Whom a task wakes; see numa/wake_affine.bpf.h. */
+/* Which tasks a task wakes; see numa/wake_affine.bpf.h. */
 struct wakes {
 	u32 flips;	/* times that it was another one, decaying */
 	s32 last;	/* pid */
@@ -321,7 +321,7 @@ enum magpie_wake_case {
 enum magpie_wake_end {
 	WAKE_FAST,     /* the target, previous or recently used CPU */
 	WAKE_SCAN,     /* another idle one */
-	WAKE_FALLBACK, /* none: in line */
+	WAKE_FALLBACK, /* none: it waits in a queue */
 	NR_WAKE_ENDS,
 };
 

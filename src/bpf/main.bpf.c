@@ -153,7 +153,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	scx_bpf_dsq_insert_vtime(p, queue, slice, at, enq_flags);
 	if (queue == cpu) {
-		mark_overloaded(p, cpu);
+		mark_overloaded(cpu);
 		/* Not the task that a kernel thread preempted: it resumes soon. */
 		if (!cctx->kthread_pending || p != bpf_get_current_task_btf())
 			preempt = !kick_idle_for(p, tctx, cpu, now) && preempt;
@@ -391,7 +391,7 @@ void BPF_STRUCT_OPS(magpie_cgroup_set_idle, struct cgroup *cgrp, bool idle)
 		look_at_group(id, cgrp);
 }
 
-/* Sleepable. Creates the queues and takes note of who is idle. */
+/* Sleepable. Creates the queues and notes which CPUs are idle. */
 s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 {
 	struct task_struct *curr;
@@ -423,7 +423,7 @@ void BPF_STRUCT_OPS(magpie_exit, struct scx_exit_info *ei)
 	UEI_RECORD(uei, ei);
 }
 
-/* Run by the loader: tell the program who it is, whatever PID namespace it is in. */
+/* Run by the loader: notes its process, whatever PID namespace it is in. */
 SEC("syscall")
 int register_loader(void *ctx)
 {
@@ -451,7 +451,7 @@ int poll_cgroups(void *ctx)
 	return 0;
 }
 
-/* Run by the loader when somebody asks for statistics: note how many tasks wait in each queue. */
+/* Run by the loader when statistics are asked for: notes how many tasks wait in each queue. */
 SEC("syscall")
 int sample_queues(void *ctx)
 {

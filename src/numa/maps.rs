@@ -26,7 +26,7 @@ pub struct Tally {
 
 impl Tally {
     /// Adds a mapping, a line of `numa_maps`. Not counted are files' pages that the process has not written: they are
-    /// where whoever read them first was. Where the user bound a mapping to a node, all of it counts for that.
+    /// where the process was that read them first. Where the user bound a mapping to a node, all of it counts for that.
     fn add(&mut self, line: &str) {
         let mut words = line.split_ascii_whitespace().skip(1);
         let policy = words.next().unwrap_or_default();

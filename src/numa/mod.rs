@@ -36,7 +36,7 @@ use crate::cli::Tunables;
 use crate::publisher::clock;
 use crate::topology::Layout;
 
-/// How often it is looked who uses CPU time.
+/// How often it is looked which processes use CPU time.
 const ROUND: Duration = Duration::from_millis(500);
 
 /// What the sampler has done since the start, for statistics.
@@ -118,7 +118,7 @@ struct Worker {
 
 impl Worker {
     /// Nothing, if it has not rested yet. One process at least, or it might always be too tired for any; others after a
-    /// rest, until it is time to look again who is busy.
+    /// rest, until it is time to look again which are busy.
     fn round(&mut self, stopped: &AtomicBool) -> Result<()> {
         if Instant::now() < self.rested {
             return Ok(());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whose turn it is to be looked at: the busiest, less and less often while their memory stays where it is.
+//! Which process is looked at next: the busiest, less and less often while their memory stays where it is.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -105,7 +105,7 @@ mod tests {
         // Made anew.
         entries[39].1.looks = 6;
         assert_eq!(tgids(tracker.due(at(2500), &entries)), [40]);
-        // Who has waited longer comes before who has used more.
+        // One that has waited longer comes before one that has used more.
         tracker.known.get_mut(&40).unwrap().due = at(2500);
         tracker.known.get_mut(&7).unwrap().due = at(2400);
         (entries[6].1.looks, entries[39].1.looks) = (200, 900);

@@ -23,7 +23,7 @@ use walkdir::WalkDir;
 
 use crate::bpf_intf::group;
 
-/// Where cgroup v2 is mounted, by systemd and by whoever follows it.
+/// Where cgroup v2 is mounted, by systemd and what follows it.
 pub const SYS_CGROUP: &str = "/sys/fs/cgroup";
 
 /// So many are listed.

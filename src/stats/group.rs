@@ -21,7 +21,7 @@ pub struct Group {
     pub nr_cpus: u64,
     #[stat(desc = "utilization % of the capacity (100% means all CPUs busy at full speed)")]
     pub util: f64,
-    #[stat(desc = "tasks waiting in line now")]
+    #[stat(desc = "tasks waiting in queues now")]
     pub nr_queued: u64,
     #[stat(desc = "tasks waiting in the longest queue now")]
     pub max_queued: u64,
@@ -57,25 +57,25 @@ pub struct Group {
     pub scan: u64,
     #[stat(desc = "wakeups placed on an idle CPU of another LLC")]
     pub beyond: u64,
-    #[stat(desc = "wakeups not searched for: the waker was about to sleep, and handed its CPU off")]
+    #[stat(desc = "wakeups without a search: the waker was about to sleep, and handed its CPU off")]
     pub handoff: u64,
     #[stat(desc = "tasks enqueued on a CPU that turned out idle, pinned tasks mostly")]
     pub local: u64,
     #[stat(desc = "per-CPU kernel threads and the loader, run at once")]
     pub kthread: u64,
-    #[stat(desc = "woken tasks that preempted, for their deadline was clearly before the running one's")]
+    #[stat(desc = "wakees that preempted current")]
     pub preempt: u64,
-    #[stat(desc = "tasks put in line")]
+    #[stat(desc = "tasks put into a queue")]
     pub queued: u64,
     #[stat(desc = "tasks made to wait, for their cgroup had used up its cpu.max")]
     pub throttled: u64,
-    #[stat(desc = "tasks that waited so, and were taken by a CPU")]
+    #[stat(desc = "throttled tasks that a CPU took when their group was released")]
     pub released: u64,
-    #[stat(desc = "idle CPUs woken to take a task that waits in line")]
+    #[stat(desc = "idle CPUs woken to take a waiting task")]
     pub kick: u64,
     #[stat(desc = "tasks taken from the CPU's own queue")]
     pub own: u64,
-    #[stat(desc = "slices prolonged: nobody ahead was waiting")]
+    #[stat(desc = "slices prolonged: no task with an earlier deadline was waiting")]
     pub keep: u64,
     #[stat(desc = "times that a CPU without work looked for some at others")]
     pub steal: u64,
@@ -85,7 +85,7 @@ pub struct Group {
     pub steal_node: u64,
     #[stat(desc = "tasks stolen from another node")]
     pub steal_far: u64,
-    #[stat(desc = "microseconds that a task taken by another CPU had been in line, on average")]
+    #[stat(desc = "microseconds that a task taken by another CPU had waited, on average")]
     pub stolen_wait_us: f64,
     #[stat(desc = "time that CPUs were not idle %")]
     pub busy: f64,
@@ -93,19 +93,19 @@ pub struct Group {
     pub find: f64,
     #[stat(desc = "tasks that a busy CPU took from one where they are owed more, or waited longer")]
     pub balance: u64,
-    #[stat(desc = "tasks run out of turn because they waited far too long")]
+    #[stat(desc = "tasks run out of turn, for they had waited for a quarter of --timeout-ms")]
     pub starved: u64,
     #[stat(desc = "victims with no task to steal")]
     pub steal_miss: u64,
     #[stat(desc = "times a CPU found nothing to run")]
     pub empty: u64,
-    #[stat(desc = "tasks that fled a CPU taken by a higher scheduling class")]
+    #[stat(desc = "tasks re-enqueued, for a higher scheduling class took their CPU")]
     pub reenqueue: u64,
     #[stat(desc = "wakeups that wake-affine pulled to the waking CPU, away from the previous one")]
     pub affine: u64,
     #[stat(desc = "the same, from another node")]
     pub affine_far: u64,
-    #[stat(desc = "wakeups not pulled, for waker and woken task wake many (wake_wide)")]
+    #[stat(desc = "wakeups not pulled, for waker and wakee wake many tasks (wake_wide)")]
     pub wide: u64,
     #[stat(desc = "tasks that returned to their home node when they woke")]
     pub home_wake: u64,
@@ -117,7 +117,7 @@ pub struct Group {
     pub home_held: u64,
     #[stat(desc = "run time of tasks on their home nodes %, by ticks; 0 on machines with one node")]
     pub at_home: f64,
-    #[stat(desc = "running tasks that outgrew their CPU; 0, as the next three, where CPUs are of one kind")]
+    #[stat(desc = "running tasks too big for their CPU; 0, as the next three, where CPUs are of one kind")]
     pub misfit: u64,
     #[stat(desc = "milliseconds for which such tasks ran there")]
     pub misfit_ms: u64,

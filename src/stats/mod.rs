@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Statistics: what the counters mean, and how they get from the BPF program to whoever asks.
+//! Statistics: what the counters mean, and how they get from the BPF program to its readers.
 //!
 //! ```text
 //! cpu_ctxs[].stats --Snapshot::new()--> Snapshot (snapshot.rs: totals since start, by LLC)

@@ -4,8 +4,8 @@
 use super::percent;
 use crate::bpf_intf::*;
 
-/// What an interval's searches came to. SIS_UTIL's author defines the rates, and gives tables of them (seed
-/// 000_01329a4e9aec875b).
+/// What an interval's searches came to. SIS_UTIL's author defines the rates, and gives tables of them (commit
+/// 70fb5ccf2e).
 #[derive(Clone, Copy, Debug)]
 pub struct SearchCounts {
     pub search: u64,
@@ -55,7 +55,7 @@ impl SearchCounts {
 mod tests {
     use super::*;
 
-    /// The definitions of the four rates give the seed's tables: each row's se_eff follows from the other three.
+    /// The definitions of the four rates give the author's tables: each row's se_eff follows from the other three.
     #[test]
     fn search_rates_are_those_of_the_seed() {
         const SEARCHES: f64 = 1e12;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How an interval's [`Metrics`] print, for who watches in a terminal:
+//! How an interval's [`Metrics`] print, for a terminal:
 //!
 //! ```text
 //! a row for each LLC, one for all ---> cgroups (cgroups.rs) ---> nodes ---> wake cases (wake_cases.rs) ---> histogram

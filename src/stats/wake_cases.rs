@@ -42,17 +42,17 @@ pub struct WakeCase {
     pub little_fast: u64,
     #[stat(desc = "... on another idle little CPU")]
     pub little_scan: u64,
-    #[stat(desc = "... in line at a little CPU")]
+    #[stat(desc = "... queued at a little CPU")]
     pub little_fallback: u64,
     #[stat(desc = "wakeups placed on an idle big CPU: the target, the previous or the recently used one")]
     pub big_fast: u64,
     #[stat(desc = "... on another idle big CPU")]
     pub big_scan: u64,
-    #[stat(desc = "... in line at a big CPU")]
+    #[stat(desc = "... queued at a big CPU")]
     pub big_fallback: u64,
 }
 
-/// By the seed's number, 1..=8.
+/// By Rasmussen's number, 1..=8.
 pub type WakeCases = BTreeMap<usize, WakeCase>;
 
 impl Snapshot {
@@ -103,7 +103,7 @@ impl Snapshot {
     }
 }
 
-/// The seed's table: what became of the wakeups of each case; nothing where none are counted.
+/// Rasmussen's table: what became of the wakeups of each case; nothing where none are counted.
 pub fn format<W: Write>(cases: &WakeCases, w: &mut W) -> Result<()> {
     if cases.is_empty() {
         return Ok(());

@@ -149,13 +149,11 @@ impl Kernel {
             return self.violate("load", format!("the load of those in line on CPU {cpu} is {line}, not {load}"));
         }
         let movable = dsq.is_some_and(|dsq| dsq.iter().any(|task| self.may_be_stolen(task)));
-        let peers =
-            dsq.is_some_and(|dsq| dsq.iter().any(|task| self.may_be_stolen(task) && self.may_use_peer(task, cpu)));
         if queued + pinned > 0 && !waiting {
             let queued = queued + pinned;
             return self.violate("lost", format!("CPU {cpu} does not know that {queued} tasks wait in its queues"));
         }
-        if movable && !overloaded || peers && shown && !bit {
+        if movable && (!overloaded || shown && !bit) {
             return self.violate("overload bit", format!("CPU {cpu} hides tasks that wait and may move"));
         }
 

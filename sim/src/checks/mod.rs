@@ -329,17 +329,6 @@ impl Kernel {
         self.tunables.steal != Steal::Off && self.is_migratable(task)
     }
 
-    /// May the task use another CPU of the LLC of `cpu`?
-    fn may_use_peer(&self, task: TaskId, cpu: usize) -> bool {
-        let places = &self.machine.places;
-        (0..places.len()).any(|peer| {
-            peer != cpu
-                && places[peer].llc == places[cpu].llc
-                && self.native.slot(peer).is_some()
-                && self.tasks[task].may_run_on(peer)
-        })
-    }
-
     /// May `thief` take tasks that wait for `cpu`, by --steal?
     fn steals_from(&self, thief: usize, cpu: usize) -> bool {
         let (thief, cpu) = (&self.machine.places[thief], &self.machine.places[cpu]);

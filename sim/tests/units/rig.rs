@@ -212,7 +212,7 @@ impl Rig {
         let queue = self.call(self.u.queue_add, (self.raw(task), self.tctx(task), cpu as i32, self.cctx(cpu), now));
         self.kernel.insert(task, queue, Some(deadline), 0);
         if queue == cpu as u64 {
-            self.call(self.u.mark_overloaded, (self.raw(task), cpu as i32));
+            self.call(self.u.mark_overloaded, (cpu as i32,));
         }
     }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * CPUs of different capacity (seed 001_856e2bd4a0298008): which of them is strong enough for a task.
+ * CPUs of different capacity (Morten Rasmussen's asymmetric capacity): which of them is strong enough for a task.
  *
  *	                      CPU of capacity 430    CPU of capacity 1024
  *	task of util 200      fits                   fits

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Misfits: running tasks that have migrate_up their CPU, which the seed (001_856e2bd4a0298008) leaves open. They move within a
+ * Misfits: running tasks that have outgrown their CPU, which Rasmussen's patches leave open. They move within a
  * tick, if there is room:
  *
  *	tick     too big for its CPU? check_misfit() ------> find_stronger(): its slice ends
  *	enqueue  send_up() -----> find_stronger()  idle: ---------------------------------> claimed, sent there
  *	                                           runs a task that fits the misfit's CPU -> sent there, preempts that
  *
- * The one that was preempted is in line then, and the misfit's old CPU has nothing else to do: it steals it.
+ * The preempted task waits in the queue then, and the misfit's old CPU has nothing else to do: it steals it.
  *
  * Bounded by MAX_MISFIT_LOOKS CPUs, the next ones each time.
  */

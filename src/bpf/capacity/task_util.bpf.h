@@ -2,7 +2,7 @@
 /*
  * How much of a CPU a task uses: util_avg by PELT, on the scale of capacities, and what it will use when it goes on.
  *
- *	util_avg     ___/\___/\______        decays while the task sleeps or waits ("more correctly at wakeup", the seed)
+ *	util_avg     ___/\___/\______        decays while the task sleeps or waits (as Rasmussen asks)
  *	util_est     ___|~~~~|~~~~\__        its peaks: rises at once, falls by a quarter of the distance a sleep
  *	task_util    the greater of both, within uclamp.min .. uclamp.max
  *

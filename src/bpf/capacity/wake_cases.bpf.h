@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The wake cases of the seed (001_856e2bd4a0298008), counted on the waking CPU of machines with CPUs of different capacity:
+ * Rasmussen's wake cases, counted on the waking CPU of machines with CPUs of different capacity:
  *
- *	case  task    previous  waking CPU     ->  new CPU little or big, found fast, by a search, or not at all (in line)
+ *	case  task    previous  waking CPU     ->  new CPU little or big, found fast, by a search, or not at all (queued)
  *	1     little  little    little
  *	2     little  little    big
  *	...
@@ -14,7 +14,7 @@
 
 struct wake_cases wake_cases[MAX_CPUS];
 
-/* In select_cpu: the task goes to @cpu, or if that is -1 in line at @target. */
+/* In select_cpu: the task goes to @cpu, or if that is -1 into the queue of @target. */
 static void note_wake_case(const struct task_ctx *tctx, s32 prev, s32 target, s32 cpu)
 {
 	s32 waking = bpf_get_smp_processor_id(), to = cpu >= 0 ? cpu : target;

@@ -46,7 +46,7 @@ struct {
 	__type(value, struct bw_timer);
 } bw_timers SEC(".maps");
 
-/* By the last look at the task's weight: place() comes before whoever asks. */
+/* By the last look at the task's weight: place() comes before each use. */
 static bool is_limited(const struct task_ctx *tctx)
 {
 	return tctx->group && (u32)tctx->cached & GROUP_LIMITED;

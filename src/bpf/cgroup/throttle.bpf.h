@@ -4,15 +4,15 @@
  * the group's own until its timer has filled the pool. Then CPUs take them from there, at their next dispatch,
  * before what is in their own queues.
  *
- *	running, slice over   no slice left  ---> put back in line by the kernel: enqueue
+ *	running, slice over   no slice left  ---> the kernel enqueues it again: enqueue
  *	enqueue, select_cpu   a group above it is throttled ---> the group's queue, its bit in waiting_groups set
  *	timer, each period    pool filled: not throttled; the CPUs of those that wait are kicked, if they are idle
  *	dispatch              bits of groups that are not throttled ---> the first task of the group's queue
  *
- * A bit is set before the kernel has inserted the task, so nobody but the timer clears it: when it finds the queue
+ * A bit is set before the kernel has inserted the task, so only the timer clears it, when it finds the queue
  * empty twice in a row.
  *
- * Who waits for a quarter of timeout_ms is taken though its group is throttled, for the kernel ejects us when one waits
+ * A task that waits for a quarter of timeout_ms is taken though its group is throttled, for the kernel ejects us when one waits
  * for too long. It does not get far: running() finds no slice, and sends it back.
  */
 #pragma once
@@ -203,7 +203,7 @@ static int bw_timer_fires(void *map, u32 *key, struct bw_timer *t)
 	else if (g->waiting && (!g->throttled || is_starving(id, now)))
 		kick_waiting(id);
 	bpf_rcu_read_unlock();
-	/* Full barrier: who throttles the group after this look arms the timer. */
+	/* Full barrier: a CPU that throttles the group after this look arms the timer. */
 	__sync_lock_test_and_set(&g->armed, 0);
 	if (g->throttled || g->waiting)
 		bw_arm(id, g);

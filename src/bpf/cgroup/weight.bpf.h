@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Hierarchical weight: a task's weight is its nice weight, times the share of its group at each level of the cgroup
- * tree. Shares follow who is runnable now (Heo's runnable_load_avg), wherever that is:
+ * tree. Shares follow what is runnable now (Tejun Heo's runnable_load_avg), wherever that is:
  *
  *	root -+- a (weight 100) -+- task, nice 0 (100)		100 * 100 / (100 + 300) = 25
  *	      |                  +- a/b (weight 300) --- task	100 * 300 / (100 + 300) = 75
- *	      +- c (weight 300) --- nobody runnable		nothing, and counts for nothing
+ *	      +- c (weight 300) --- nothing runnable		nothing, and counts for nothing
  *	      +- task, nice 0					100: what is in the root has its plain weight
  *
  * Each group knows the sum of the weights of what is runnable directly in it: tasks, and groups that have something
@@ -52,7 +52,7 @@ u32 last_group; /* id given last */
 u32 max_group;	/* the highest that was ever given */
 
 /*
- * By the kernel's id. Not in cgroup storage, which cannot be made on a CPU where somebody who makes some was preempted
+ * By the kernel's id. Not in cgroup storage, which cannot be made on a CPU where a task that makes some was preempted
  * (bpf_cgrp_storage_busy): mkdir would fail now and then.
  */
 struct {
@@ -278,8 +278,8 @@ static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 }
 
 /*
- * As group_share(), from the cache if nothing has changed below the task's top. Not for tasks of the root. For who has
- * the task to itself: its CPU, or select_cpu.
+ * As group_share(), from the cache if nothing has changed below the task's top. Not for tasks of the root. Called where
+ * nothing else changes the task: on its CPU, or in select_cpu.
  */
 static u32 group_share_of(const struct task_struct *p, struct task_ctx *tctx)
 {
@@ -311,7 +311,7 @@ static u32 last_weight(const struct task_struct *p, const struct task_ctx *tctx)
 	return tctx->group && weight ? weight : p->scx.weight << WEIGHT_SHIFT;
 }
 
-/* Is the task to run when nobody else wants to: its own policy, or cpu.idle at some level? */
+/* Does the task run only when no other wants to: its own policy, or cpu.idle at some level? */
 static bool is_idle_policy(const struct task_struct *p, struct task_ctx *tctx)
 {
 	return p->policy == SCHED_IDLE || (tctx->group && group_share_of(p, tctx) & GROUP_IDLE);

@@ -5,7 +5,7 @@
  * significant bits per cacheline", Sistare's task stealing). Above them a word for each LLC says which of its lines may
  * have bits set, so that looking for one in vain costs the same in an LLC of 8 CPUs and of 1024:
  *
- *	llcs[]    0 0 ... 1 0 1        set by who sets the first bit of a line, cleared by who walks over an empty line
+ *	llcs[]    0 0 ... 1 0 1        set with the first bit of a line, cleared by a walk over an empty line
  *	                  |   |
  *	lines[]          [. 1 . 1]    [. . . .]    [1 . . .]
  *
@@ -173,7 +173,7 @@ static struct map_walk map_walk_from(struct sparse_map *map, u32 llc, u32 slot, 
 	return walk;
 }
 
-/* Moves to the next line. The verifier looks at it once, for whoever walks. */
+/* Moves to the next line. The verifier looks at it once, for all walks. */
 __noinline s32 map_walk_line(struct sparse_map *map __arg_nonnull, struct map_walk *walk __arg_nonnull)
 {
 	struct map_line *at;

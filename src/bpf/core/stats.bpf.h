@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Counters: plain adds on the executing CPU's own lines. Each callback runs with interrupts off, so
- * nothing comes between load and store; the loader sums the CPUs up when somebody asks.
+ * nothing comes between load and store; the loader sums the CPUs up when asked.
  */
 #pragma once
 

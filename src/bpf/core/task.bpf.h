@@ -74,7 +74,7 @@ enum {
 
 /*
  * A kernel whose BPF prolog disables migration counts that in the current task, which is @p when @p is being put back
- * in line: as many as the callbacks on the stack are not held against it. Only a hint: the kernel has the last word.
+ * into a queue: as many as the callbacks on the stack are not held against it. Only a hint: the kernel has the last word.
  */
 static bool is_migratable(const struct task_struct *p)
 {
@@ -99,7 +99,7 @@ __noinline bool in_cpus_ptr(struct task_struct *p __arg_trusted, s32 cpu)
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
-/* By its own policy it preempts nobody. */
+/* By its own policy it preempts no task. */
 static bool no_preempt(const struct task_struct *p)
 {
 	return p->policy == SCHED_BATCH || p->policy == SCHED_IDLE;
@@ -115,7 +115,7 @@ static bool may_use(struct task_struct *p, s32 cpu)
 	return p->nr_cpus_allowed >= tunables.nr_cpus_possible || in_cpus_ptr(p, cpu);
 }
 
-/* May @p, which waits on another CPU, come to @cpu? The kernel ejects who moves one that may not. */
+/* May @p, which waits on another CPU, come to @cpu? The kernel ejects a scheduler that moves one that may not. */
 static bool can_migrate_to(struct task_struct *p, s32 cpu)
 {
 	return !p->migration_disabled && may_use(p, cpu);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Home nodes: where a task's memory is, or else where it has run most. What follows from that is in numa/return.bpf.h. All of
+ * Home nodes: where a task's memory is, or else where it has run most. What follows from that is in migrate_home.bpf.h. All of
  * it happens on machines with several nodes only, and at ticks: nothing is done for it at each switch.
  *
  *	tick, HOME_LOOK_NS after the last look -> the running task's process in `processes`: looks++, node?
@@ -9,7 +9,7 @@
  *	     at home, decaying
  *
  * A task that wake-affine pulls to a node that is not its home would be moved back, pulled again, and so on. So neither it
- * nor its waker is moved home for numa_backoff scan periods then (Gorman's delayed retry, seed 004_74c2b59d66743018.txt),
+ * nor its waker is moved home for numa_backoff scan periods then (Mel Gorman's delayed retry),
  * as under the kernel's NUMA balancing, whose scan period and retries these are:
  *
  *	scan_period  1 .. 60 s, adapted each scan_period: longer while the task runs at home, shorter while it does not
@@ -101,7 +101,7 @@ static bool wants_home(const struct task_ctx *tctx, u32 node)
 	       (s64)(scx_bpf_now() - tctx->home_retry_at) >= 0;
 }
 
-/* Where the loader says that the process has its memory. The loader sees by the looks who uses CPU time. */
+/* Where the loader says that the process has its memory. The looks tell the loader which processes use CPU time. */
 static s32 memory_node(s32 tgid)
 {
 	struct process *process, first = {

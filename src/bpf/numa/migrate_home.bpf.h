@@ -3,11 +3,11 @@
  * Going home (numa/home.bpf.h): a task that is away comes back to its home node
  *
  *	when it wakes     and no CPU of the node that it was to wake on is idle            scan_home() in search/scan.bpf.h
- *	while it waits    taken by a CPU of its home that has nothing else to run          steal_home()
+ *	while it waits    taken by a CPU of its home that has nothing else to run          PULL_HOME in steal/pull.bpf.h
  *	while it runs     tick: a CPU of its home seems to be idle? its slice ends         check_preferred_node()
- *	                  put back in line: an idle CPU of its home claimed, sent there    send_home()
+ *	                  enqueued again: an idle CPU of its home claimed, sent there      send_home()
  *
- * The kernel ejects who sends away a task that may not migrate, so whether it may has to be known exactly: can_migrate_now().
+ * The kernel ejects a scheduler that sends away a task which may not migrate, so whether it may has to be known exactly: can_migrate_now().
  */
 #pragma once
 

@@ -8,7 +8,7 @@
  *	   |                              | update_idle(false), running() |      | dispatch() finds nothing yet
  *	   +------------------------------+-------------------------------+      +--> idle, bit set again
  *
- * Whoever claims a CPU owes it a task or a kick.
+ * A claimed CPU is owed a task or a kick by its claimer.
  */
 #pragma once
 
@@ -53,7 +53,7 @@ static void mark_busy(s32 cpu, struct cpu_ctx *cctx)
 		map_test_and_clear(&idle_map, slot);
 }
 
-/* Take the CPU, if it is idle and nobody else took it. */
+/* Claims the CPU; false if it is not idle, or claimed already. */
 static bool claim_idle(s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
@@ -61,7 +61,7 @@ static bool claim_idle(s32 cpu)
 	return l->present && map_test(&idle_map, l->slot) && map_test_and_clear(&idle_map, l->slot);
 }
 
-/* Claims an idle CPU of @llc, whoever may use it: a timer may not look at a task's CPUs. -1 if there is none. */
+/* Claims an idle CPU of @llc; -1 if there is none. */
 __noinline s32 any_idle(u32 llc, u32 slot)
 {
 	struct map_walk walk = map_walk_from(&idle_map, llc, slot, ALL_SLOTS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How many CPUs of an LLC a search may go over: nr_scan, SIS_UTIL of 70fb5ccf2e (seed 000_01329a4e9aec875b). The more
+ * How many CPUs of an LLC a search may go over: nr_scan, Chen Yu's SIS_UTIL (commit 70fb5ccf2e). The more
  * of its capacity an LLC uses, the less likely is a search to find an idle CPU, and the less of it is searched; above
  * 100 / imbalance_pct (85 %) none of it is:
  *

@@ -141,8 +141,8 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 	want.before = deadline + cctx->voffset - from->voffset - gran;
 	want.long_wait = BALANCE_WAIT_NS;
 	if (own) {
-		want.min_wait = wait_time(next, now);
-		want.long_wait += by_weight(want.min_wait, last_weight(next, own));
+		want.min_wait = by_weight(wait_time(next, now), last_weight(next, own));
+		want.long_wait += want.min_wait;
 	}
 	/* A strong CPU with a big task takes small ones from weak CPUs only if they waited for too long. */
 	if (is_asym() && is_weak(victim) && !is_weak(cpu) && !fits_all(cctx->curr_util))

@@ -9,9 +9,6 @@
  *
  * All under the rq lock of the queue's CPU, but for a thief that took the last task: note_all_taken().
  *
- * A task that may use no other CPU of its LLC sets no bit, and leads no thief here. If an idle CPU elsewhere may run it,
- * kick_idle_for() sets the bit for that one to find.
- *
  * The other half of the handshake is a CPU that goes idle: it sets its bit in idle_map, then looks for bits here (main.bpf.c).
  * enqueue() sets a bit here, then looks for idle CPUs. Both have a full barrier in between, so one of the two sees the other.
  */
@@ -24,7 +21,8 @@ enum {
 
 struct sparse_map overload_map;
 
-static void set_overloaded(s32 cpu)
+/* In enqueue: a task that may migrate waits for @cpu. */
+static void mark_overloaded(s32 cpu)
 {
 	if (tunables.steal && !map_test(&overload_map, cpu_layout(cpu)->slot))
 		map_set(&overload_map, cpu_layout(cpu));
@@ -35,27 +33,6 @@ static void clear_overloaded(s32 cpu, struct cpu_ctx *cctx)
 	cctx->overloaded = false;
 	if (tunables.steal && map_test(&overload_map, cpu_layout(cpu)->slot))
 		map_test_and_clear(&overload_map, cpu_layout(cpu)->slot);
-}
-
-/*
- * May @p use another CPU of the LLC of @cpu? Looks at the MAX_PEER_LOOKS next slots only: in a larger LLC that has more CPUs
- * the answer is yes.
- */
-__noinline bool may_use_peer(struct task_struct *p __arg_trusted, s32 cpu)
-{
-	const volatile struct cpu_layout *l = cpu_layout(cpu);
-	u32 nr_slots = llc_layout(l->llc)->nr_slots;
-
-	if (p->nr_cpus_allowed >= tunables.nr_cpus_possible)
-		return llc_layout(l->llc)->nr_cpus > 1;
-	return nr_slots > MAX_PEER_LOOKS + 1 || (u32)count_allowed(p, l->llc, l->slot, nr_slots - 1, 1);
-}
-
-/* In enqueue of @p, which waits for @cpu and may migrate. */
-static void mark_overloaded(struct task_struct *p, s32 cpu)
-{
-	if (!map_test(&overload_map, cpu_layout(cpu)->slot) && may_use_peer(p, cpu))
-		set_overloaded(cpu);
 }
 
 /* Takes note of queues of @cpu that are empty. Its rq lock is held. */
@@ -148,8 +125,6 @@ static bool kick_idle_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 	if (idle < 0)
 		return false;
 	stat_inc(STAT_KICK);
-	if (cpu_ctx(cpu)->overloaded)
-		set_overloaded(cpu);
 	scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
 	return true;
 }

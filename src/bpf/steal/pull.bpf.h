@@ -49,8 +49,9 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 	case PULL_HOME:
 		return tctx->preferred_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim));
 	case PULL_BALANCE:
-		return wait >= pull->min_wait && (vtime_before(p->scx.dsq_vtime, pull->before) ||
-						  by_weight(wait, last_weight(p, tctx)) >= pull->long_wait);
+		wait = by_weight(wait, last_weight(p, tctx));
+		return wait >= pull->min_wait &&
+		       (vtime_before(p->scx.dsq_vtime, pull->before) || wait >= pull->long_wait);
 	default:
 		return wait >= pull->min_wait;
 	}
