@@ -215,7 +215,8 @@ impl Kernel {
         let Some(tctx) = self.tasks[task].tctx() else { return };
         let (burst, limit) = (tctx.charged - tctx.woke_exec, slice / u64::from(SHORT_SHARE));
         let asks = if burst < limit && tctx.burst_est < limit { 0 } else { by_weight(slice) };
-        let never_preempts = matches!(raw.policy, SCHED_BATCH | SCHED_IDLE) || tctx.group != 0 && tctx.cached & u64::from(GROUP_IDLE) != 0;
+        let never_preempts = matches!(raw.policy, SCHED_BATCH | SCHED_IDLE)
+            || tctx.group != 0 && tctx.cached & u64::from(GROUP_IDLE) != 0;
         let has_credit = tctx.sync_wakeup == 0 && burst < slice && !never_preempts;
         let credit = if has_credit { by_weight(self.tunables.slice_us_lag * USEC) } else { 0 };
         let asks = asks - credit;
