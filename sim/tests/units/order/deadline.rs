@@ -226,6 +226,7 @@ proptest! {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let task = task_at(&mut rig, 0, vclock, ahead, weight);
         has_run(&mut rig, task, 0, estimate);
+        rig.remembered(task, |tctx| tctx.sync_wakeup = 0);
         rig.call(rig.u.fall_behind, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
         let behind = ahead.max(by_weight(SLICE, weight));
         prop_assert_eq!(distance(&mut rig, task), behind);

@@ -148,9 +148,12 @@ fn a_task_of_a_cpu_idle_group_is_preempted_and_preempts_not() {
     for task in [of_idle_group, other] {
         rig.call(rig.u.note_wakeup, (rig.raw(task), rig.tctx(task), SCX_WAKE_TTWU));
     }
-    for (curr, wakee, preempts) in [(of_idle_group, other, true), (other, of_idle_group, false)] {
+    for (curr, wakee, ran, preempts) in [(of_idle_group, other, 0, true), (other, of_idle_group, 10 * SLICE, false)] {
+        // By its deadline it would.
+        rig.remembered(curr, |tctx| tctx.vruntime = 1 << 50);
+        rig.remembered(wakee, |tctx| tctx.vruntime = 0);
         rig.run_noted(curr, 0);
-        let now = rig.kernel.now + 10 * SLICE as u64;
+        let now = rig.kernel.now + ran as u64;
         assert_eq!(rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), now)), preempts);
     }
 }
