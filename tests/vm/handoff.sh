@@ -30,6 +30,7 @@ start_magpie --handoff-us 100
 stats_of 0.5 sh -c 'while hackbench -g 1 -l 100 -p; do :; done'
 share
 say "hackbench: of $((HANDOFF + SEARCH)) wakeups $SHARE % handed off"
-[ "$SHARE" -le 5 ] || fail "writers to pipes were believed to sleep"
+# Readers that wake a writer and find their pipe empty do sleep.
+[ "$SHARE" -le 20 ] || fail "writers to pipes were believed to sleep"
 no_error_events
 stop_magpie

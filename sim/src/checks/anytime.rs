@@ -212,7 +212,9 @@ impl Kernel {
             let confined = t.mask().and(&self.online) != self.online || second;
             // Behind a kernel thread, or a waker that was to sleep, it is not offered before the tick.
             let cctx = self.native.cpu_ctx(t.cpu);
-            let soon = cctx.kthread_pending != 0 || matches!(t.place, Place::Local(_)) && cctx.handed_off != 0;
+            let soon = cctx.kthread_pending != 0
+                || cctx.curr_critical != 0
+                || matches!(t.place, Place::Local(_)) && cctx.handed_off != 0;
             // Only the first tasks of a queue are looked at, and one that comes up to them need not have been there for long.
             let deep = matches!(t.place, Place::Dsq(id) if self.dsqs[id].as_ref().unwrap().iter().nth(LOOKS).is_some());
             let tick_grace = TICK_GRACE.max(self.tunables.slice_us * USEC + 2 * TICK);

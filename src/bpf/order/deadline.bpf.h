@@ -20,8 +20,8 @@
  *
  * The request is a slice, and nothing for a short task. The credit (--slice-us-lag) is for wakeups that are not sync, until
  * the task has run for a slice: it did not choose its moment, while a reader of a pipe finds more to read when it comes later.
- * In the queue a lead of less than a slice counts for nothing: tasks of a kind run in the order in which they came, for no
- * other order keeps the last one waiting for less.
+ * In the queue a lead of less than a slice counts for nothing until the task has run for one: tasks of a kind run in the order
+ * in which they came, for no other order keeps the last one waiting for less.
  *
  * Wakeup preemption (preempt.bpf.h): a sync wakeup never preempts. Otherwise the wakee preempts current if its deadline is
  * first, and current
@@ -112,7 +112,7 @@ static u64 queue_deadline(const struct task_struct *p, struct task_ctx *tctx, st
 	s64 ahead = tctx->vruntime - cctx->vclock;
 	u64 at = deadline(p, tctx);
 
-	if (ahead > 0 && ahead < (s64)tunables.slice_ns)
+	if (ahead > 0 && ahead < (s64)tunables.slice_ns && burst(tctx) < tunables.slice_ns)
 		at -= ahead;
 	if (vtime_before(cctx->last_deadline, at))
 		cctx->last_deadline = at;

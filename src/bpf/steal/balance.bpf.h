@@ -25,7 +25,6 @@
 
 enum {
 	BALANCE_NS = 4000000,
-	BALANCE_WAIT_NS = 20000000,
 	MAX_DRIFT_NS = 100000000,
 	STARVE_LOOKS = 8, /* in starve_ns */
 	NO_CPU = -1,
@@ -61,6 +60,14 @@ static s32 near_victim(s32 cpu, struct cpu_ctx *cctx)
 	return victim;
 }
 
+/* Where a look at another LLC starts: elsewhere each time that its turn comes. */
+static u32 far_slot(u32 llc, u32 round)
+{
+	const volatile struct llc_layout *l = llc_layout(llc);
+
+	return l->first_line * SLOTS_PER_LINE + (l->nr_slots ? round % l->nr_slots : 0);
+}
+
 /* One of another LLC, elsewhere each @turn. Bounded by MAX_BEYOND. */
 static s32 far_victim(s32 cpu, u32 turn)
 {
@@ -72,7 +79,7 @@ static s32 far_victim(s32 cpu, u32 turn)
 		u32 llc = other_llc(l, (turn + i) % l->nr_reach);
 
 		if (map_any(&overload_map, llc))
-			victim = next_overloaded(cpu, llc, turn);
+			victim = next_overloaded(cpu, llc, far_slot(llc, turn / l->nr_reach));
 	}
 	return victim;
 }
@@ -93,12 +100,25 @@ __noinline s32 balance_victim(s32 cpu)
 static void trim_drift(struct cpu_ctx *cctx, const struct cpu_ctx *victim, u32 weight)
 {
 	s64 ahead = cctx->vclock + cctx->voffset - victim->vclock - victim->voffset;
-	s64 most = to_vtime(MAX_DRIFT_NS, weight);
+	s64 most;
+
+	/* For the lighter of current and the first task there. */
+	if (victim->curr_weight && victim->curr_weight < weight)
+		weight = victim->curr_weight;
+	most = to_vtime(MAX_DRIFT_NS, weight);
 
 	if (ahead > most)
 		cctx->voffset -= ahead - most;
 	else if (ahead < -most)
 		cctx->voffset += -ahead - most;
+}
+
+/* The wait, by weight, that is due to what runs on @victim: heavy tasks have many slices before a light one has its. */
+static u64 patience(const struct cpu_ctx *victim)
+{
+	u32 weight = victim->curr_weight;
+
+	return weight > WEIGHT_DFL << WEIGHT_SHIFT ? by_weight(BALANCE_WAIT_NS, weight) : BALANCE_WAIT_NS;
 }
 
 static bool balance_due(const struct cpu_ctx *cctx, u64 now)
@@ -139,7 +159,7 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 	trim_drift(cctx, from, weight);
 	gran = to_vtime(share_llc(cpu, victim) ? BALANCE_GRAN_NS : 2 * BALANCE_GRAN_NS, weight);
 	want.before = deadline + cctx->voffset - from->voffset - gran;
-	want.long_wait = BALANCE_WAIT_NS;
+	want.long_wait = patience(from);
 	if (own) {
 		want.min_wait = by_weight(wait_time(next, now), last_weight(next, own));
 		want.long_wait += want.min_wait;

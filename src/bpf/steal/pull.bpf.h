@@ -14,6 +14,7 @@
 enum {
 	/* A busy CPU takes a task that is owed so much more than what it would run; twice that between LLCs. */
 	BALANCE_GRAN_NS = 10000000,
+	BALANCE_WAIT_NS = 20000000,
 };
 
 enum pull_why {
@@ -36,11 +37,18 @@ static u64 by_weight(u64 ns, u32 weight)
 	return ns * weight / (WEIGHT_DFL << WEIGHT_SHIFT);
 }
 
+/* Is current of @victim so light that without a task of this @weight the CPU would be one that is owed little? */
+static bool outweighs(u32 weight, const struct cpu_ctx *victim)
+{
+	return victim->curr_weight && weight / 2 > victim->curr_weight;
+}
+
 /* Does the caller want @p, which waits on @victim? */
 static bool pull_wants(const struct pull *pull, struct task_struct *p, struct task_ctx *tctx, s32 cpu, s32 victim,
 		       u64 now)
 {
 	u64 wait = wait_time(p, now);
+	u32 weight;
 
 	switch (pull->why) {
 	case PULL_IDLE:
@@ -49,9 +57,12 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 	case PULL_HOME:
 		return tctx->preferred_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim));
 	case PULL_BALANCE:
-		wait = by_weight(wait, last_weight(p, tctx));
-		return wait >= pull->min_wait &&
-		       (vtime_before(p->scx.dsq_vtime, pull->before) || wait >= pull->long_wait);
+		weight = last_weight(p, tctx);
+		if (by_weight(wait, weight) < pull->min_wait)
+			return false;
+		if (vtime_before(p->scx.dsq_vtime, pull->before) && !outweighs(weight, cpu_ctx(victim)))
+			return true;
+		return wait >= BALANCE_WAIT_NS && by_weight(wait, weight) >= pull->long_wait;
 	default:
 		return wait >= pull->min_wait;
 	}

@@ -59,7 +59,7 @@ proptest! {
         let task = waiting(&mut rig, 1, wait, weight);
         let by_weight = |wait: u64, weight: u32| wait * u64::from(weight) / 100;
         let (own_wait, own_weight) = own.unwrap_or((0, 100));
-        let taken = wait >= own_wait && by_weight(wait, weight) >= by_weight(own_wait, own_weight) + WAIT;
+        let taken = wait >= WAIT && by_weight(wait, weight) >= by_weight(own_wait, own_weight) + WAIT;
         prop_assert_eq!(balance(&mut rig), taken);
         prop_assert_eq!(rig.local(0), if taken { vec![task] } else { vec![] });
         prop_assert_eq!(rig.stat(magpie_stat_STAT_BALANCE), u64::from(taken));

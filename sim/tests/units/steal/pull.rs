@@ -3,8 +3,8 @@
 
 use magpie_sim::dsq::{TaskId, pinned_queue};
 use magpie_sim::native::{
-    BALANCE_GRAN_NS, MAX_PULL_LOOKS, WEAK_WAIT_NS, pull, pull_why_PULL_BALANCE, pull_why_PULL_HOME, pull_why_PULL_IDLE,
-    pull_why_PULL_STARVED,
+    BALANCE_GRAN_NS, BALANCE_WAIT_NS, MAX_PULL_LOOKS, WEAK_WAIT_NS, pull, pull_why_PULL_BALANCE, pull_why_PULL_HOME,
+    pull_why_PULL_IDLE, pull_why_PULL_STARVED,
 };
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
@@ -163,12 +163,13 @@ fn a_task_goes_home_to_its_preferred_node() {
 }
 
 proptest! {
-    /// At least as long as the task that would run here, in both cases.
+    /// At least as long as the task that would run here, by weight, in both cases.
     #[test]
     fn a_busy_cpu_takes_a_task_that_is_owed_or_has_waited_long(
         wait in 0..100u64, weight in prop_oneof![Just(100), 1..=1000u32], min_wait in 0..100u64,
         deadline in -50..50i64, before in -50..50i64, long_wait in 0..100u64,
     ) {
+        let (wait, min_wait, long_wait) = (wait * 1_000_000, min_wait * 1_000_000, long_wait * 1_000_000);
         let mut rig = rig("1x1x2x1");
         let task = rig.task();
         rig.set_weight(task, weight);
@@ -176,8 +177,9 @@ proptest! {
         let since = rig.kernel.now - wait;
         rig.remembered(task, |tctx| tctx.enqueued_at = since);
         let taken = pulls(&mut rig, 1, pull { min_wait, before: before as u64, long_wait, ..BALANCE });
-        let long = wait * u64::from(weight) / 100 >= long_wait;
-        prop_assert_eq!(taken.is_some(), wait >= min_wait && (deadline < before || long));
+        let weighted = wait * u64::from(weight) / 100;
+        let long = wait >= u64::from(BALANCE_WAIT_NS) && weighted >= long_wait;
+        prop_assert_eq!(taken.is_some(), weighted >= min_wait && (deadline < before || long));
     }
 
     #[test]

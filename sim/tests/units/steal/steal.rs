@@ -44,8 +44,7 @@ fn set_up(rig: &mut Rig, cpu: usize, thief: usize, victim: Victim) -> Option<usi
     let elsewhere: Vec<_> = (0..rig.nr_cpus()).filter(|&other| other != thief).collect();
     match victim {
         Victim::Stale => {
-            let task = rig.task();
-            rig.call(rig.u.mark_overloaded, (rig.raw(task), cpu as i32));
+            rig.call(rig.u.mark_overloaded, (cpu as i32,));
             None
         }
         Victim::Restricted => {
