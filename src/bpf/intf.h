@@ -151,7 +151,7 @@ enum magpie_stat {
 	STAT_PREEMPT,	  /* wakees that preempted current */
 	STAT_QUEUED,	  /* put into a CPU's queue */
 	STAT_THROTTLED,	  /* made to wait, for their cgroup has used up its cpu.max */
-	STAT_RELEASED,	  /* tasks that wait_time so and were taken by a CPU */
+	STAT_RELEASED,	  /* tasks that waited so and were taken by a CPU */
 	STAT_KICK,	  /* idle CPUs woken to take a task that waits in a queue */
 	STAT_OWN,	  /* tasks a CPU took from its own queue */
 	STAT_KEEP,	  /* slices prolonged: the running task was still ahead, or alone */
@@ -160,8 +160,8 @@ enum magpie_stat {
 	STAT_STEAL_NODE,  /* ... of another LLC of the node */
 	STAT_STEAL_FAR,	  /* ... of another node */
 	STAT_STOLEN_NS,	  /* for which tasks had been queued that then ran on another CPU */
-	STAT_BALANCE,	  /* tasks that a busy CPU took from one where they are owed more, or wait_time longer */
-	STAT_STARVED,	  /* tasks run out of turn because they wait_time far too long */
+	STAT_BALANCE,	  /* tasks that a busy CPU took from one where they are owed more, or waited longer */
+	STAT_STARVED,	  /* tasks run out of turn because they waited far too long */
 	STAT_STEAL_MISS,  /* victims whose waiting tasks were gone or could not come */
 	STAT_EMPTY,	  /* dispatches that found nothing to run */
 	STAT_REENQUEUE,	  /* tasks that fled a CPU taken by a higher scheduling class */

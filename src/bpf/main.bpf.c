@@ -147,7 +147,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		preempt = critical ? cctx->curr_weight && !cctx->curr_critical : preempts(p, tctx, cctx, now);
 	queue = queue_add(p, tctx, cpu, cctx, now);
 	at = critical ? cctx->vclock - FIRST_NS : queue_deadline(p, tctx, cctx);
-	if (is_long(queue)) {
+	if (!critical && is_long(queue)) {
 		at = cctx->last_deadline;
 		slice = LONG_QUEUE_SLICE_NS;
 	}

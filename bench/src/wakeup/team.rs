@@ -72,7 +72,7 @@ impl Bell {
         Ok(Self::Pipe(reader, writer))
     }
 
-    /// Before who rings can know that it is waited for.
+    /// Call it before the ringing thread can know that this one waits.
     fn reset(&self) {
         if let Self::Futex(futex) = self {
             futex.0.store(0, Ordering::Release);

@@ -95,7 +95,7 @@ static bool may_pull(u32 id)
 	if (!READ_ONCE(group(id)->throttled))
 		return scx_bpf_dsq_nr_queued(group_dsq(id)) > 0;
 	p = __COMPAT_scx_bpf_dsq_peek(group_dsq(id));
-	return p && wait_time(p, unlocked_now()) >= tunables.starve_ns && can_migrate_to(p, bpf_get_smp_processor_id());
+	return p && wait_time(p, scx_bpf_now()) >= tunables.starve_ns && can_migrate_to(p, bpf_get_smp_processor_id());
 }
 
 /* In dispatch of @cpu, which has taken a task from the group's queue: the next one may go elsewhere. */

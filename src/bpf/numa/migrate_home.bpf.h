@@ -7,7 +7,8 @@
  *	while it runs     tick: a CPU of its home seems to be idle? its slice ends         check_preferred_node()
  *	                  enqueued again: an idle CPU of its home claimed, sent there      send_home()
  *
- * The kernel ejects a scheduler that sends away a task which may not migrate, so whether it may has to be known exactly: can_migrate_now().
+ * The kernel ejects a scheduler that sends away a task which may not migrate, so whether it may has to be known exactly:
+ * can_migrate_now().
  */
 #pragma once
 

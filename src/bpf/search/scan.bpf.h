@@ -31,10 +31,15 @@ struct search {
 
 struct search searches[MAX_CPUS];
 
+static struct search *this_search(void)
+{
+	return &searches[bpf_get_smp_processor_id() & (MAX_CPUS - 1)];
+}
+
 /* For a task that @wakes the search is counted, and bounded unless the task is big. */
 static struct search *begin_search(const struct task_ctx *tctx, bool wakes)
 {
-	struct search *s = &searches[bpf_get_smp_processor_id() & (MAX_CPUS - 1)];
+	struct search *s = this_search();
 
 	s->util = tctx->task_util;
 	s->weak = -1;
@@ -42,11 +47,6 @@ static struct search *begin_search(const struct task_ctx *tctx, bool wakes)
 	s->counted = wakes;
 	s->bounded = wakes && !is_big(tctx);
 	return s;
-}
-
-static struct search *this_search(void)
-{
-	return &searches[bpf_get_smp_processor_id() & (MAX_CPUS - 1)];
 }
 
 static bool is_restricted(const struct task_struct *p)

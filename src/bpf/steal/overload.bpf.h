@@ -15,8 +15,7 @@
 #pragma once
 
 enum {
-	MAX_PULL_LOOKS = 8,  /* waiting tasks of a queue looked at for one that may go to another CPU */
-	MAX_PEER_LOOKS = 16, /* CPUs of the LLC looked at for one that a task may use */
+	MAX_PULL_LOOKS = 8, /* waiting tasks of a queue looked at for one that may go to another CPU */
 };
 
 struct sparse_map overload_map;

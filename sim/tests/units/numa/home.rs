@@ -11,10 +11,10 @@ use crate::rig::Rig;
 const MSEC: u64 = 1_000_000;
 /// CPUs of the two nodes of two LLCs of two.
 const MACHINE: &str = "2x2x2x1";
-const HERE: usize = 0;
-const THERE: usize = 4;
+pub(super) const HERE: usize = 0;
+pub(super) const THERE: usize = 4;
 
-fn rig(flags: &[&str]) -> Rig {
+pub(super) fn rig(flags: &[&str]) -> Rig {
     let mut rig = Rig::new(MACHINE, flags);
     rig.kernel.now = 1_000_000 * MSEC;
     rig.only_idle(&[]);

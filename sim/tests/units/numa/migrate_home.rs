@@ -7,21 +7,10 @@ use magpie_sim::task::Place;
 use magpie_sim::trace::Op;
 use scx_magpie::bpf_intf::*;
 
+use super::home::{HERE, THERE, rig};
 use crate::rig::Rig;
 
 const MSEC: u64 = 1_000_000;
-/// CPUs of the two nodes of two LLCs of two.
-const MACHINE: &str = "2x2x2x1";
-const HERE: usize = 0;
-const THERE: usize = 4;
-
-fn rig(flags: &[&str]) -> Rig {
-    let mut rig = Rig::new(MACHINE, flags);
-    rig.kernel.now = 1_000_000 * MSEC;
-    rig.only_idle(&[]);
-    rig
-}
-
 /// The program comes to know what the BPF prolog counts in tasks.
 fn note_prolog(rig: &mut Rig) {
     rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.note_prolog.unwrap()() });
