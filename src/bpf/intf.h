@@ -219,6 +219,7 @@ struct cpu_ctx {
 	u8 queued;	   /* one of them may have tasks */
 	u8 queued_pinned;  /* ... that of tasks that may not migrate */
 	u8 overloaded;	   /* ... that of tasks that may */
+	u8 first_come;	   /* so many tasks wait that their deadlines do not matter */
 	s32 nr_queued;	   /* sampled by sample_queues() */
 	u64 last_deadline; /* the latest that a task was queued with */
 	u64 queued_load;   /* sum of the weights of the tasks in its queues; atomic */

@@ -111,7 +111,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
-	bool wakes = enq_flags & SCX_ENQ_WAKEUP, critical, preempt = false;
+	bool wakes = enq_flags & SCX_ENQ_WAKEUP, waits, critical, preempt = false;
 	u64 queue, at, now, slice = tunables.slice_ns;
 
 	/* A CPU that has just come online has no queue: the kernel is about to have us start anew for it. */
@@ -145,10 +145,12 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	now = locked_now(cpu);
 	if (wakes)
 		preempt = critical ? cctx->curr_weight && !cctx->curr_critical : preempts(p, tctx, cctx, now);
+	waits = waits_already(tctx) && tctx->queued_cpu == cpu;
 	queue = queue_add(p, tctx, cpu, cctx, now);
 	at = critical ? cctx->vclock - FIRST_NS : queue_deadline(p, tctx, cctx);
-	if (!critical && is_long(queue)) {
-		at = cctx->last_deadline;
+	if (is_long(cpu, cctx) && !critical && !(p->flags & PF_KTHREAD)) {
+		/* READ_ONCE: two loads, not one of a pointer that is either, which the verifier refuses. */
+		at = waits ? p->scx.dsq_vtime : READ_ONCE(cctx->last_deadline);
 		slice = LONG_QUEUE_SLICE_NS;
 	}
 	scx_bpf_dsq_insert_vtime(p, queue, slice, at, enq_flags);
@@ -335,6 +337,7 @@ void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
 	if (!tctx)
 		return;
 	queue_del(tctx);
+	tctx->enqueued_at = 0;
 	group_leave(tctx, scx_bpf_task_cpu(p));
 }
 

@@ -37,8 +37,8 @@
 enum {
 	OVERRUN_NS = 20000000, /* for which a task is charged at most when it overruns its slice: two ticks at HZ=100 */
 	SHORT_SHARE = 4,       /* of a slice that a short task runs for at most */
-	LONG_QUEUE_SLICE_NS = 100000,
-	BURST_SHIFT = 2, /* the estimate of bursts falls by a quarter of the distance at each sleep */
+	LONG_QUEUE_SLICE_NS = 100000, /* until the next tick */
+	BURST_SHIFT = 2,	      /* the estimate of bursts falls by a quarter of the distance at each sleep */
 };
 
 static bool vtime_before(u64 a, u64 b)
@@ -117,15 +117,6 @@ static u64 queue_deadline(const struct task_struct *p, struct task_ctx *tctx, st
 	if (vtime_before(cctx->last_deadline, at))
 		cctx->last_deadline = at;
 	return at;
-}
-
-/*
- * Would each task of @queue wait for starve_ns? Then it is served first come, first served, each until the next tick: by their
- * deadlines some would wait for several rounds, and the kernel ejects a scheduler that lets them.
- */
-static bool is_long(u64 queue)
-{
-	return scx_bpf_dsq_nr_queued(queue) > (s32)tunables.long_queue;
 }
 
 /* Brings the vruntime of a task that ran up to date. The kernel has updated sum_exec_runtime. */

@@ -6,7 +6,8 @@
  *	a task that its cpu.max let go of waits (cgroup/throttle.bpf.h) ---> it
  *	now and then: a task starves here, or is owed more elsewhere
  *	(steal/balance.bpf.h) ---------------------------------------------> it
- *	current's deadline is before the first one of the queues ----------> current
+ *	current's deadline is before the first one of the queues, which
+ *	are not long ------------------------------------------------------> current
  *	else --------------------------------------------------------------> the first of the queues
  *	both are empty: another CPU's task (steal/steal.bpf.h), or what
  *	came while that was looked for ------------------------------------> it, or the CPU idles
@@ -68,7 +69,7 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	if (cctx->queued)
 		next = first_queued(cpu, cctx, &queue);
 	at = tctx ? deadline(prev, tctx) : 0;
-	if (next && (!tctx || cctx->preempted || !vtime_before(at, next->scx.dsq_vtime))) {
+	if (next && (!tctx || cctx->preempted || cctx->first_come || !vtime_before(at, next->scx.dsq_vtime))) {
 		at = next->scx.dsq_vtime;
 		keep = false;
 	}

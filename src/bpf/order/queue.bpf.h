@@ -20,15 +20,23 @@ static u64 pinned_queue(s32 cpu)
 	return MAX_CPUS + cpu;
 }
 
+/* Has it not run since it was put into the queue of a CPU? */
+static bool waits_already(const struct task_ctx *tctx)
+{
+	return tctx->enqueued_at && tctx->queued_cpu >= 0;
+}
+
 /*
  * @p is about to wait in a queue of @cpu, whose rq lock is held: returns which. The kernel inserts it when enqueue() returns.
+ * A task that is queued anew before it ran (its affinity was set, a higher class took the CPU) has waited since the first time.
  */
 static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	bool migratable = is_migratable(p);
 	u64 before;
 
-	tctx->enqueued_at = now;
+	if (!waits_already(tctx))
+		tctx->enqueued_at = now;
 	tctx->queued_cpu = cpu;
 	tctx->queued_weight = task_weight(p, tctx);
 	/* The value makes it a full barrier: pairs with note_all_taken(), which clears the overload bit and then reads it. */
@@ -40,6 +48,21 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 	else
 		cctx->queued_pinned = true;
 	return migratable ? cpu : pinned_queue(cpu);
+}
+
+/*
+ * In enqueue, the rq lock of @cpu held: do so many tasks wait that each has to for starve_ns, at a slice each? By their deadlines
+ * some would wait for several such rounds, and the kernel ejects a scheduler that lets them. So until half of them have gone all
+ * are served first come, first served, each until the next tick; kernel threads and the loader still come by deadline.
+ */
+static bool is_long(s32 cpu, struct cpu_ctx *cctx)
+{
+	u32 nr = cctx->overloaded ? scx_bpf_dsq_nr_queued(cpu) : 0;
+
+	if (cctx->queued_pinned)
+		nr += scx_bpf_dsq_nr_queued(pinned_queue(cpu));
+	cctx->first_come = nr > (cctx->first_come ? tunables.long_queue / 2 : tunables.long_queue);
+	return cctx->first_come;
 }
 
 /* The task waits no more, if it did: it runs, leaves us, or is queued anew. Was it the last in the queues of its CPU? */

@@ -5,8 +5,7 @@
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{
-    BURST_SHIFT, LONG_QUEUE_SLICE_NS, OVERRUN_NS, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, SHORT_SHARE,
-    WEIGHT_SHIFT,
+    BURST_SHIFT, OVERRUN_NS, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, SHORT_SHARE, WEIGHT_SHIFT,
 };
 use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
 use magpie_sim::trace::Op;
@@ -330,25 +329,6 @@ fn tasks_of_a_kind_wait_in_the_order_in_which_they_came() {
     }
     // The first has had a slice more.
     assert_eq!(rig.waiting(0), [&tasks[1..], &tasks[..1]].concat());
-}
-
-/// Here of more than two tasks: a quarter of the time-out is two slices and a half.
-#[test]
-fn a_long_queue_is_served_first_come_first_served_but_for_the_loader() {
-    let mut rig = Rig::new("1x1x2x1", &["--slice-us", "100000", "--timeout-ms", "1000"]);
-    rig.only_idle(&[]);
-    let tasks = [-1, -2, -3, -4, -5].map(|ahead| task_at(&mut rig, 0, 1 << 40, ahead * 1_000_000, 100));
-    for task in tasks {
-        rig.kernel.activate(task, 0, 0);
-    }
-    let [a, b, c, d, e] = tasks;
-    assert_eq!(rig.waiting(0), [c, b, a, d, e]);
-    assert_eq!([a, d].map(|task| rig.kernel.tasks[task].raw().scx.slice), [100_000_000, LONG_QUEUE_SLICE_NS.into()]);
-    let loader = rig.task();
-    rig.kernel.tasks[loader].raw_mut().tgid = LOADER_TGID;
-    rig.kernel.tasks[loader].traits.loader = true;
-    rig.wake(loader, 0);
-    assert_eq!(rig.waiting(0)[0], loader);
 }
 
 #[test]

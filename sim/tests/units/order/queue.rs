@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use magpie_sim::dsq::pinned_queue;
-use magpie_sim::native::WEIGHT_SHIFT;
+use magpie_sim::dsq::{TaskId, pinned_queue};
+use magpie_sim::native::{LONG_QUEUE_SLICE_NS, PF_KTHREAD, WEIGHT_SHIFT};
+use magpie_sim::task::LOADER_TGID;
 use proptest::prelude::*;
 
 use crate::rig::Rig;
@@ -98,4 +99,103 @@ fn the_first_of_two_queues_is_the_one_with_the_earlier_deadline() {
         assert_eq!(found, expected, "{migratable:?} {pinned:?}");
         assert_eq!(queue as usize, if first == Some(1) { pinned_queue(0) } else { 0 });
     }
+}
+
+/// CPU 0 of a machine where more than two tasks are many: a quarter of the time-out is two slices and a half. The tasks wait
+/// there, the last one with the earliest deadline.
+fn long_queue<const N: usize>() -> (Rig, [TaskId; N]) {
+    let mut rig = Rig::new("1x1x2x1", &["--slice-us", "100000", "--timeout-ms", "1000"]);
+    rig.only_idle(&[]);
+    let mut ahead = 0;
+    let tasks = [(); N].map(|()| {
+        let task = rig.task();
+        ahead -= 1_000_000_i64;
+        rig.remembered(task, |tctx| {
+            (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = ((1_u64 << 40).wrapping_add_signed(ahead), 0, 1)
+        });
+        task
+    });
+    rig.cpu(0, |cctx| cctx.vclock = 1 << 40);
+    for task in tasks {
+        rig.kernel.activate(task, 0, 0);
+    }
+    (rig, tasks)
+}
+
+fn slice(rig: &Rig, task: TaskId) -> u64 {
+    rig.kernel.tasks[task].raw().scx.slice
+}
+
+#[test]
+fn a_long_queue_is_served_first_come_first_served() {
+    let (rig, [a, b, c, d, e]) = long_queue();
+    assert_eq!(rig.waiting(0), [c, b, a, d, e]);
+    assert_eq!([slice(&rig, a), slice(&rig, d)], [100_000_000, LONG_QUEUE_SLICE_NS.into()]);
+}
+
+#[test]
+fn kernel_threads_and_the_loader_do_not_wait_in_a_long_queue() {
+    let (mut rig, _) = long_queue::<5>();
+    let [loader, kthread] = [rig.task(), rig.task()];
+    rig.kernel.tasks[kthread].raw_mut().flags |= PF_KTHREAD;
+    rig.kernel.tasks[loader].raw_mut().tgid = LOADER_TGID;
+    rig.kernel.tasks[loader].traits.loader = true;
+    rig.wake(kthread, 0);
+    rig.wake(loader, 0);
+    assert_eq!(rig.waiting(0)[..2], [loader, kthread]);
+}
+
+/// Its nice value is set, say: the kernel takes it out and queues it anew.
+#[test]
+fn a_task_that_is_queued_anew_keeps_its_place() {
+    let (mut rig, _) = long_queue::<6>();
+    let before = rig.waiting(0);
+    let first = before[0];
+    let came = rig.remembered(first, |tctx| tctx.enqueued_at);
+    rig.kernel.now += 1000;
+    rig.kernel.set_nice(first, 0);
+    assert_eq!(rig.waiting(0), before);
+    assert_eq!(rig.remembered(first, |tctx| tctx.enqueued_at), came);
+}
+
+#[test]
+fn current_does_not_keep_the_cpu_while_a_long_queue_waits() {
+    let (mut rig, [first, ..]) = long_queue::<6>();
+    let curr = rig.task();
+    rig.remembered(curr, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (1 << 39, 0, 1));
+    rig.run_noted(curr, 0);
+    rig.kernel.tasks[curr].raw_mut().scx.slice = 0;
+    let third = rig.waiting(0)[0];
+    assert_ne!(third, first);
+    assert_eq!(rig.dispatch(0, Some(curr)), [third]);
+}
+
+/// Until half of it has gone: by their deadlines tasks would come before all that are there.
+#[test]
+fn a_long_queue_is_one_until_it_is_half_as_long() {
+    for (left, first_come) in [(3, true), (2, true), (1, false)] {
+        let (mut rig, _) = long_queue::<6>();
+        while rig.waiting(0).len() > left {
+            rig.dispatch(0, None);
+        }
+        let last = *rig.waiting(0).last().unwrap();
+        let task = rig.task();
+        rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (1 << 39, 0, 1));
+        rig.kernel.activate(task, 0, 0);
+        assert_eq!(rig.waiting(0).last() == Some(&task), first_come, "{left} left");
+        assert_eq!(rig.waiting(0).last() == Some(&last), !first_come, "{left} left");
+    }
+}
+
+/// It may come back with the time of a wait of long ago.
+#[test]
+fn a_task_that_leaves_waits_no_more() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    rig.only_idle(&[]);
+    let task = rig.task();
+    rig.queue(task, 0, 5);
+    rig.remembered(task, |tctx| (tctx.enqueued_at, tctx.queued_cpu) = (5, 0));
+    let ops = rig.kernel.ops.disable.unwrap();
+    rig.call(Some(ops), (rig.raw(task),));
+    assert_eq!(rig.remembered(task, |tctx| tctx.enqueued_at), 0);
 }
