@@ -111,9 +111,11 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
-	bool wakes = enq_flags & SCX_ENQ_WAKEUP, waits, critical, preempt = false;
+	bool wakes = enq_flags & SCX_ENQ_WAKEUP, critical_wakes = wakes && is_critical(p), waits, preempt = false;
 	u64 queue, at, now, slice = tunables.slice_ns;
 
+	if (tctx)
+		queue_del(tctx);
 	/* A CPU that has just come online has no queue: the kernel is about to have us start anew for it. */
 	if (!tctx || !cpu_layout(cpu)->present) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
@@ -121,9 +123,10 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (enq_flags & SCX_ENQ_REENQ)
 		stat_inc(STAT_REENQUEUE);
-	queue_del(tctx);
-	/* select_cpu() has not seen it. */
+	/* select_cpu() has not seen it: it may use one CPU only, or was still about to sleep there. Then by what it is woken is unknown. */
 	if (wakes && !is_migratable(p))
+		note_wakeup(p, tctx, SCX_WAKE_TTWU);
+	else if (wakes && tctx->woke_exec != p->se.sum_exec_runtime)
 		note_wakeup(p, tctx, SCX_WAKE_TTWU);
 	place(p, tctx, cpu, wakes || has_waited_throttled(tctx));
 	if (wait_throttled(p, tctx, enq_flags) || (tctx->migrate_home && send_home(p, tctx, cpu, enq_flags)) ||
@@ -136,22 +139,22 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 		return;
 	}
-	critical = wakes && is_critical(p);
-	if (critical && !is_migratable(p)) {
+	if (critical_wakes && !is_migratable(p)) {
 		stat_inc(STAT_KTHREAD);
 		run_at_once(p, cctx, enq_flags);
 		return;
 	}
 	now = locked_now(cpu);
 	if (wakes)
-		preempt = critical ? cctx->curr_weight && !cctx->curr_critical : preempts(p, tctx, cctx, now);
-	waits = waits_already(tctx) && tctx->queued_cpu == cpu;
+		preempt = critical_wakes ? cctx->curr_weight && !cctx->curr_critical : preempts(p, tctx, cctx, now);
+	waits = waits_already(tctx) && tctx->queued_cpu == cpu; /* queue_add() overwrites it */
 	queue = queue_add(p, tctx, cpu, cctx, now);
-	at = critical ? cctx->vclock - FIRST_NS : queue_deadline(p, tctx, cctx);
-	if (is_long(cpu, cctx) && !critical && !(p->flags & PF_KTHREAD)) {
-		/* READ_ONCE: two loads, not one of a pointer that is either, which the verifier refuses. */
-		at = waits ? p->scx.dsq_vtime : READ_ONCE(cctx->last_deadline);
+	at = critical_wakes ? cctx->vclock - FIRST_NS : queue_deadline(p, tctx, cctx);
+	update_first_come(cpu, cctx);
+	if (cctx->first_come && !is_critical(p) && !(p->flags & PF_KTHREAD)) {
+		at = waits ? p->scx.dsq_vtime : ++cctx->last_deadline;
 		slice = LONG_QUEUE_SLICE_NS;
+		preempt = false;
 	}
 	scx_bpf_dsq_insert_vtime(p, queue, slice, at, enq_flags);
 	if (queue == cpu) {
@@ -162,7 +165,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (preempt)
 		preempt_curr(cpu, cctx);
-	stat_inc(critical ? STAT_KTHREAD : preempt ? STAT_PREEMPT : STAT_QUEUED);
+	stat_inc(critical_wakes ? STAT_KTHREAD : preempt ? STAT_PREEMPT : STAT_QUEUED);
 	/* It had no slice left, and now has: the CPU is about to go idle. */
 	if (enq_flags & SCX_ENQ_LAST)
 		scx_bpf_kick_cpu(cpu, 0);

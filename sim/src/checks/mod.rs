@@ -227,9 +227,18 @@ impl Kernel {
         if first && !pinned && self.dsqs[id].as_ref().unwrap().iter().next() != Some(task) {
             return self.violate("urgent", format!("task {task}, the loader, is not the first that waits on CPU {id}"));
         }
-        // A long queue is served first come, first served.
-        let long = self.native.cpu_ctx(id).last_deadline == raw.scx.dsq_vtime;
-        if !first && !long && !(least.saturating_sub(1)..=most + 1).contains(&ahead) {
+        // A long queue is served first come, first served; and no deadline is further away than the clock goes in a quarter of the
+        // time-out.
+        let cctx = self.native.cpu_ctx(id);
+        let starve = u64::from(self.tunables.timeout_ms) * USEC * 1000 / 4;
+        let curr = match self.cpus[id].curr {
+            Curr::Task(curr) => self.weight(curr), // curr_weight is 0 once it is to be preempted
+            _ => 0,
+        };
+        let bounded = [0, curr, cctx.curr_weight.into()]
+            .iter()
+            .any(|curr| raw.scx.dsq_vtime == vclock + starve * (100 << WEIGHT_SHIFT) / (cctx.queued_load + curr));
+        if !first && cctx.first_come == 0 && !bounded && !(least.saturating_sub(1)..=most + 1).contains(&ahead) {
             let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
             return self.violate("virtual time", what);
         }

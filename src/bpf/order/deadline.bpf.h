@@ -21,7 +21,8 @@
  * The request is a slice, and nothing for a short task. The credit (--slice-us-lag) is for wakeups that are not sync, until
  * the task has run for a slice: it did not choose its moment, while a reader of a pipe finds more to read when it comes later.
  * In the queue a lead of less than a slice counts for nothing until the task has run for one: tasks of a kind run in the order
- * in which they came, for no other order keeps the last one waiting for less.
+ * in which they came, for no other order keeps the last one waiting for less. And no deadline is further away than the clock
+ * goes in a quarter of the time-out: the lightest task has its turn before the watchdog bites.
  *
  * Wakeup preemption (preempt.bpf.h): a sync wakeup never preempts. Otherwise the wakee preempts current if its deadline is
  * first, and current
@@ -35,7 +36,7 @@
 #pragma once
 
 enum {
-	OVERRUN_NS = 20000000, /* for which a task is charged at most when it overruns its slice: two ticks at HZ=100 */
+	OVERRUN_NS = 20000000, /* beyond a slice that a waiting task may be ahead: it overran by two ticks at HZ=100 */
 	SHORT_SHARE = 4,       /* of a slice that a short task runs for at most */
 	LONG_QUEUE_SLICE_NS = 100000, /* until the next tick */
 	BURST_SHIFT = 2,	      /* the estimate of bursts falls by a quarter of the distance at each sleep */
@@ -65,6 +66,11 @@ static bool is_short(const struct task_ctx *tctx)
 	return tctx->burst_est < limit && burst(tctx) < limit;
 }
 
+static void begin_burst(const struct task_struct *p, struct task_ctx *tctx)
+{
+	tctx->charged = tctx->woke_exec = p->se.sum_exec_runtime;
+}
+
 /*
  * @woken wakes up, by a wakeup with @wake_flags. One that waited for a kernel lock was TASK_UNINTERRUPTIBLE, and not for I/O.
  * (It is not called p: the macro has a p of its own.)
@@ -75,7 +81,7 @@ static void note_wakeup(const struct task_struct *woken, struct task_ctx *tctx, 
 		BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) && !BPF_CORE_READ_BITFIELD(woken, in_iowait);
 
 	tctx->sync_wakeup = waited_for_lock || (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) != SCX_WAKE_TTWU;
-	tctx->charged = tctx->woke_exec = woken->se.sum_exec_runtime;
+	begin_burst(woken, tctx);
 }
 
 /* The task stops to sleep. Its estimate rises at once, and falls slowly: a task is short if all its last bursts were. */
@@ -106,25 +112,13 @@ static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)
 	return at;
 }
 
-/* Where @p is put into the queue of the CPU of @cctx, on whose clock it is. */
-static u64 queue_deadline(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
-{
-	s64 ahead = tctx->vruntime - cctx->vclock;
-	u64 at = deadline(p, tctx);
-
-	if (ahead > 0 && ahead < (s64)tunables.slice_ns && burst(tctx) < tunables.slice_ns)
-		at -= ahead;
-	if (vtime_before(cctx->last_deadline, at))
-		cctx->last_deadline = at;
-	return at;
-}
-
 /* Brings the vruntime of a task that ran up to date. The kernel has updated sum_exec_runtime. */
 static void charge(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 sum_exec = p->se.sum_exec_runtime, ran = sum_exec - tctx->charged;
+	u32 weight = task_weight(p, tctx); /* may scale vruntime anew */
 
-	tctx->vruntime += to_vtime(ran, task_weight(p, tctx));
+	tctx->vruntime += to_vtime(ran, weight);
 	if (is_limited(tctx))
 		charge_groups(scx_bpf_task_cpu(p), tctx->group, ran);
 	tctx->charged = sum_exec;
@@ -142,11 +136,16 @@ static void note_current(const struct task_struct *p, struct task_ctx *tctx, str
 /* @p starts to run, or begins another slice: the CPU's clock follows it. */
 static void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
-	cctx->curr_critical = is_critical(p);
-	/* Critical tasks take more than their share: they would carry the clock away from those that wait their turn. */
-	if (!cctx->curr_critical && vtime_before(cctx->vclock, tctx->vruntime))
-		cctx->vclock = tctx->vruntime;
+	u64 at = tctx->vruntime;
+
 	note_current(p, tctx, cctx);
+	cctx->curr_critical = is_critical(p);
+	/* By credit it may run far ahead, a light task most of all: the clock would leave behind those that wait their turn. */
+	if (vtime_before(cctx->curr_deadline, at))
+		at = cctx->curr_deadline;
+	/* Critical tasks take more than their share. */
+	if (!cctx->curr_critical && vtime_before(cctx->vclock, at))
+		cctx->vclock = at;
 	cctx->curr_started = scx_bpf_now();
 	cctx->curr_weight = task_weight(p, tctx);
 }

@@ -55,14 +55,13 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
  * some would wait for several such rounds, and the kernel ejects a scheduler that lets them. So until half of them have gone all
  * are served first come, first served, each until the next tick; kernel threads and the loader still come by deadline.
  */
-static bool is_long(s32 cpu, struct cpu_ctx *cctx)
+static void update_first_come(s32 cpu, struct cpu_ctx *cctx)
 {
 	u32 nr = cctx->overloaded ? scx_bpf_dsq_nr_queued(cpu) : 0;
 
 	if (cctx->queued_pinned)
 		nr += scx_bpf_dsq_nr_queued(pinned_queue(cpu));
 	cctx->first_come = nr > (cctx->first_come ? tunables.long_queue / 2 : tunables.long_queue);
-	return cctx->first_come;
 }
 
 /* The task waits no more, if it did: it runs, leaves us, or is queued anew. Was it the last in the queues of its CPU? */
@@ -79,6 +78,23 @@ static bool queue_del(struct task_ctx *tctx)
 static u64 cpu_load(const struct cpu_ctx *cctx)
 {
 	return READ_ONCE(cctx->queued_load) + READ_ONCE(cctx->curr_weight);
+}
+
+/* Where @p is put into the queue of the CPU of @cctx, on whose clock it is. */
+static u64 queue_deadline(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
+{
+	u64 at = deadline(p, tctx), slice = to_vtime(tunables.slice_ns, task_weight(p, tctx)), latest;
+	s64 ahead = tctx->vruntime - cctx->vclock;
+
+	if (ahead > 0 && ahead < (s64)slice && burst(tctx) < tunables.slice_ns)
+		at -= ahead;
+	/* As far as the clock goes in starve_ns. */
+	latest = cctx->vclock + tunables.starve_ns * (WEIGHT_DFL << WEIGHT_SHIFT) / (cpu_load(cctx) ?: 1);
+	if (vtime_before(latest, at))
+		at = latest;
+	if (vtime_before(cctx->last_deadline, at))
+		cctx->last_deadline = at;
+	return at;
 }
 
 /* ns for which @p has been in a queue. */

@@ -5,7 +5,7 @@
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{
-    BURST_SHIFT, OVERRUN_NS, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, SHORT_SHARE, WEIGHT_SHIFT,
+    BURST_SHIFT, OVERRUN_NS, SCX_ENQ_WAKEUP, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, SHORT_SHARE, WEIGHT_SHIFT,
 };
 use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
 use magpie_sim::trace::Op;
@@ -147,14 +147,15 @@ proptest! {
     /// Tasks of a kind come in the order in which they came.
     #[test]
     fn in_the_queue_a_lead_of_less_than_a_slice_counts_for_nothing(
-        vclock in clock(), ahead in prop_oneof![-SLICE..2 * SLICE, -1i64 << 40..1 << 40, Just(SLICE - 1), Just(SLICE)],
+        vclock in clock(), ns in prop_oneof![-SLICE..2 * SLICE, -1i64 << 30..1 << 30, Just(SLICE - 1), Just(SLICE)],
         weight in weight(), estimate in burst(), sync: bool,
     ) {
         let mut rig = Rig::new("1x1x1x1", &[]);
+        let ahead = by_weight(ns, weight);
         let task = task_at(&mut rig, 0, vclock, ahead, weight);
         has_run(&mut rig, task, 0, estimate);
         rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
-        let lead = if ahead < SLICE { ahead.max(0) } else { 0 };
+        let lead = if ahead < by_weight(SLICE, weight) { ahead.max(0) } else { 0 };
         let earlier = deadline(&mut rig, task).wrapping_sub(queue_deadline(&mut rig, task));
         prop_assert_eq!(earlier as i64, lead);
     }
@@ -329,6 +330,41 @@ fn tasks_of_a_kind_wait_in_the_order_in_which_they_came() {
     }
     // The first has had a slice more.
     assert_eq!(rig.waiting(0), [&tasks[1..], &tasks[..1]].concat());
+}
+
+/// The sum of weights is how much slower the clock goes than the time.
+#[test]
+fn no_deadline_is_further_away_than_the_clock_goes_in_a_quarter_of_the_time_out() {
+    for (load, timeout, away) in [(100, 4000, 1000), (100_000, 4000, 1), (100, 8000, 2000), (1000, 4000, 100)] {
+        let mut rig = Rig::new("1x1x1x1", &["--timeout-ms", &timeout.to_string()]);
+        let task = task_at(&mut rig, 0, 1 << 40, 1 << 38, 1);
+        rig.cpu(0, |cctx| cctx.queued_load = load << WEIGHT_SHIFT);
+        assert_eq!(queue_deadline(&mut rig, task) - (1 << 40), away * 1_000_000, "{load}, {timeout}");
+    }
+}
+
+/// A light task has credit for hundreds of its own milliseconds: the clock must not go there with it.
+#[test]
+fn the_clock_does_not_follow_where_credit_leads() {
+    for (sync, follows) in [(true, 400_000_000), (false, 0)] {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        let task = task_at(&mut rig, 0, 1 << 40, 400_000_000, 2);
+        has_run(&mut rig, task, 0, 0);
+        rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
+        rig.run_noted(task, 0);
+        assert_eq!(rig.cpu(0, |cctx| cctx.vclock) - (1 << 40), follows, "sync: {sync}");
+    }
+}
+
+/// Its CPU had not finished to switch away from it: the kernel queues it there (SCX_OPS_ALLOW_QUEUED_WAKEUP).
+#[test]
+fn a_wakeup_that_select_cpu_has_not_seen_is_noted() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    rig.only_idle(&[]);
+    let task = rig.task();
+    rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime = 5;
+    rig.kernel.activate(task, 0, SCX_ENQ_WAKEUP);
+    assert_eq!(rig.remembered(task, |tctx| (tctx.woke_exec, tctx.sync_wakeup)), (5, 0));
 }
 
 #[test]

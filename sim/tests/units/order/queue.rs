@@ -7,6 +7,7 @@ use magpie_sim::dsq::{TaskId, pinned_queue};
 use magpie_sim::native::{LONG_QUEUE_SLICE_NS, PF_KTHREAD, WEIGHT_SHIFT};
 use magpie_sim::task::LOADER_TGID;
 use proptest::prelude::*;
+use scx_magpie::bpf_intf::magpie_stat_STAT_PREEMPT;
 
 use crate::rig::Rig;
 
@@ -184,6 +185,38 @@ fn a_long_queue_is_one_until_it_is_half_as_long() {
         rig.kernel.activate(task, 0, 0);
         assert_eq!(rig.waiting(0).last() == Some(&task), first_come, "{left} left");
         assert_eq!(rig.waiting(0).last() == Some(&last), !first_come, "{left} left");
+    }
+}
+
+/// Of two queues, too, though one of them comes first when deadlines are the same.
+#[test]
+fn a_long_queue_takes_turns_with_the_one_of_pinned_tasks() {
+    let (mut rig, _) = long_queue::<6>();
+    while rig.waiting(0).len() > 3 {
+        rig.dispatch(0, None);
+    }
+    let tasks = [rig.task_on([0]), rig.task(), rig.task_on([0])];
+    for task in tasks {
+        rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (1 << 39, 0, 1));
+        rig.kernel.activate(task, 0, 0);
+    }
+    let taken = [(); 6].map(|()| *rig.dispatch(0, None).last().unwrap());
+    assert_eq!(taken[3..], tasks);
+}
+
+#[test]
+fn no_task_preempts_into_a_long_queue() {
+    for (waiting, preempts) in [(1, 1), (6, 0)] {
+        let (mut rig, _) = long_queue::<6>();
+        while rig.waiting(0).len() > waiting {
+            rig.dispatch(0, None);
+        }
+        let [curr, wakee] = [rig.task(), rig.task()];
+        rig.remembered(curr, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (1 << 40, 0, 1));
+        rig.run_noted(curr, 0);
+        rig.remembered(wakee, |tctx| (tctx.burst_est, tctx.vclock_cpu) = (0, 0));
+        rig.wake(wakee, 0);
+        assert_eq!(rig.stat(magpie_stat_STAT_PREEMPT), preempts, "{waiting} wait");
     }
 }
 
