@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the BPF program is told before it loads: the machine and the tunables. `bpf/intf.h` says what each field
-//! means, `bpf/layout.bpf.h` how they are looked up.
+//! means, `bpf/core/topology.bpf.h` how they are looked up.
 //!
 //! ```text
 //! Layout   --> tunables, cpu_layouts, llc_layouts, slot_cpus, absent_slots, capacity_order --+

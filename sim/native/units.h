@@ -18,7 +18,7 @@
 	X(task_weight) X(is_idle_policy) X(free_group) \
 	X(bw_refill) X(take_slice) X(charge_groups) X(throttled_group) X(cpu_budget) \
 	X(vtime_before) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(deadline) X(queue_deadline) X(charge) \
-	X(note_current) X(note_running) X(fall_behind) X(rebase) X(place) \
+	X(note_current) X(note_running) X(yield_turn) X(rebase) X(place) \
 	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) \
 	X(preempts) X(run_at_once) \
 	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) X(is_big) \

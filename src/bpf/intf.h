@@ -30,8 +30,8 @@ enum magpie_limits {
 	/* cgroups with a share of their own; a power of two. Those beyond it count as part of their parents. */
 	MAX_GROUPS = 4096,
 	/*
-	 * Density of the sparse bitmaps: few CPUs write one line, and an LLC of 1024 CPUs fits (docs/design.md
-	 * has figures of other densities). A multiple of every SMT width.
+	 * Density of the sparse bitmaps: few CPUs write one line, and an LLC of 1024 CPUs fits
+	 * (docs/experiments/search.md has others). A multiple of every SMT width.
 	 */
 	SLOTS_PER_LINE = 16,
 	MAX_SLOTS = MAX_LINES * SLOTS_PER_LINE,
@@ -211,7 +211,7 @@ struct cpu_ctx {
 	u8 curr_sync;	     /* woken by a sync wakeup */
 	u8 curr_short;	     /* is_short(), likewise */
 	u8 curr_critical;    /* is_critical() */
-	u8 preempted;	     /* it is SCHED_IDLE, and makes way for the first task of the queue */
+	u8 preempted;	     /* current is SCHED_IDLE or cpu.idle, and makes way for the first task of the queue */
 	u8 kthread_pending;  /* a per-CPU kernel thread took the CPU: the task that ran before resumes soon */
 	u8 idle;	     /* in the idle loop */
 

@@ -73,6 +73,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	if (!tctx)
 		return prev;
 
+	/* enqueue() has it wait at its group: counted as a search that failed. */
 	if (is_limited(tctx) && throttled_group(tctx->group) && !is_exempt(p)) {
 		stat_inc(STAT_SEARCH);
 		stat_inc(STAT_FAILED);
@@ -123,10 +124,8 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (enq_flags & SCX_ENQ_REENQ)
 		stat_inc(STAT_REENQUEUE);
-	/* select_cpu() has not seen it: it may use one CPU only, or was still about to sleep there. Then by what it is woken is unknown. */
-	if (wakes && !is_migratable(p))
-		note_wakeup(p, tctx, SCX_WAKE_TTWU);
-	else if (wakes && tctx->woke_exec != p->se.sum_exec_runtime)
+	/* select_cpu() has not seen it: it may use one CPU only, or was still about to sleep there. */
+	if (wakes && tctx->woke_exec != p->se.sum_exec_runtime)
 		note_wakeup(p, tctx, SCX_WAKE_TTWU);
 	place(p, tctx, cpu, wakes || has_waited_throttled(tctx));
 	if (wait_throttled(p, tctx, enq_flags) || (tctx->migrate_home && send_home(p, tctx, cpu, enq_flags)) ||
@@ -159,7 +158,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	scx_bpf_dsq_insert_vtime(p, queue, slice, at, enq_flags);
 	if (queue == cpu) {
 		mark_overloaded(cpu);
-		/* Not the task that a kernel thread preempted: it resumes soon. */
+		/* Not current, which a kernel thread preempts: it resumes soon. */
 		if (!cctx->kthread_pending || p != bpf_get_current_task_btf())
 			preempt = !kick_idle_for(p, tctx, cpu, now) && preempt;
 	}
@@ -186,6 +185,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
+	bool was_queued;
 
 	mark_busy(cpu, cctx);
 	cctx->kthread_pending = false;
@@ -204,10 +204,11 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		note_all_taken(tctx->queued_cpu);
 	if (cctx->queued && !READ_ONCE(cctx->queued_load))
 		note_none_queued(cpu, cctx);
+	was_queued = waits_already(tctx) && tctx->queued_cpu == cpu;
 	tctx->enqueued_at = 0;
 	tctx->charged = p->se.sum_exec_runtime;
 	cctx->wakes = tctx->wakes;
-	note_running(p, tctx, cctx);
+	note_running(p, tctx, cctx, was_queued);
 	if (is_asym())
 		util_starts(p, tctx, cpu, cctx);
 	/* A CPU that has just come online: enqueue() would only have it run again. */
@@ -226,7 +227,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	}
 }
 
-/* @p stops, to wait again if @runnable. As running(). */
+/* @p stops, to wait again if @runnable; else it sleeps, or its affinity, nice value or cgroup is about to change. As running(). */
 void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 {
 	struct cpu_ctx *cctx = cpu_ctx(scx_bpf_task_cpu(p));
@@ -257,7 +258,7 @@ bool BPF_STRUCT_OPS(magpie_yield, struct task_struct *p, struct task_struct *to)
 	struct task_ctx *tctx = task_ctx(p);
 
 	if (tctx && cctx->queued)
-		fall_behind(p, tctx, cctx);
+		yield_turn(p, tctx, cctx);
 	scx_bpf_task_set_slice(p, 0);
 	return false;
 }

@@ -27,8 +27,8 @@ static bool runs_small(s32 cpu, s32 weaker)
 }
 
 /*
- * A CPU stronger than @cpu that is idle, or else that runs what would do here; -1 if there is none. Patient tasks do not
- * preempt.
+ * A CPU stronger than @cpu that is idle, or else that runs what would do here; -1 if there is none. A task that never
+ * preempts gets idle ones only.
  */
 __noinline s32 find_stronger(struct task_struct *p __arg_trusted, s32 cpu)
 {

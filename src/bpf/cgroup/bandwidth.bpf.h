@@ -10,7 +10,7 @@
  * the cpu_budgets of its group and of all above it; by the next tick, that is, and what it overruns is owed by the cpu_budget
  * and paid from the pool with the next slice: over time a group uses its quota and no more.
  *
- * Purses are the CPU's own, under its rq lock.
+ * A cpu_budget is its CPU's own, under the rq lock.
  */
 #pragma once
 

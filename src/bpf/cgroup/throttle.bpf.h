@@ -26,7 +26,7 @@ enum {
 u64 waiting_groups[GROUP_WORDS]; /* by id */
 u64 waiting_words;		 /* those of them that are not 0 */
 
-/* After the CPUs' queues: steal/overload.bpf.h. */
+/* After the CPUs' queues: order/queue.bpf.h. */
 static u64 group_dsq(u32 id)
 {
 	return 2 * MAX_CPUS + id;
@@ -181,9 +181,8 @@ static void kick_waiting(u32 id)
 static bool is_starving(u32 id, u64 now)
 {
 	struct task_struct *p = __COMPAT_scx_bpf_dsq_peek(group_dsq(id));
-	struct task_ctx *tctx = p ? task_ctx(p) : NULL;
 
-	return tctx && (s64)(now - tctx->enqueued_at - tunables.starve_ns) >= 0;
+	return p && wait_time(p, now) >= tunables.starve_ns;
 }
 
 /* A group's timer, armed while it is throttled or has tasks waiting. */

@@ -66,11 +66,6 @@ static bool is_short(const struct task_ctx *tctx)
 	return tctx->burst_est < limit && burst(tctx) < limit;
 }
 
-static void begin_burst(const struct task_struct *p, struct task_ctx *tctx)
-{
-	tctx->charged = tctx->woke_exec = p->se.sum_exec_runtime;
-}
-
 /*
  * @woken wakes up, by a wakeup with @wake_flags. One that waited for a kernel lock was TASK_UNINTERRUPTIBLE, and not for I/O.
  * (It is not called p: the macro has a p of its own.)
@@ -81,7 +76,7 @@ static void note_wakeup(const struct task_struct *woken, struct task_ctx *tctx, 
 		BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) && !BPF_CORE_READ_BITFIELD(woken, in_iowait);
 
 	tctx->sync_wakeup = waited_for_lock || (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) != SCX_WAKE_TTWU;
-	begin_burst(woken, tctx);
+	tctx->charged = tctx->woke_exec = woken->se.sum_exec_runtime;
 }
 
 /* The task stops to sleep. Its estimate rises at once, and falls slowly: a task is short if all its last bursts were. */
@@ -133,16 +128,20 @@ static void note_current(const struct task_struct *p, struct task_ctx *tctx, str
 	cctx->curr_idle_policy = is_idle_policy(p, tctx);
 }
 
-/* @p starts to run, or begins another slice: the CPU's clock follows it. */
-static void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
+/*
+ * @p starts to run, or begins another slice: the CPU's clock follows it. Not further than the deadline that brought it here,
+ * which may be before its vruntime, by far for a light task: the clock would leave behind those that wait their turn.
+ */
+static void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, bool was_queued)
 {
 	u64 at = tctx->vruntime;
 
 	note_current(p, tctx, cctx);
 	cctx->curr_critical = is_critical(p);
-	/* By credit it may run far ahead, a light task most of all: the clock would leave behind those that wait their turn. */
 	if (vtime_before(cctx->curr_deadline, at))
 		at = cctx->curr_deadline;
+	if (was_queued && vtime_before(p->scx.dsq_vtime, at))
+		at = p->scx.dsq_vtime;
 	/* Critical tasks take more than their share. */
 	if (!cctx->curr_critical && vtime_before(cctx->vclock, at))
 		cctx->vclock = at;
@@ -151,13 +150,13 @@ static void note_running(const struct task_struct *p, struct task_ctx *tctx, str
 }
 
 /* sched_yield(): the task lets go of what it is owed, and of a slice. */
-static void fall_behind(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx)
+static void yield_turn(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	u64 behind = cctx->vclock + to_vtime(tunables.slice_ns, task_weight(p, tctx));
+	u64 ahead = cctx->vclock + to_vtime(tunables.slice_ns, task_weight(p, tctx));
 
 	tctx->sync_wakeup = true;
-	if (vtime_before(tctx->vruntime, behind))
-		tctx->vruntime = behind;
+	if (vtime_before(tctx->vruntime, ahead))
+		tctx->vruntime = ahead;
 }
 
 /* Puts the task on @cpu's clock. A new task starts even with it. */
@@ -175,18 +174,18 @@ static void rebase(struct task_ctx *tctx, s32 cpu)
 }
 
 /*
- * As rebase(), for a task that @wakes or starts to wait. It is owed nothing for the time that it slept, and what it is ahead
- * is bounded: when it wakes by two slices, as EEVDF bounds lag; else so that one long stint (no tick, a virtual CPU that
+ * As rebase(), for a task that starts to wait, @anew if it slept or was throttled: it is owed nothing for that time. What it is
+ * ahead is bounded: anew by two slices, as EEVDF bounds lag; else so that one long stint (no tick, a virtual CPU that
  * stood still) does not shut it out for as long times the number of tasks that wait.
  */
-static void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, bool wakes)
+static void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, bool anew)
 {
 	u64 vclock = cpu_ctx(cpu)->vclock, latest;
 
 	group_enter(p, tctx);
-	latest = vclock + to_vtime(tunables.slice_ns + (wakes ? tunables.slice_ns : OVERRUN_NS), task_weight(p, tctx));
+	latest = vclock + to_vtime(tunables.slice_ns + (anew ? tunables.slice_ns : OVERRUN_NS), task_weight(p, tctx));
 	rebase(tctx, cpu);
-	if (wakes && vtime_before(tctx->vruntime, vclock))
+	if (anew && vtime_before(tctx->vruntime, vclock))
 		tctx->vruntime = vclock;
 	else if (vtime_before(latest, tctx->vruntime))
 		tctx->vruntime = latest;

@@ -36,7 +36,7 @@ static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 
 	return tctx->migrate_home || tctx->migrate_up ? NULL : tctx;
 }
 
-/* @cpu has nothing of its own left. True: it has now. Stealing lets go of the rq lock. */
+/* @cpu has nothing of its own left, or another CPU has just taken it. True: it has now. Stealing lets go of the rq lock. */
 static bool run_other(s32 cpu, struct cpu_ctx *cctx)
 {
 	if (timed_steal(cpu))
@@ -84,7 +84,7 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		return;
 	if (tctx) {
 		stat_inc(STAT_KEEP);
-		note_running(prev, tctx, cctx);
+		note_running(prev, tctx, cctx, false);
 		scx_bpf_task_set_slice(prev, slice);
 		return;
 	}

@@ -10,16 +10,16 @@
  * An idle CPU that may take the wakee does, and then no task is preempted (enqueue). The wakee stays in its queue until the
  * CPU is free: current may be in the kernel for milliseconds, and nothing can be stolen from the local DSQ.
  *
- * Per-CPU kernel threads and the loader preempt everything but each other.
+ * Per-CPU kernel threads and the loader preempt everything but each other when they wake.
  */
 #pragma once
 
-/* Before a CPU's clock, which light tasks carry far away: no deadline is that early. */
+/* So far before a CPU's clock that no deadline is earlier. */
 #define FIRST_NS (1ULL << 60)
 
 /*
- * How @p comes to a CPU that was idle a moment ago. That CPU may find another task while this one is under way, and a task
- * that waits behind another in the local DSQ cannot be stolen.
+ * How @p comes to a CPU that was idle a moment ago. That CPU may find another task while this one is under way; that one is
+ * preempted then, for a task that waits behind another in the local DSQ cannot be stolen.
  */
 static u64 arrival_flags(const struct task_struct *p)
 {
@@ -35,7 +35,7 @@ static bool preempts(const struct task_struct *p, struct task_ctx *tctx, const s
 		return true;
 	if (tctx->sync_wakeup || cctx->curr_critical || !vtime_before(deadline(p, tctx), cctx->curr_deadline))
 		return false;
-	/* The clocks of two CPUs may differ by a little. */
+	/* Signed, for @now may be read from another CPU's clock. */
 	return cctx->curr_sync || (is_short(tctx) && !cctx->curr_short) ||
 	       (s64)(now - cctx->curr_started) >= (s64)tunables.slice_ns;
 }

@@ -142,7 +142,7 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 
 	if (!tunables.steal || !balance_due(cctx, now))
 		return false;
-	/* It has just woken, and where many wait all have waited for longer. */
+	/* @next has just woken, and where many wait all have waited for longer. */
 	own = next ? task_ctx(next) : NULL;
 	if (own && has_credit(next, own))
 		return false;

@@ -27,7 +27,7 @@ enum pull_why {
 struct pull {
 	u32 why;
 	u64 cost;      /* PULL_IDLE: of the way, ns: migration_cost() */
-	u64 min_wait;  /* PULL_BALANCE, PULL_STARVED: ns that the task has waited */
+	u64 min_wait;  /* PULL_STARVED: ns that the task has waited; PULL_BALANCE: likewise, by weight */
 	u64 before;    /* PULL_BALANCE: its deadline, or it has waited ... */
 	u64 long_wait; /* ... for so many ns, by weight */
 };
@@ -37,7 +37,7 @@ static u64 by_weight(u64 ns, u32 weight)
 	return ns * weight / (WEIGHT_DFL << WEIGHT_SHIFT);
 }
 
-/* Is current of @victim so light that without a task of this @weight the CPU would be one that is owed little? */
+/* A waiting task of this @weight is left to @victim: without it the CPU would have only a current less than half as heavy. */
 static bool outweighs(u32 weight, const struct cpu_ctx *victim)
 {
 	return victim->curr_weight && weight / 2 > victim->curr_weight;

@@ -228,7 +228,7 @@ proptest! {
         let task = task_at(&mut rig, 0, vclock, ahead, weight);
         has_run(&mut rig, task, 0, estimate);
         rig.remembered(task, |tctx| tctx.sync_wakeup = 0);
-        rig.call(rig.u.fall_behind, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
+        rig.call(rig.u.yield_turn, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
         let behind = ahead.max(by_weight(SLICE, weight));
         prop_assert_eq!(distance(&mut rig, task), behind);
         let due = behind + if estimate < SHORT { 0 } else { by_weight(SLICE, weight) };
@@ -353,6 +353,20 @@ fn the_clock_does_not_follow_where_credit_leads() {
         rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
         rig.run_noted(task, 0);
         assert_eq!(rig.cpu(0, |cctx| cctx.vclock) - (1 << 40), follows, "sync: {sync}");
+    }
+}
+
+/// In the queue a lead of less than a slice counts for nothing: a light task's slice is far.
+#[test]
+fn the_clock_follows_no_further_than_the_deadline_that_brought_the_task_here() {
+    for (queued_cpu, follows) in [(0, 70), (1, 400)] {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        rig.only_idle(&[]);
+        let task = task_at(&mut rig, 0, 1 << 40, 400, 100);
+        rig.remembered(task, |tctx| (tctx.sync_wakeup, tctx.enqueued_at, tctx.queued_cpu) = (1, 1, queued_cpu));
+        rig.kernel.tasks[task].raw_mut().scx.dsq_vtime = (1 << 40) + 70;
+        rig.running(task, 0);
+        assert_eq!(rig.cpu(0, |cctx| cctx.vclock) - (1 << 40), follows, "queued at CPU {queued_cpu}");
     }
 }
 
