@@ -235,9 +235,10 @@ impl Kernel {
             Curr::Task(curr) => self.weight(curr), // curr_weight is 0 once it is to be preempted
             _ => 0,
         };
-        let bounded = [0, curr, cctx.curr_weight.into()]
-            .iter()
-            .any(|curr| raw.scx.dsq_vtime == vclock + starve * (100 << WEIGHT_SHIFT) / (cctx.queued_load + curr));
+        let load = cctx.queued_load + curr.max(cctx.curr_weight.into());
+        // Weights of groups change meanwhile.
+        let latest = starve * (100 << WEIGHT_SHIFT) / load / 100 * 95;
+        let bounded = raw.scx.dsq_vtime.wrapping_sub(vclock) as i64 >= latest as i64;
         if !first && cctx.first_come == 0 && !bounded && !(least.saturating_sub(1)..=most + 1).contains(&ahead) {
             let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
             return self.violate("virtual time", what);
