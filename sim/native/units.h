@@ -37,7 +37,7 @@
 	X(mark_overloaded) X(note_taken) X(note_none_queued) X(note_all_taken) X(take_queued) \
 	X(hot_remaining) X(kick_idle_for) X(kick_idle_for_queued) \
 	X(pull) X(steal) X(work_in_reach) \
-	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(start_even) X(balance) X(run_starved) \
+	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(carry_over) X(balance) X(run_starved) \
 	X(log2_bucket) X(timed_find_idle) X(sample_find) X(timed_steal) \
 	X(has_waited_throttled) X(next_released) X(pull_waiting)
 /* clang-format on */

@@ -121,6 +121,8 @@ pub struct Task {
     pub runnable_at: u64,
     /// Since when it may use the CPUs that it may use.
     pub allowed_at: u64,
+    /// It was preempted by a kernel thread, and is not offered before the tick.
+    pub behind_kthread: bool,
     /// That was a wakeup.
     pub woken: bool,
     /// Its sum_exec_runtime then, or when it woke before.
@@ -173,6 +175,7 @@ impl Task {
             blocked: false,
             runnable_at: now,
             allowed_at: now,
+            behind_kthread: false,
             woken: false,
             woke_exec: 0,
             last_cpu: None,

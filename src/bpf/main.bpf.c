@@ -125,7 +125,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	if (enq_flags & SCX_ENQ_REENQ)
 		stat_inc(STAT_REENQUEUE);
 	/* select_cpu() has not seen it: it may use one CPU only, or was still about to sleep there. */
-	if (wakes && tctx->woke_exec != p->se.sum_exec_runtime)
+	if (wakes && (!is_migratable(p) || tctx->woke_exec != p->se.sum_exec_runtime))
 		note_wakeup(p, tctx, SCX_WAKE_TTWU);
 	place(p, tctx, cpu, wakes || has_waited_throttled(tctx));
 	if (wait_throttled(p, tctx, enq_flags) || (tctx->migrate_home && send_home(p, tctx, cpu, enq_flags)) ||
@@ -185,7 +185,6 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
-	bool was_queued;
 
 	mark_busy(cpu, cctx);
 	cctx->kthread_pending = false;
@@ -204,11 +203,10 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		note_all_taken(tctx->queued_cpu);
 	if (cctx->queued && !READ_ONCE(cctx->queued_load))
 		note_none_queued(cpu, cctx);
-	was_queued = waits_already(tctx) && tctx->queued_cpu == cpu;
-	tctx->enqueued_at = 0;
 	tctx->charged = p->se.sum_exec_runtime;
 	cctx->wakes = tctx->wakes;
-	note_running(p, tctx, cctx, was_queued);
+	note_running(p, tctx, cpu, cctx);
+	tctx->enqueued_at = 0;
 	if (is_asym())
 		util_starts(p, tctx, cpu, cctx);
 	/* A CPU that has just come online: enqueue() would only have it run again. */

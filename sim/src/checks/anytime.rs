@@ -188,6 +188,11 @@ impl Kernel {
         let strongest = capacities().max().unwrap_or(0);
         let alike = capacities().all(|capacity| capacity == strongest);
         let watchdog = u64::from(self.tunables.timeout_ms) * MSEC;
+        for cpu in self.online.iter() {
+            if self.dsqs[cpu].as_ref().is_some_and(|dsq| dsq.iter().nth(LOOKS).is_some()) {
+                self.checks.deep_at[cpu] = self.now;
+            }
+        }
         for task in 0..self.tasks.len() {
             if !self.is_waiting(task) {
                 continue;
@@ -213,11 +218,12 @@ impl Kernel {
             // Behind a kernel thread, or a waker that was to sleep, it is not offered before the tick.
             let cctx = self.native.cpu_ctx(t.cpu);
             let soon = cctx.kthread_pending != 0
+                || t.behind_kthread
                 || cctx.curr_critical != 0
                 || matches!(t.place, Place::Local(_)) && cctx.handed_off != 0;
-            // Only the first tasks of a queue are looked at, and one that comes up to them need not have been there for long.
-            let deep = matches!(t.place, Place::Dsq(id) if self.dsqs[id].as_ref().unwrap().iter().nth(LOOKS).is_some());
             let tick_grace = TICK_GRACE.max(self.tunables.slice_us * USEC + 2 * TICK);
+            // Only the first tasks of a queue are looked at, and one that comes up to them need not have been there for long.
+            let deep = self.now < self.checks.deep_at[t.cpu] + tick_grace;
             let helper = idle.iter().copied().find(|&cpu| {
                 let place = &self.machine.places[cpu];
                 // Who is told of a waiting task may be a weak CPU, which does not look far for it.

@@ -206,6 +206,7 @@ impl Kernel {
         let cctx = self.native.cpu_ctx(id);
         let (waiting, overloaded) = (cctx.queued != 0, cctx.overloaded != 0);
         let vclock = cctx.vclock;
+        self.tasks[task].behind_kthread = cctx.kthread_pending != 0;
 
         // Its deadline is what it may ask for after its virtual time, which is not far from the clock.
         let raw = self.tasks[task].raw();
@@ -227,19 +228,9 @@ impl Kernel {
         if first && !pinned && self.dsqs[id].as_ref().unwrap().iter().next() != Some(task) {
             return self.violate("urgent", format!("task {task}, the loader, is not the first that waits on CPU {id}"));
         }
-        // A long queue is served first come, first served; and no deadline is further away than the clock goes in a quarter of the
-        // time-out.
+        // A long queue is served first come, first served.
         let cctx = self.native.cpu_ctx(id);
-        let starve = u64::from(self.tunables.timeout_ms) * USEC * 1000 / 4;
-        let curr = match self.cpus[id].curr {
-            Curr::Task(curr) => self.weight(curr), // curr_weight is 0 once it is to be preempted
-            _ => 0,
-        };
-        let load = cctx.queued_load + curr.max(cctx.curr_weight.into());
-        // Weights of groups change meanwhile.
-        let latest = starve * (100 << WEIGHT_SHIFT) / load / 100 * 95;
-        let bounded = raw.scx.dsq_vtime.wrapping_sub(vclock) as i64 >= latest as i64;
-        if !first && cctx.first_come == 0 && !bounded && !(least.saturating_sub(1)..=most + 1).contains(&ahead) {
+        if !first && cctx.first_come == 0 && !(least.saturating_sub(1)..=most + 1).contains(&ahead) {
             let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
             return self.violate("virtual time", what);
         }

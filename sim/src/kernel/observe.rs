@@ -94,6 +94,8 @@ pub struct Notes {
     /// Since when each CPU's overload bit is set without a reason; since when the CPU is idle without its idle bit.
     pub stale_since: Vec<Option<u64>>,
     pub unknown_since: Vec<Option<u64>>,
+    /// When each CPU's queue was longer last than what is looked at of it.
+    pub deep_at: Vec<u64>,
     /// Victims without a task for dispatch(): the program's count before this call, and those seen in it.
     pub steal_misses: u64,
     pub missed: u64,
@@ -124,6 +126,7 @@ impl Notes {
         Self {
             stale_since: vec![None; nr_cpus],
             unknown_since: vec![None; nr_cpus],
+            deep_at: vec![0; nr_cpus],
             steal_misses: 0,
             scanned: 0,
             scans: 0,

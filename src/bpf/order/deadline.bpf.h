@@ -21,8 +21,7 @@
  * The request is a slice, and nothing for a short task. The credit (--slice-us-lag) is for wakeups that are not sync, until
  * the task has run for a slice: it did not choose its moment, while a reader of a pipe finds more to read when it comes later.
  * In the queue a lead of less than a slice counts for nothing until the task has run for one: tasks of a kind run in the order
- * in which they came, for no other order keeps the last one waiting for less. And no deadline is further away than the clock
- * goes in a quarter of the time-out: the lightest task has its turn before the watchdog bites.
+ * in which they came, for no other order keeps the last one waiting for less.
  *
  * Wakeup preemption (preempt.bpf.h): a sync wakeup never preempts. Otherwise the wakee preempts current if its deadline is
  * first, and current
@@ -119,6 +118,12 @@ static void charge(struct task_struct *p, struct task_ctx *tctx)
 	tctx->charged = sum_exec;
 }
 
+/* Has it not run since it was put into the queue of a CPU? */
+static bool waits_already(const struct task_ctx *tctx)
+{
+	return tctx->enqueued_at && tctx->queued_cpu >= 0;
+}
+
 /* @p runs: what tasks that would preempt it go by. */
 static void note_current(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
@@ -129,11 +134,13 @@ static void note_current(const struct task_struct *p, struct task_ctx *tctx, str
 }
 
 /*
- * @p starts to run, or begins another slice: the CPU's clock follows it. Not further than the deadline that brought it here,
- * which may be before its vruntime, by far for a light task: the clock would leave behind those that wait their turn.
+ * @p starts to run, or begins another slice: the clock of @cpu follows it. Not further than the deadline that brought it here,
+ * which may be before its vruntime, by far for a light task, and not if it comes out of its turn, from another CPU's queue or
+ * because it is critical: the clock would leave behind those that wait their turn.
  */
-static void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, bool was_queued)
+static void note_running(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
+	bool was_queued = waits_already(tctx), pulled = was_queued && tctx->queued_cpu != cpu;
 	u64 at = tctx->vruntime;
 
 	note_current(p, tctx, cctx);
@@ -142,8 +149,7 @@ static void note_running(const struct task_struct *p, struct task_ctx *tctx, str
 		at = cctx->curr_deadline;
 	if (was_queued && vtime_before(p->scx.dsq_vtime, at))
 		at = p->scx.dsq_vtime;
-	/* Critical tasks take more than their share. */
-	if (!cctx->curr_critical && vtime_before(cctx->vclock, at))
+	if (!cctx->curr_critical && !pulled && vtime_before(cctx->vclock, at))
 		cctx->vclock = at;
 	cctx->curr_started = scx_bpf_now();
 	cctx->curr_weight = task_weight(p, tctx);

@@ -20,12 +20,6 @@ static u64 pinned_queue(s32 cpu)
 	return MAX_CPUS + cpu;
 }
 
-/* Has it not run since it was put into the queue of a CPU? */
-static bool waits_already(const struct task_ctx *tctx)
-{
-	return tctx->enqueued_at && tctx->queued_cpu >= 0;
-}
-
 /*
  * @p is about to wait in a queue of @cpu, whose rq lock is held: returns which. The kernel inserts it when enqueue() returns.
  * A task that is queued anew before it ran (its affinity was set, a higher class took the CPU) has waited since the first time.
@@ -83,15 +77,11 @@ static u64 cpu_load(const struct cpu_ctx *cctx)
 /* Where @p is put into the queue of the CPU of @cctx, on whose clock it is. */
 static u64 queue_deadline(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
-	u64 at = deadline(p, tctx), slice = to_vtime(tunables.slice_ns, task_weight(p, tctx)), latest;
+	u64 at = deadline(p, tctx), slice = to_vtime(tunables.slice_ns, task_weight(p, tctx));
 	s64 ahead = tctx->vruntime - cctx->vclock;
 
 	if (ahead > 0 && ahead < (s64)slice && burst(tctx) < tunables.slice_ns)
 		at -= ahead;
-	/* As far as the clock goes in starve_ns. */
-	latest = cctx->vclock + tunables.starve_ns * (WEIGHT_DFL << WEIGHT_SHIFT) / (cpu_load(cctx) ?: 1);
-	if (vtime_before(latest, at))
-		at = latest;
 	if (vtime_before(cctx->last_deadline, at))
 		cctx->last_deadline = at;
 	return at;

@@ -69,12 +69,17 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 }
 
 /*
- * @p comes to @cpu out of its turn, and starts even with its clock: with what it is owed on the other CPU's it would come before
- * those that wake here, too, and with what it is ahead it would carry the clock away.
+ * @p comes from @victim to @cpu by its turn on the common scale, not by its distance to the clock. What it is owed is
+ * bounded by the credit: it shall not shut out those that wake here.
  */
-static void start_even(struct task_ctx *tctx, s32 cpu)
+static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, s32 victim)
 {
-	tctx->vruntime = cpu_ctx(cpu)->vclock;
+	const struct cpu_ctx *cctx = cpu_ctx(cpu);
+	u64 earliest = cctx->vclock - to_vtime(tunables.credit_ns, last_weight(p, tctx));
+
+	tctx->vruntime += cpu_ctx(victim)->voffset - cctx->voffset;
+	if (vtime_before(tctx->vruntime, earliest))
+		tctx->vruntime = earliest;
 	tctx->recent = tctx->vclock_cpu;
 	tctx->vclock_cpu = cpu;
 }
@@ -98,7 +103,7 @@ __noinline bool pull(s32 cpu, s32 victim, u64 queue, struct pull *pull __arg_non
 			if (tctx && pull_wants(pull, p, tctx, cpu, victim, now) &&
 			    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
 				if (pull->why == PULL_BALANCE)
-					start_even(tctx, cpu);
+					carry_over(p, tctx, cpu, victim);
 				return true;
 			}
 		}

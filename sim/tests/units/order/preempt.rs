@@ -221,7 +221,6 @@ fn an_idle_cpu_takes_a_wakee_that_would_preempt() {
 fn a_pinned_wakee_preempts_though_another_cpu_is_idle() {
     let (mut rig, _) = rig(&[1], SCHED_NORMAL);
     let wakee = rig.task_on([0]);
-    rig.kernel.tasks[wakee].raw_mut().se.sum_exec_runtime = 1; // it ran since the last wakeup
     rig.wake(wakee, 0);
     assert_eq!((rig.waiting(0), rig.kicked(), preempted_queued(&rig)), (vec![wakee], vec![0], (1, 0)));
 }

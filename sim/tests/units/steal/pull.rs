@@ -208,18 +208,39 @@ fn the_last_that_starves_is_taken() {
     }
 }
 
-/// A task that balances starts even with the clock of the CPU that takes it. Else it keeps its distance when it runs.
+/// Else it keeps its distance to the clock when it runs.
 #[test]
-fn a_task_that_balances_starts_even() {
-    for (ahead, want, at) in [(-50, BALANCE, Some(7)), (50, BALANCE, Some(7)), (50, IDLE, None)] {
+fn a_task_that_balances_keeps_its_turn() {
+    for (want, vclock_cpu) in [(BALANCE, 0), (IDLE, 1)] {
         let mut rig = rig("1x1x2x1");
         let task = rig.task();
-        rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu) = (1000_u64.wrapping_add_signed(ahead), 1));
-        rig.cpu(0, |cctx| cctx.vclock = 7);
-        rig.cpu(1, |cctx| cctx.vclock = 1000);
+        rig.remembered(task, |tctx| tctx.vclock_cpu = 1);
         waits(&mut rig, task, 1, 0);
         assert!(pulls(&mut rig, 1, pull { before: u64::MAX >> 1, ..want }).is_some());
-        let now = rig.remembered(task, |tctx| (tctx.vclock_cpu == 0).then_some((tctx.vruntime, tctx.recent)));
-        assert_eq!(now, at.map(|at| (at, 1)));
+        assert_eq!(rig.remembered(task, |tctx| tctx.vclock_cpu), vclock_cpu);
+    }
+}
+
+proptest! {
+    /// On the common scale. It is owed no more than a wakeup's credit.
+    #[test]
+    fn carry_over_keeps_the_turn(
+        vruntime in -50_000_000..50_000_000i64, clock in any::<u64>(), offsets in any::<[i32; 2]>(),
+        weight in prop_oneof![Just(100), 1..=10_000u32],
+    ) {
+        let mut rig = rig("1x1x2x1");
+        let task = rig.task();
+        rig.set_weight(task, weight);
+        let (here, there) = (clock, 0u64);
+        rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu) = (there.wrapping_add_signed(vruntime), 1));
+        // Both clocks and their offsets make up the common scale.
+        let [own, other] = offsets.map(i64::from);
+        rig.cpu(0, |cctx| (cctx.vclock, cctx.voffset) = (here, 0u64.wrapping_sub(here).wrapping_add_signed(own)));
+        rig.cpu(1, |cctx| (cctx.vclock, cctx.voffset) = (there, other as u64));
+        rig.call(rig.u.carry_over, (rig.raw(task), rig.tctx(task), 0, 1));
+        let (now, vclock_cpu, recent) = rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.recent));
+        let owed = rig.kernel.tunables.slice_us_lag as i64 * 100_000 / i64::from(weight);
+        prop_assert_eq!(now.wrapping_sub(here) as i64, (vruntime + other - own).max(-owed));
+        prop_assert_eq!((vclock_cpu, recent), (0, 1));
     }
 }
