@@ -16,7 +16,7 @@
 	X(decay_load) X(pelt_accumulate) X(pelt_update) X(util_avg_at) \
 	X(group) X(group_add) X(group_enter) X(group_leave) X(settle_cpu) X(settle_lazy) X(group_share) \
 	X(task_weight) X(is_idle_policy) X(free_group) \
-	X(bw_refill) X(take_slice) X(charge_groups) X(throttled_group) X(cpu_budget) \
+	X(bw_refill) X(bw_arm_failed) X(take_slice) X(charge_groups) X(throttled_group) X(cpu_budget) \
 	X(vtime_before) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(deadline) X(queue_deadline) X(charge) \
 	X(note_current) X(note_running) X(yield_turn) X(rebase) X(place) \
 	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) \

@@ -282,10 +282,8 @@ struct group {
 	u32 parent;
 	u32 top_group; /* the child of the root that it is below, or is */
 	u32 level;
-	u8 idle;	  /* cpu.idle */
-	u8 waiting;	  /* tasks may be waiting in its queue */
-	u32 empty_rounds; /* of its timer in which none was */
-	u64 quota;	  /* cpu.max, ns; 0: none */
+	u8 idle;   /* cpu.idle */
+	u64 quota; /* cpu.max, ns; 0: none */
 	u64 period;
 	u64 burst;
 
@@ -296,7 +294,8 @@ struct group {
 	u64 throttled_ns;
 	u64 nr_throttled;
 	u32 throttled;
-	u32 armed; /* its timer */
+	u32 armed;   /* its timer */
+	u32 waiting; /* tasks have come to its queue since its timer fired */
 } __attribute__((aligned(CACHE_LINE)));
 
 /* A process, by its tgid; see numa/home.bpf.h and src/numa. */

@@ -271,6 +271,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	pelt_update(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
 	settle_lazy(cpu, cctx);
+	bw_arm_failed();
 	if (tctx) {
 		charge(p, tctx);
 		note_current(p, tctx, cctx);
@@ -297,7 +298,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 	}
 	mark_idle(cpu, cctx);
 	/* The other half of the handshake with enqueue(): a task may have been queued, or released, after dispatch() looked. */
-	if (work_in_reach(cpu) || (READ_ONCE(waiting_words) && next_released(0)))
+	if (work_in_reach(cpu) || (READ_ONCE(released_words) && next_released(0)))
 		scx_bpf_kick_cpu(cpu, 0);
 }
 

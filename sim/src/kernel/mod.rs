@@ -203,6 +203,8 @@ pub struct Kernel {
     /// Its hashes: by map and key.
     pub hashes: BTreeMap<(usize, u64), Box<[u64]>>,
     pub timers: Vec<Timer>,
+    /// bpf_timer_start() returns an error.
+    pub timers_fail: bool,
     /// The program's counters at the end of the warm-up, and when that was.
     pub warm_up: Snapshot,
     pub measured_from: u64,
@@ -280,6 +282,7 @@ impl Kernel {
             arrays: Vec::new(),
             hashes: BTreeMap::new(),
             timers: Vec::new(),
+            timers_fail: false,
             warm_up: Snapshot::default(),
             measured_from: 0,
             faults: Vec::new(),

@@ -24,6 +24,9 @@ impl Kernel {
 
     /// bpf_timer_start(), `delay` ns from now.
     pub fn start_timer(&mut self, value: *mut c_void, delay: u64) -> i32 {
+        if self.timers_fail {
+            return -libc::ENOMEM;
+        }
         let due = self.now + self.cost + delay;
         let Some(index) = self.timers.iter().position(|timer| timer.value == value) else { return -libc::EINVAL };
         self.timers[index].due = Some(due);

@@ -18,7 +18,6 @@ enum {
 	CPU_BUDGETS = 8,	/* of a CPU; by group id, modulo */
 	BW_SLICE_MAX = 5000000, /* from the pool to a cpu_budget at a time, as sched_cfs_bandwidth_slice_us */
 	BW_SLICE_MIN = 500000,
-	BW_TRIES = 4,	      /* to take from a contended pool */
 	BW_PERIODS = 1024,    /* that are made up for when a pool was not looked at for long */
 	BW_TIMER_MIN = 50000, /* ns */
 };
@@ -58,6 +57,18 @@ static bool is_exempt(const struct task_struct *p)
 	return is_critical(p) || p->flags & PF_EXITING;
 }
 
+/* Groups' timers could not be started; the next tick tries again. */
+u32 bw_failed;
+
+/* From 7.0 on the kernel allocates memory for it where interrupts are off. */
+static void bw_start(struct group *g, struct bw_timer *t, u64 delay)
+{
+	if (!bpf_timer_start(&t->timer, delay, 0))
+		return;
+	g->armed = 0;
+	WRITE_ONCE(bw_failed, 1);
+}
+
 /* The group's timer is to come when its period ends, sooner if tasks might wait for too long until then. */
 static void bw_arm(u32 id, struct group *g)
 {
@@ -74,7 +85,20 @@ static void bw_arm(u32 id, struct group *g)
 		delay = tunables.starve_ns / 2;
 	if (delay < BW_TIMER_MIN)
 		delay = BW_TIMER_MIN;
-	bpf_timer_start(&t->timer, delay, 0);
+	bw_start(g, t, delay);
+}
+
+/* In tick: groups with a limit whose timers are not armed get them, if some could not be started. Bounded by MAX_GROUPS. */
+__noinline s32 bw_arm_failed(void)
+{
+	u32 id;
+
+	if (!READ_ONCE(bw_failed) || !__sync_lock_test_and_set(&bw_failed, 0))
+		return 0;
+	for (id = 1 + bpf_arena_loop_zero; id <= max_group && can_loop; id++)
+		if (group(id)->quota && !READ_ONCE(group(id)->armed))
+			bw_arm(id, group(id));
+	return 0;
 }
 
 /* Fills the pool for the periods that have passed. One of several callers does. */
@@ -119,12 +143,11 @@ static struct cpu_budget *cpu_budget(s32 cpu, u32 id)
 	return &cpu_budgets[cpu & (MAX_CPUS - 1)].slots[id % CPU_BUDGETS];
 }
 
-/* Puts a slice of the pool into the cpu_budget. Bounded by BW_TRIES. False if there is nothing. */
+/* Puts a slice of the pool into the cpu_budget, or what is left of it. False if there is nothing. */
 static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u64 now)
 {
 	u64 slice = g->quota / (2 * tunables.nr_cpus_possible);
 	s64 want, left;
-	u32 i;
 
 	if (slice > BW_SLICE_MAX)
 		slice = BW_SLICE_MAX;
@@ -132,17 +155,16 @@ static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u6
 		slice = BW_SLICE_MIN;
 	want = slice - cpu_budget->left;
 	bw_refill(g, now);
-	bpf_for(i, 0, BW_TRIES) {
-		left = READ_ONCE(g->budget);
-		if (left <= 0)
-			return false;
-		if (want > left)
-			want = left;
-		if (__sync_val_compare_and_swap(&g->budget, left, left - want) == left) {
-			cpu_budget->left += want;
-			break;
-		}
+	if ((s64)READ_ONCE(g->budget) <= 0)
+		return false;
+	left = __sync_fetch_and_add(&g->budget, -want);
+	if (left < want) {
+		s64 got = left > 0 ? left : 0;
+
+		__sync_fetch_and_add(&g->budget, want - got);
+		want = got;
 	}
+	cpu_budget->left += want;
 	return cpu_budget->left > 0;
 }
 

@@ -134,6 +134,7 @@ static s32 add_group(struct cgroup *cgrp, u32 weight)
 	g->nr_throttled = 0;
 	g->throttled_ns = 0;
 	g->armed = 0;
+	g->waiting = 0;
 	g->weight = weight;
 	look_at_group(id, cgrp);
 	last_group = id;
@@ -157,8 +158,7 @@ static void remove_group(struct cgroup *cgrp)
 	t = bpf_map_lookup_elem(&bw_timers, &id);
 	if (t)
 		bpf_timer_cancel(&t->timer);
-	if (g->waiting)
-		clear_group_waiting(id, g);
+	clear_released(id);
 	scx_bpf_destroy_dsq(group_dsq(id));
 	bpf_for(cpu, 0, tunables.nr_cpu_ids)
 		settle_cpu(cpu);

@@ -5,15 +5,16 @@
  * before what is in their own queues.
  *
  *	running, slice over   no slice left  ---> the kernel enqueues it again: enqueue
- *	enqueue, select_cpu   a group above it is throttled ---> the group's queue, its bit in waiting_groups set
- *	timer, each period    pool filled: not throttled; the CPUs of those that wait are kicked, if they are idle
- *	dispatch              bits of groups that are not throttled ---> the first task of the group's queue
+ *	enqueue, select_cpu   a group above it is throttled ---> the group's queue
+ *	timer, each period    pool filled: not throttled; its bit in released_groups set; the CPUs of those that wait are
+ *	                      kicked, if they are idle
+ *	dispatch              bits of released_groups ---> the first task of the group's queue; or the bit is cleared
  *
- * A bit is set before the kernel has inserted the task, so only the timer clears it, when it finds the queue
- * empty twice in a row.
+ * A group costs nothing while it is throttled: its bit is cleared by the first CPU that looks in vain. A task that the kernel
+ * inserts after that waits for the next round of the timer, which goes on until the queue is empty.
  *
- * A task that waits for a quarter of timeout_ms is taken though its group is throttled, for the kernel ejects us when one waits
- * for too long. It does not get far: running() finds no slice, and sends it back.
+ * A task that waits for a quarter of timeout_ms is released by the timer though its group is throttled, for the kernel ejects us
+ * when one waits for too long. It does not get far: running() finds no slice, and sends it back.
  */
 #pragma once
 
@@ -23,8 +24,8 @@ enum {
 	GROUP_WORDS = MAX_GROUPS / 64,
 };
 
-u64 waiting_groups[GROUP_WORDS]; /* by id */
-u64 waiting_words;		 /* those of them that are not 0 */
+u64 released_groups[GROUP_WORDS]; /* by id: tasks may be taken from the group's queue */
+u64 released_words;		  /* those of them that are not 0 */
 
 /* After the CPUs' queues: order/queue.bpf.h. */
 static u64 group_dsq(u32 id)
@@ -32,29 +33,24 @@ static u64 group_dsq(u32 id)
 	return 2 * MAX_CPUS + id;
 }
 
-static void mark_group_waiting(u32 id, struct group *g)
+static void mark_released(u32 id)
 {
 	u32 word = id / 64 % GROUP_WORDS;
 
-	g->empty_rounds = 0;
-	if (g->waiting)
-		return;
-	g->waiting = true;
-	__sync_fetch_and_or(&waiting_groups[word], 1ULL << id % 64);
-	__sync_fetch_and_or(&waiting_words, 1ULL << word);
+	__sync_fetch_and_or(&released_groups[word], 1ULL << id % 64);
+	__sync_fetch_and_or(&released_words, 1ULL << word);
 }
 
-static void clear_group_waiting(u32 id, struct group *g)
+static void clear_released(u32 id)
 {
 	u32 word = id / 64 % GROUP_WORDS;
+	u64 bits = __sync_fetch_and_and(&released_groups[word], ~(1ULL << id % 64));
 
-	g->waiting = false;
-	__sync_fetch_and_and(&waiting_groups[word], ~(1ULL << id % 64));
-	if (READ_ONCE(waiting_groups[word]))
+	if (bits & ~(1ULL << id % 64))
 		return;
-	__sync_fetch_and_and(&waiting_words, ~(1ULL << word));
-	if (READ_ONCE(waiting_groups[word]))
-		__sync_fetch_and_or(&waiting_words, 1ULL << word);
+	__sync_fetch_and_and(&released_words, ~(1ULL << word));
+	if (READ_ONCE(released_groups[word]))
+		__sync_fetch_and_or(&released_words, 1ULL << word);
 }
 
 /* Has it not run since it was put in a group's queue? It is owed no more for that than for sleep. */
@@ -75,7 +71,8 @@ static bool wait_throttled(struct task_struct *p, struct task_ctx *tctx, u64 enq
 	if (!id)
 		return false;
 	g = group(id);
-	mark_group_waiting(id, g);
+	/* A full barrier before the timer is armed: pairs with bw_timer_fires(), which disarms it and then looks at this. */
+	__sync_lock_test_and_set(&g->waiting, 1);
 	bw_arm(id, g);
 	stat_inc(STAT_THROTTLED);
 	tctx->enqueued_at = unlocked_now();
@@ -86,16 +83,25 @@ static bool wait_throttled(struct task_struct *p, struct task_ctx *tctx, u64 enq
 
 /*
  * May a task in the group's queue be taken by this CPU? Of a throttled one the first, which waits for too long, and no
- * other in its place: that would be sent back at once, and taken again.
+ * other in its place: that would be sent back at once, and taken again. If no CPU may, the group's bit goes.
  */
-static bool may_pull(u32 id)
+__noinline bool may_pull(u32 id)
 {
-	struct task_struct *p;
+	struct group *g = group(id);
 
-	if (!READ_ONCE(group(id)->throttled))
-		return scx_bpf_dsq_nr_queued(group_dsq(id)) > 0;
-	p = __COMPAT_scx_bpf_dsq_peek(group_dsq(id));
-	return p && wait_time(p, scx_bpf_now()) >= tunables.starve_ns && can_migrate_to(p, bpf_get_smp_processor_id());
+	if (READ_ONCE(g->throttled)) {
+		struct task_struct *p = __COMPAT_scx_bpf_dsq_peek(group_dsq(id));
+
+		if (p && wait_time(p, scx_bpf_now()) >= tunables.starve_ns)
+			return can_migrate_to(p, bpf_get_smp_processor_id());
+	} else if (scx_bpf_dsq_nr_queued(group_dsq(id)) > 0) {
+		return true;
+	}
+	clear_released(id);
+	/* Released meanwhile: pairs with bw_timer_fires(), which unthrottles the group and then sets the bit. */
+	if (!READ_ONCE(g->throttled) && scx_bpf_dsq_nr_queued(group_dsq(id)) > 0)
+		mark_released(id);
+	return false;
 }
 
 /* In dispatch of @cpu, which has taken a task from the group's queue: the next one may go elsewhere. */
@@ -117,7 +123,7 @@ static void offer_next(s32 cpu, u32 id)
 __noinline u32 next_released(u32 id)
 {
 	u32 word = id / 64 % GROUP_WORDS;
-	u64 words = READ_ONCE(waiting_words) & ~((1ULL << word) - 1), bits = 0;
+	u64 words = READ_ONCE(released_words) & ~((1ULL << word) - 1), bits = 0;
 	u64 mask = ~(2ULL << id % 64) + 1;
 
 	while ((bits || words) && can_loop) {
@@ -126,7 +132,7 @@ __noinline u32 next_released(u32 id)
 				mask = ~0ULL;
 			word = ctzll(words) % GROUP_WORDS;
 			words &= words - 1;
-			bits = READ_ONCE(waiting_groups[word]) & mask;
+			bits = READ_ONCE(released_groups[word]) & mask;
 			continue;
 		}
 		id = word * 64 + ctzll(bits);
@@ -188,23 +194,27 @@ static bool is_starving(u32 id, u64 now)
 /* A group's timer, armed while it is throttled or has tasks waiting. */
 static int bw_timer_fires(void *map, u32 *key, struct bw_timer *t)
 {
-	u32 id = *key;
+	u32 id = *key, came;
 	struct group *g = group(id);
 	u64 now = unlocked_now();
+	s32 nr;
 
+	/* Full barriers: a CPU that throttles the group, or puts a task into its queue, after these looks arms the timer. */
+	__sync_lock_test_and_set(&g->armed, 0);
+	came = __sync_lock_test_and_set(&g->waiting, 0);
 	bw_refill(g, now);
 	if (!g->quota || (s64)READ_ONCE(g->budget) > 0)
 		unthrottle(g, now);
 	/* Before 6.18 the verifier asks for it, too. */
 	bpf_rcu_read_lock();
-	if (g->waiting && scx_bpf_dsq_nr_queued(group_dsq(id)) <= 0 && g->empty_rounds++)
-		clear_group_waiting(id, g);
-	else if (g->waiting && (!g->throttled || is_starving(id, now)))
+	nr = scx_bpf_dsq_nr_queued(group_dsq(id));
+	if (nr > 0 && (!READ_ONCE(g->throttled) || is_starving(id, now))) {
+		mark_released(id);
 		kick_waiting(id);
+	}
 	bpf_rcu_read_unlock();
-	/* Full barrier: a CPU that throttles the group after this look arms the timer. */
-	__sync_lock_test_and_set(&g->armed, 0);
-	if (g->throttled || g->waiting)
+	/* One that came may not be in the queue yet. */
+	if (g->throttled || nr > 0 || came)
 		bw_arm(id, g);
 	return 0;
 }
@@ -222,8 +232,8 @@ static void set_limit(u32 id, u64 period, u64 quota, u64 burst)
 	g->period_start = now;
 	g->budget = quota;
 	unthrottle(g, now);
-	/* Its timer sees to those that wait. */
-	if (t && g->waiting)
-		bpf_timer_start(&t->timer, BW_TIMER_MIN, 0);
+	/* Its timer sees to those that wait, and comes now if it is armed. */
+	if (t && READ_ONCE(g->armed))
+		bw_start(g, t, BW_TIMER_MIN);
 	__sync_fetch_and_add(&group(g->top_group)->share_gen, 1);
 }

@@ -46,7 +46,7 @@ static bool run_other(s32 cpu, struct cpu_ctx *cctx)
 		mark_idle(cpu, cctx);
 		if (work_in_reach(cpu) && timed_steal(cpu))
 			return true;
-		if (READ_ONCE(waiting_words) && pull_waiting(cpu))
+		if (READ_ONCE(released_words) && pull_waiting(cpu))
 			return true;
 		/* Claimed while stealing let go of the rq lock: the kick came too early, for what it asks for ends with this. */
 		if (cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot))
@@ -64,7 +64,7 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	struct task_struct *next = NULL;
 	bool keep = tctx;
 
-	if (READ_ONCE(waiting_words) && pull_waiting(cpu))
+	if (READ_ONCE(released_words) && pull_waiting(cpu))
 		return;
 	if (cctx->queued)
 		next = first_queued(cpu, cctx, &queue);

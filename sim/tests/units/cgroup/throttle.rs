@@ -61,6 +61,55 @@ fn ahead(rig: &mut Rig, task: TaskId) -> i64 {
     rig.remembered(task, |tctx| tctx.vruntime.wrapping_sub(vclock)) as i64
 }
 
+/// The pool owes for a thousand periods.
+fn use_up(rig: &mut Rig) {
+    group(rig).budget = -1000 * QUOTA as i64;
+}
+
+fn group(rig: &mut Rig) -> &mut group {
+    // SAFETY: one thread runs the program.
+    unsafe { &mut *rig.kernel.native.shared().groups[1].get() }
+}
+
+/// So CPUs need not look at groups that are throttled.
+#[test]
+fn only_the_timer_releases() {
+    let (mut rig, task) = throttled(&[0, 1]);
+    group(&mut rig).throttled = 0;
+    assert!(!rig.call(rig.u.pull_waiting, (0,)));
+    rig.fire_timer();
+    assert!(rig.call(rig.u.pull_waiting, (0,)));
+    assert_eq!(rig.local(0), vec![task]);
+}
+
+/// It is throttled again before its tasks were taken.
+#[test]
+fn a_look_in_vain_is_the_last_one() {
+    let (mut rig, _) = throttled(&[0, 1]);
+    rig.fire_timer();
+    group(&mut rig).throttled = 1;
+    assert!(!rig.call(rig.u.pull_waiting, (0,)));
+    group(&mut rig).throttled = 0;
+    assert!(!rig.call(rig.u.pull_waiting, (0,)));
+}
+
+/// The kernel may have no memory for it.
+#[test]
+fn a_timer_that_cannot_be_started_is_tried_again() {
+    let (mut rig, task) = throttled(&[0, 1]);
+    use_up(&mut rig);
+    rig.kernel.timers_fail = true;
+    rig.fire_timer();
+    assert_eq!(group(&mut rig).armed, 0);
+    assert!(rig.kernel.timers.iter().all(|timer| timer.due.is_none()));
+    rig.kernel.timers_fail = false;
+    group(&mut rig).budget = 1;
+    rig.call(rig.u.bw_arm_failed, ());
+    rig.fire_timer();
+    assert!(rig.call(rig.u.pull_waiting, (0,)));
+    assert_eq!(rig.local(0), vec![task]);
+}
+
 proptest! {
     #[test]
     fn a_released_task_is_owed_no_more_than_one_that_wakes(by in 0..600 * MSEC as i64) {
@@ -82,8 +131,13 @@ proptest! {
 #[test]
 fn a_task_that_waits_too_long_is_taken_all_the_same() {
     let (mut rig, task) = throttled(&[0]);
-    assert!(!rig.call(rig.u.pull_waiting, (0,)));
-    rig.kernel.now += u64::from(rig.kernel.tunables.timeout_ms) * MSEC / 4;
+    use_up(&mut rig);
+    let until = rig.kernel.now + u64::from(rig.kernel.tunables.timeout_ms) * MSEC / 4;
+    while rig.kernel.now < until {
+        assert!(!rig.call(rig.u.pull_waiting, (0,)));
+        rig.fire_timer();
+    }
+    assert_eq!(group(&mut rig).throttled, 1);
     rig.kernel.cpu = 1;
     assert_eq!(rig.call(rig.u.next_released, (0,)), 0, "it may not come to CPU 1");
     rig.kernel.cpu = 0;
