@@ -205,7 +205,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		note_none_queued(cpu, cctx);
 	tctx->charged = p->se.sum_exec_runtime;
 	cctx->wakes = tctx->wakes;
-	note_running(p, tctx, cpu, cctx);
+	note_running(p, tctx, cpu, cctx, false);
 	tctx->enqueued_at = 0;
 	if (is_asym())
 		util_starts(p, tctx, cpu, cctx);

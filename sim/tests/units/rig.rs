@@ -169,7 +169,7 @@ impl Rig {
     pub fn run_noted(&mut self, task: TaskId, cpu: usize) {
         self.run(task, cpu);
         self.kernel.tasks[task].set_queued(true);
-        self.call(self.u.note_running, (self.raw(task), self.tctx(task), cpu as i32, self.cctx(cpu)));
+        self.call(self.u.note_running, (self.raw(task), self.tctx(task), cpu as i32, self.cctx(cpu), false));
     }
 
     /// running() of the task on the CPU.

@@ -135,12 +135,15 @@ static void note_current(const struct task_struct *p, struct task_ctx *tctx, str
 
 /*
  * @p starts to run, or begins another slice: the clock of @cpu follows it. Not further than the deadline that brought it here,
- * which may be before its vruntime, by far for a light task, and not if it comes out of its turn, from another CPU's queue or
- * because it is critical: the clock would leave behind those that wait their turn.
+ * which may be before its vruntime, by far for a light task, and not if it comes out of its turn, from another CPU's queue,
+ * straight from its wakeup while others wait (@goes_on: it ran before), or because it is critical: the clock would leave behind
+ * those that wait their turn.
  */
-static void note_running(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+static void note_running(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
+			 bool goes_on)
 {
-	bool was_queued = waits_already(tctx), pulled = was_queued && tctx->queued_cpu != cpu;
+	bool was_queued = waits_already(tctx);
+	bool in_turn = was_queued ? tctx->queued_cpu == cpu : goes_on || !cctx->queued;
 	u64 at = tctx->vruntime;
 
 	note_current(p, tctx, cctx);
@@ -149,7 +152,7 @@ static void note_running(const struct task_struct *p, struct task_ctx *tctx, s32
 		at = cctx->curr_deadline;
 	if (was_queued && vtime_before(p->scx.dsq_vtime, at))
 		at = p->scx.dsq_vtime;
-	if (!cctx->curr_critical && !pulled && vtime_before(cctx->vclock, at))
+	if (!cctx->curr_critical && in_turn && vtime_before(cctx->vclock, at))
 		cctx->vclock = at;
 	cctx->curr_started = scx_bpf_now();
 	cctx->curr_weight = task_weight(p, tctx);

@@ -84,7 +84,7 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		return;
 	if (tctx) {
 		stat_inc(STAT_KEEP);
-		note_running(prev, tctx, cpu, cctx);
+		note_running(prev, tctx, cpu, cctx, true);
 		scx_bpf_task_set_slice(prev, slice);
 		return;
 	}

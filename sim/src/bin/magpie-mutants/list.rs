@@ -326,7 +326,7 @@ pub const MUTANTS: &[Mutant] = &[
         "\tif (was_queued && vtime_before(p->scx.dsq_vtime, at))\n\t\tat = p->scx.dsq_vtime;\n", "",
         "as clock-with-credit"),
     survivor("clock-with-pulled", "the clock follows tasks that come from another CPU's queue", "order/deadline.bpf.h",
-        " && !pulled && ", " && ",
+        " && in_turn && ", " && ",
         "as clock-with-credit"),
     survivor("clock-with-credit", "the clock follows a task as far as its credit leads", "order/deadline.bpf.h",
         "\tif (vtime_before(cctx->curr_deadline, at))\n\t\tat = cctx->curr_deadline;\n", "",

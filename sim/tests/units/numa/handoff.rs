@@ -27,7 +27,7 @@ fn rig(flags: &[&str]) -> (Rig, TaskId, TaskId) {
 fn starts(rig: &mut Rig, waker: TaskId, cpu: usize) {
     rig.run(waker, cpu);
     rig.kernel.tasks[waker].raw_mut().scx.slice = 1000;
-    rig.call(rig.u.note_running, (rig.raw(waker).cast_const(), rig.tctx(waker), cpu as i32, rig.cctx(cpu)));
+    rig.call(rig.u.note_running, (rig.raw(waker).cast_const(), rig.tctx(waker), cpu as i32, rig.cctx(cpu), false));
     rig.kernel.cpu = cpu;
 }
 

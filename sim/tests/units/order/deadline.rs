@@ -349,14 +349,19 @@ fn the_clock_does_not_follow_where_credit_leads() {
 /// out of its turn does not move the clock there.
 #[test]
 fn the_clock_follows_no_further_than_the_deadline_that_brought_the_task_here() {
-    for (queued_cpu, follows) in [(0, 70), (1, 0), (-1, 400)] {
+    for (queued_cpu, others_wait, follows) in [(0, 1, 70), (1, 1, 0), (-1, 0, 400), (-1, 1, 0)] {
         let mut rig = Rig::new("1x1x2x1", &[]);
         rig.only_idle(&[]);
         let task = task_at(&mut rig, 0, 1 << 40, 400, 100);
         rig.remembered(task, |tctx| (tctx.sync_wakeup, tctx.enqueued_at, tctx.queued_cpu) = (1, 1, queued_cpu));
         rig.kernel.tasks[task].raw_mut().scx.dsq_vtime = (1 << 40) + 70;
+        rig.cpu(0, |cctx| (cctx.queued, cctx.queued_load) = (others_wait, u64::from(others_wait) << WEIGHT_SHIFT));
         rig.running(task, 0);
-        assert_eq!(rig.cpu(0, |cctx| cctx.vclock) - (1 << 40), follows, "queued at CPU {queued_cpu}");
+        assert_eq!(
+            rig.cpu(0, |cctx| cctx.vclock) - (1 << 40),
+            follows,
+            "queued at CPU {queued_cpu}, {others_wait} others"
+        );
     }
 }
 
