@@ -72,7 +72,7 @@ if [ "$(nproc)" = 4 ]; then
 	of_four_cpus 1 10
 	expect "10 to 1, four hogs each on four CPUs" "$RATIO" 10 5
 	# A thousandth of ten seconds of four CPUs is ten ticks: some more or less cannot be helped in less than two minutes, and
-	# the lightest has two to three times its share or more (docs/experiments/order.md).
+	# the lightest has more than its share (docs/experiments/order.md).
 	of_four_cpus 10 10000
 	expect "10000 to 10, four hogs each on four CPUs" "$RATIO" 1000 $((${MAGPIE_RUNS:-1} < 12 ? 80 : 5))
 	no_error_events

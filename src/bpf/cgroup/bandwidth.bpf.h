@@ -88,7 +88,7 @@ static void bw_arm(u32 id, struct group *g)
 	bw_start(g, t, delay);
 }
 
-/* In tick: groups with a limit whose timers are not armed get them, if some could not be started. Bounded by MAX_GROUPS. */
+/* In tick: if a timer could not be started, all that are not armed are, for one may be missed. Bounded by MAX_GROUPS. */
 __noinline s32 bw_arm_failed(void)
 {
 	u32 id;
@@ -96,7 +96,7 @@ __noinline s32 bw_arm_failed(void)
 	if (!READ_ONCE(bw_failed) || !__sync_lock_test_and_set(&bw_failed, 0))
 		return 0;
 	for (id = 1 + bpf_arena_loop_zero; id <= max_group && can_loop; id++)
-		if (group(id)->quota && !READ_ONCE(group(id)->armed))
+		if (group(id)->weight && !READ_ONCE(group(id)->armed))
 			bw_arm(id, group(id));
 	return 0;
 }
