@@ -17,6 +17,15 @@
 
 #include "units.h"
 
+static struct pt_regs regs;
+struct pt_regs *__irq_regs = &regs;
+
+/* The next tick interrupts user space, or the kernel. */
+void sim_interrupt(bool user)
+{
+	regs.cs = user ? 3 : 0;
+}
+
 static void report(bool error, const char *fmt, va_list args)
 {
 	char text[512];

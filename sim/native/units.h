@@ -16,7 +16,7 @@
 	X(decay_load) X(pelt_accumulate) X(pelt_update) X(util_avg_at) \
 	X(group) X(group_add) X(group_enter) X(group_leave) X(settle_cpu) X(settle_lazy) X(group_share) \
 	X(task_weight) X(is_idle_policy) X(free_group) \
-	X(bw_refill) X(bw_arm_failed) X(take_slice) X(charge_groups) X(throttled_group) X(cpu_budget) \
+	X(bw_refill) X(take_slice) X(charge_groups) X(next_refill) X(cpu_budget) \
 	X(vtime_before) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(deadline) X(queue_deadline) X(charge) \
 	X(note_current) X(note_running) X(yield_turn) X(rebase) X(place) \
 	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) \
@@ -39,7 +39,7 @@
 	X(pull) X(steal) X(work_in_reach) \
 	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(carry_over) X(balance) X(run_starved) \
 	X(log2_bucket) X(timed_find_idle) X(sample_find) X(timed_steal) \
-	X(has_waited_throttled) X(next_released) X(pull_waiting)
+	X(throttled_queue) X(is_throttled) X(unthrottle)
 /* clang-format on */
 
 #define DECLARE_UNIT(name) typeof(name) *name;

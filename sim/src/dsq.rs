@@ -3,25 +3,23 @@
 
 use std::collections::VecDeque;
 
-use scx_magpie::bpf_intf::magpie_limits_MAX_GROUPS;
-
 use crate::native::{MAX_CPUS, SCX_DSQ_LOCAL_ON};
 
 /// Index of a task among the simulator's tasks.
 pub type TaskId = usize;
 
-/// As many queues as the program makes: for each CPU one of tasks that may move, and one of those that may not; then
-/// one for each group.
-pub const MAX_DSQS: usize = 2 * MAX_CPUS + magpie_limits_MAX_GROUPS as usize;
+/// As many queues as the program makes: for each CPU one of tasks that may move, one of those that may not, and one of those
+/// that wait for their cpu.max.
+pub const MAX_DSQS: usize = 3 * MAX_CPUS;
 
-/// The CPU that a queue is of, if it is not a group's.
+/// The CPU that a queue is of.
 pub fn queue_cpu(id: usize) -> usize {
     id % MAX_CPUS
 }
 
-/// The group that a queue is of, if it is not a CPU's.
-pub fn queue_group(id: usize) -> Option<u32> {
-    id.checked_sub(2 * MAX_CPUS).map(|group| group as u32)
+/// Is it a CPU's queue of tasks that wait for their cpu.max?
+pub fn is_throttled_queue(id: usize) -> bool {
+    id >= 2 * MAX_CPUS
 }
 
 /// That of its tasks which may not move.
@@ -39,15 +37,31 @@ pub fn local_on(dsq_id: u64) -> Option<usize> {
     (dsq_id & SCX_DSQ_LOCAL_ON == SCX_DSQ_LOCAL_ON).then_some((dsq_id & u64::from(u32::MAX)) as usize)
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// 0 in a FIFO; signed, so that the order survives 0.
+    vtime: i64,
+    task: TaskId,
+    /// How many tasks were inserted before it.
+    seq: u64,
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Dsq {
-    /// Virtual time (0 in a FIFO; signed, so that the order survives 0) and task, in order.
-    tasks: VecDeque<(i64, TaskId)>,
+    /// In order.
+    tasks: VecDeque<Entry>,
+    /// Tasks inserted so far.
+    pub seq: u64,
     /// No task until then may be inserted or removed: somebody holds the lock.
     pub locked_until: u64,
 }
 
 impl Dsq {
+    fn entry(&mut self, vtime: i64, task: TaskId) -> Entry {
+        self.seq += 1;
+        Entry { vtime, task, seq: self.seq - 1 }
+    }
+
     pub fn len(&self) -> usize {
         self.tasks.len()
     }
@@ -57,34 +71,46 @@ impl Dsq {
     }
 
     pub fn push_back(&mut self, task: TaskId) {
-        self.tasks.push_back((0, task));
+        let entry = self.entry(0, task);
+        self.tasks.push_back(entry);
     }
 
     pub fn push_front(&mut self, task: TaskId) {
-        self.tasks.push_front((0, task));
+        let entry = self.entry(0, task);
+        self.tasks.push_front(entry);
     }
 
     pub fn insert_vtime(&mut self, task: TaskId, vtime: u64) {
-        let at = self.tasks.partition_point(|&(other, _)| other <= vtime as i64);
-        self.tasks.insert(at, (vtime as i64, task));
+        let entry = self.entry(vtime as i64, task);
+        let at = self.tasks.partition_point(|other| other.vtime <= entry.vtime);
+        self.tasks.insert(at, entry);
     }
 
     pub fn get(&self, pos: usize) -> Option<TaskId> {
-        self.tasks.get(pos).map(|&(_, task)| task)
+        self.tasks.get(pos).map(|entry| entry.task)
+    }
+
+    /// The position of the first task from `pos` on, or from the end, that was here before `seq`; an iteration passes over others.
+    pub fn next_before(&self, seq: u64, pos: usize, reverse: bool) -> Option<usize> {
+        let is_old = |&at: &usize| self.tasks[if reverse { self.len() - 1 - at } else { at }].seq < seq;
+        (pos..self.len()).find(is_old)
+    }
+
+    pub fn position(&self, task: TaskId) -> Option<usize> {
+        self.tasks.iter().position(|entry| entry.task == task)
     }
 
     pub fn pop(&mut self) -> Option<TaskId> {
-        self.tasks.pop_front().map(|(_, task)| task)
+        self.tasks.pop_front().map(|entry| entry.task)
     }
 
     /// Takes the task out; false if it is not there.
     pub fn remove(&mut self, task: TaskId) -> bool {
-        let pos = self.tasks.iter().position(|&(_, other)| other == task);
-        pos.is_some_and(|pos| self.tasks.remove(pos).is_some())
+        self.position(task).is_some_and(|pos| self.tasks.remove(pos).is_some())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = TaskId> + '_ {
-        self.tasks.iter().map(|&(_, task)| task)
+        self.tasks.iter().map(|entry| entry.task)
     }
 }
 
@@ -101,6 +127,19 @@ mod tests {
         assert_eq!(dsq.iter().collect::<Vec<_>>(), [2, 4, 1, 3]);
         assert!(dsq.remove(4) && !dsq.remove(4));
         assert_eq!((dsq.pop(), dsq.len(), dsq.get(1)), (Some(2), 2, Some(3)));
+    }
+
+    #[test]
+    fn an_iteration_passes_over_those_that_come_later() {
+        let mut dsq = Dsq::default();
+        for task in 1..4 {
+            dsq.insert_vtime(task, task as u64);
+        }
+        let seq = dsq.seq;
+        assert!(dsq.remove(1));
+        dsq.insert_vtime(1, 2);
+        assert_eq!([0, 1, 2, 3].map(|pos| dsq.next_before(seq, pos, false)), [Some(0), Some(2), Some(2), None]);
+        assert_eq!([0, 1, 2].map(|pos| dsq.next_before(seq, pos, true)), [Some(0), Some(2), Some(2)]);
     }
 
     #[test]

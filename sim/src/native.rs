@@ -70,6 +70,7 @@ unsafe extern "C" {
     static mut __stop_bpf_rodata: u8;
     static __start_bpf_text: u8;
     static __stop_bpf_text: u8;
+    fn sim_interrupt(user: bool);
     fn register_loader(ctx: *mut std::ffi::c_void) -> i32;
     fn sample_queues(ctx: *mut std::ffi::c_void) -> i32;
 }
@@ -220,6 +221,12 @@ impl Native {
                 (&map.lines[lines.clone()], map.llcs[llc].bits)
             })
         }
+    }
+
+    /// What the next tick finds that it interrupted.
+    pub fn interrupt(&self, user: bool) {
+        // SAFETY: as cpu_ctx().
+        unsafe { sim_interrupt(user) }
     }
 
     /// Runs the program of that name, for the loader.

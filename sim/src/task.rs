@@ -78,6 +78,9 @@ pub const SCHED_IDLE: u32 = 5;
 /// The loader's thread group.
 pub const LOADER_TGID: i32 = 2;
 
+/// A task work's callback: the map, the key and the value that holds it.
+pub type Work = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> i32;
+
 pub struct Task {
     /// What the BPF program sees. Boxed, for it keeps pointers; written through `raw` by both sides.
     pub raw: *mut task_struct,
@@ -92,6 +95,10 @@ pub struct Task {
     pub first_cpu: usize,
     pub cgroup: CgroupId,
     pub ddsp: Option<Insert>,
+    /// What it does when it next leaves for user space (bpf_task_work_schedule_resume()).
+    pub work: Option<Work>,
+    /// It was preempted there.
+    pub in_work: bool,
     /// scx_bpf_task_storage_get(): by map.
     pub storage: Vec<(*const c_void, Box<[u64]>)>,
 
@@ -158,6 +165,8 @@ impl Task {
             cpu,
             first_cpu: cpu,
             ddsp: None,
+            work: None,
+            in_work: false,
             storage: Vec::new(),
             program,
             pc: 0,
@@ -221,6 +230,13 @@ impl Task {
 
     pub fn is_migration_disabled(&self) -> bool {
         self.raw().migration_disabled != 0
+    }
+
+    /// Its migration is enabled again.
+    pub fn enable_migration(&mut self) {
+        self.raw_mut().migration_disabled = 0;
+        self.in_work = false;
+        self.set_mask(self.traits.allowed);
     }
 
     pub fn set_queued(&mut self, queued: bool) {

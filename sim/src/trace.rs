@@ -30,6 +30,8 @@ pub enum Op {
     CgroupSetIdle,
     /// A BPF timer fires; `arg` is its key.
     Timer,
+    /// A task's work on its way to user space.
+    TaskWork,
     /// No callback: a context switch. `arg` is what runs next: 0 idle, 1 a sched_ext task, 2 a higher class.
     Switch,
 }
@@ -61,6 +63,7 @@ impl Op {
             Self::CgroupSetBandwidth => "cgroup_set_bandwidth",
             Self::CgroupSetIdle => "cgroup_set_idle",
             Self::Timer => "timer",
+            Self::TaskWork => "task_work",
             Self::Switch => "switch",
         }
     }

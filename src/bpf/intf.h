@@ -248,6 +248,10 @@ struct cpu_ctx {
 	u64 settled_at;	 /* scx_bpf_now() when it last settled what is lazy here */
 	u32 settle_turn; /* the next idle CPU that it settles */
 
+	/* cgroup/throttle.bpf.h */
+	u64 throttle_timer_at; /* scx_bpf_now() when its timer comes; 0: not set */
+	u8 throttled_due;      /* it has come; set by the timer, cleared by the CPU */
+
 	u32 nr_finds; /* searches for CPUs and tasks; see core/latency.bpf.h */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));
@@ -290,12 +294,10 @@ struct group {
 	/* See cgroup/bandwidth.bpf.h. */
 	s64 budget __attribute__((aligned(CACHE_LINE))); /* what is left of its quota */
 	u64 period_start;				 /* scx_bpf_now() */
-	u64 throttled_at;
-	u64 throttled_ns;
-	u64 nr_throttled;
-	u32 throttled;
-	u32 armed;   /* its timer */
-	u32 waiting; /* tasks have come to its queue since its timer fired */
+	u64 throttled_at;				 /* scx_bpf_now(); 0: it is not */
+	u64 throttled_ns;				 /* in all, until it last went on */
+	u64 nr_periods;					 /* in which it ran or was throttled */
+	u64 nr_throttled;				 /* ... and was throttled */
 } __attribute__((aligned(CACHE_LINE)));
 
 /* A process, by its tgid; see numa/home.bpf.h and src/numa. */

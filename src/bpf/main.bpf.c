@@ -32,6 +32,7 @@
 #include "core/pelt.bpf.h"
 #include "cgroup/weight.bpf.h"
 #include "cgroup/bandwidth.bpf.h"
+#include "cgroup/boundary.bpf.h"
 #include "order/deadline.bpf.h"
 #include "order/queue.bpf.h"
 #include "order/preempt.bpf.h"
@@ -73,12 +74,6 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	if (!tctx)
 		return prev;
 
-	/* enqueue() has it wait at its group: counted as a search that failed. */
-	if (is_limited(tctx) && throttled_group(tctx->group) && !is_exempt(p)) {
-		stat_inc(STAT_SEARCH);
-		stat_inc(STAT_FAILED);
-		return prev;
-	}
 	note_wakeup(p, tctx, wake_flags);
 	target = affine_target(p, tctx, prev, wake_flags);
 	if (is_asym())
@@ -127,8 +122,10 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	/* select_cpu() has not seen it: it may use one CPU only, or was still about to sleep there. */
 	if (wakes && (!is_migratable(p) || tctx->woke_exec != p->se.sum_exec_runtime))
 		note_wakeup(p, tctx, SCX_WAKE_TTWU);
-	place(p, tctx, cpu, wakes || has_waited_throttled(tctx));
-	if (wait_throttled(p, tctx, enq_flags) || (tctx->migrate_home && send_home(p, tctx, cpu, enq_flags)) ||
+	if (throttle(p, tctx, cpu, cctx, enq_flags))
+		return;
+	place(p, tctx, cpu, wakes || is_throttled(tctx));
+	if ((tctx->migrate_home && send_home(p, tctx, cpu, enq_flags)) ||
 	    (is_asym() && send_up(p, tctx, cpu, enq_flags)))
 		return;
 
@@ -191,14 +188,10 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	if (!tctx)
 		return;
 
-	if (has_waited_throttled(tctx)) {
-		place(p, tctx, cpu, true);
-	} else {
-		if (tctx->enqueued_at && tctx->queued_cpu != cpu)
-			stat_add(STAT_STOLEN_NS, wait_time(p, scx_bpf_now()));
-		group_enter(p, tctx);
-		rebase(tctx, cpu);
-	}
+	if (waits_already(tctx) && tctx->queued_cpu != cpu)
+		stat_add(STAT_STOLEN_NS, wait_time(p, scx_bpf_now()));
+	group_enter(p, tctx);
+	rebase(tctx, cpu);
 	if (queue_del(tctx) && tctx->queued_cpu != cpu)
 		note_all_taken(tctx->queued_cpu);
 	if (cctx->queued && !READ_ONCE(cctx->queued_load))
@@ -215,14 +208,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	/* Another task came at the same time, and cannot be stolen from the local DSQ. This one can, once it is queued. */
 	if ((!cctx->curr_critical || is_migratable(p)) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	if (is_limited(tctx) && !is_exempt(p)) {
-		u64 slice = take_slice(cpu, tctx->group);
-
-		if (!slice)
-			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-		else if (slice < p->scx.slice)
-			scx_bpf_task_set_slice(p, slice);
-	}
+	limit_slice(p, tctx, cpu);
 }
 
 /* @p stops, to wait again if @runnable; else it sleeps, or its affinity, nice value or cgroup is about to change. As running(). */
@@ -271,9 +257,9 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	pelt_update(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
 	settle_lazy(cpu, cctx);
-	bw_arm_failed();
 	if (tctx) {
 		charge(p, tctx);
+		note_boundary(p, tctx);
 		note_current(p, tctx, cctx);
 		check_preferred_node(p, tctx, cpu, cctx);
 		if (is_asym())
@@ -297,8 +283,8 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 		return;
 	}
 	mark_idle(cpu, cctx);
-	/* The other half of the handshake with enqueue(): a task may have been queued, or released, after dispatch() looked. */
-	if (work_in_reach(cpu) || (READ_ONCE(released_words) && next_released(0)))
+	/* The other half of the handshake with enqueue(): a task may have been queued after dispatch() looked. */
+	if (work_in_reach(cpu))
 		scx_bpf_kick_cpu(cpu, 0);
 }
 
@@ -407,11 +393,13 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 		if (!cpu_layout(cpu)->present)
 			continue;
 		err = scx_bpf_create_dsq(cpu, cpu_layout(cpu)->node)
-			      ?: scx_bpf_create_dsq(pinned_queue(cpu), cpu_layout(cpu)->node);
+			      ?: scx_bpf_create_dsq(pinned_queue(cpu), cpu_layout(cpu)->node)
+			      ?: scx_bpf_create_dsq(throttled_queue(cpu), cpu_layout(cpu)->node);
 		if (err) {
 			scx_bpf_error("cannot create the queues of CPU %d: %d", cpu, err);
 			return err;
 		}
+		init_throttle_timer(cpu);
 		cpu_ctx(cpu)->pelt.updated_at = scx_bpf_now();
 		note_clock(cpu_ctx(cpu), scx_bpf_now());
 		cpu_ctx(cpu)->steal_slot = NO_SLOT;

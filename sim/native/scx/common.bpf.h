@@ -91,6 +91,12 @@ struct task_struct {
 	u32 sim_id; /* index among the simulator's tasks */
 };
 
+struct pt_regs {
+	u16 cs; /* & 3: of user space */
+};
+
+struct bpf_map;
+
 struct kernfs_node {
 	u64 id;
 };
@@ -226,12 +232,17 @@ void bpf_cgroup_release(struct cgroup *cgrp);
 struct bpf_iter_scx_dsq {
 	u64 dsq_id;
 	u64 flags;
+	u64 vtime; /* for a move */
 	u32 pos;
+	u32 looks;
+	u64 seq; /* of the tasks that were there when it began */
 };
 
 void bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags);
 struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it);
 bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags);
+void scx_bpf_dsq_move_set_vtime(struct bpf_iter_scx_dsq *it, u64 vtime);
+bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags);
 
 #define BPF_FOR_EACH_ITER (&___it)
 #define bpf_for_each(type, cur, args...)                                                                               \
@@ -290,6 +301,11 @@ enum {
 #define bpf_map_update_elem(map, key, value, flags) sim_hash_insert(map, *(key), value, sizeof(*(value)))
 #define bpf_map_delete_elem(map, key)		    sim_hash_delete(map, *(key))
 
+struct bpf_task_work {
+	u64 opaque;
+};
+typedef int (*bpf_task_work_callback_t)(struct bpf_map *map, void *key, void *value);
+
 #define CLOCK_MONOTONIC 1
 struct bpf_timer {
 	u64 opaque[2];
@@ -302,8 +318,14 @@ s32 bpf_timer_cancel(struct bpf_timer *timer);
 #define bpf_timer_set_callback(timer, callback)                                                                        \
 	sim_timer_set_callback(timer, (s32 (*)(void *, u32 *, void *))(callback))
 
+/* Of the one CPU that runs. */
+#define bpf_this_cpu_ptr(addr) (addr)
+
 /* What has a meaning for BPF's loader and verifier only. */
 #define SEC(name)
+#define __ksym
+#define __weak __attribute__((weak))
+#define barrier() asm volatile("" ::: "memory")
 #define __noinline __attribute__((noinline))
 #define __arg_trusted
 #define __arg_nonnull

@@ -7,7 +7,7 @@ use scx_magpie::cli::Steal;
 
 use super::{CHECK_EVERY, REACH};
 use crate::costs::TICK;
-use crate::dsq::{pinned_queue, queue_cpu, queue_group};
+use crate::dsq::{is_throttled_queue, pinned_queue, queue_cpu};
 use crate::kernel::{Curr, Event, Kernel};
 use crate::task::{Place, SCHED_BATCH, SCHED_IDLE, State};
 use crate::time::{MSEC, USEC};
@@ -93,6 +93,7 @@ impl Kernel {
             let counts = match task.state {
                 // Moved or reniced on its way to a CPU: it counts when it runs.
                 State::Runnable if matches!(task.place, Place::Local(_)) => true,
+                State::Runnable if matches!(task.place, Place::Dsq(id) if is_throttled_queue(id)) => tctx.counted == 0,
                 State::Runnable | State::Running => tctx.counted == weight,
                 State::Sleeping => tctx.counted == 0,
                 State::Waking | State::Dead => true,
@@ -140,7 +141,7 @@ impl Kernel {
         let queued = dsq.map_or(0, |dsq| dsq.len());
         let pinned = self.dsqs[pinned_queue(cpu)].as_ref().map_or(0, |dsq| dsq.len());
         let line: u64 = (self.tasks.iter())
-            .filter(|task| matches!(task.place, Place::Dsq(id) if queue_group(id).is_none() && queue_cpu(id) == cpu))
+            .filter(|task| matches!(task.place, Place::Dsq(id) if !is_throttled_queue(id) && queue_cpu(id) == cpu))
             .filter_map(|task| task.tctx())
             .map(|tctx| u64::from(tctx.queued_weight))
             .sum();
@@ -207,8 +208,7 @@ impl Kernel {
             // Sent to an idle CPU that a higher class took before it arrived: the kernel tells nobody (cpu_release() is
             // for CPUs that run a task of ours).
             let taken = matches!(t.place, Place::Local(cpu) if self.cpus[cpu].curr == Curr::HigherClass);
-            // Who is released goes on when a CPU has its slice over, or the next period begins.
-            let throttled = matches!(t.place, Place::Dsq(id) if queue_group(id).is_some());
+            let throttled = matches!(t.place, Place::Dsq(id) if is_throttled_queue(id));
             if could_move <= WAKEUP_GRACE || idle.is_empty() || taken || throttled {
                 continue;
             }

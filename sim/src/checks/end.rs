@@ -36,7 +36,7 @@ impl Kernel {
             ),
             (
                 "enqueue() calls",
-                called(Op::Enqueue) - self.checks.absent,
+                called(Op::Enqueue) - self.checks.uncounted,
                 sum(&[
                     magpie_stat_STAT_LOCAL,
                     magpie_stat_STAT_KTHREAD,
@@ -57,7 +57,6 @@ impl Kernel {
                     magpie_stat_STAT_STEAL_FAR,
                     magpie_stat_STAT_BALANCE,
                     magpie_stat_STAT_STARVED,
-                    magpie_stat_STAT_RELEASED,
                 ]),
             ),
             (
@@ -96,8 +95,8 @@ impl Kernel {
     }
 
     /// enqueue() was called for a CPU that the program does not know.
-    pub fn note_absent(&mut self) {
-        self.checks.absent += 1;
+    pub fn note_uncounted(&mut self) {
+        self.checks.uncounted += 1;
     }
 
     /// Tasks that never slept since `from`: those that share one CPU have shares that follow their weights, but for a few

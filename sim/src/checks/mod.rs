@@ -17,7 +17,7 @@ mod end;
 use scx_magpie::bpf_intf::*;
 use scx_magpie::cli::Steal;
 
-use crate::dsq::{TaskId, is_pinned_queue, local_on, queue_cpu, queue_group};
+use crate::dsq::{TaskId, is_pinned_queue, is_throttled_queue, local_on, queue_cpu};
 pub use crate::kernel::Violation;
 use crate::kernel::{Call, Curr, Event, Kernel, Moment, Notes, Util};
 use crate::native::{GROUP_FLAGS, GROUP_IDLE, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT};
@@ -58,7 +58,7 @@ pub fn observe(kernel: &mut Kernel, moment: Moment) {
         Moment::Sent { task, dsq_id } => kernel.check_sent(task, dsq_id),
         Moment::Inserts { task, to } => kernel.check_insert(task, &to),
         Moment::Enqueued { task, cpu, enq_flags } => kernel.check_enqueued(task, cpu, enq_flags),
-        Moment::Absent => kernel.note_absent(),
+        Moment::Absent => kernel.note_uncounted(),
         Moment::Starts { task, cpu } => kernel.check_start(cpu, task),
         Moment::Moved => kernel.note_moved(),
         Moment::Missed => kernel.note_missed(),
@@ -199,8 +199,8 @@ impl Kernel {
     /// A task was put somewhere by enqueue().
     pub fn check_enqueued(&mut self, task: TaskId, cpu: usize, enq_flags: u64) {
         let Place::Dsq(id) = self.tasks[task].place else { return };
-        if let Some(group) = queue_group(id) {
-            return self.check_throttled(task, group);
+        if is_throttled_queue(id) {
+            return self.check_throttled(task, queue_cpu(id));
         }
         let (pinned, id) = (is_pinned_queue(id), queue_cpu(id));
         let cctx = self.native.cpu_ctx(id);
@@ -260,17 +260,28 @@ impl Kernel {
         }
     }
 
-    /// A task waits in the queue of a group.
-    fn check_throttled(&mut self, task: TaskId, group: u32) {
-        let above = self.cgroup_path(self.tasks[task].cgroup).any(|id| self.program_id(id) == group);
-        if !above || self.native.group(group).throttled == 0 {
+    /// A task waits on a CPU for its cpu.max.
+    fn check_throttled(&mut self, task: TaskId, cpu: usize) {
+        let used_up = |id| {
+            let group = self.native.group(self.program_id(id));
+            group.quota > 0 && group.budget <= 0
+        };
+        if !self.cgroup_path(self.tasks[task].cgroup).any(used_up) {
             self.violate(
                 "throttled",
-                format!("task {task} waits for group {group}, which is none of its throttled ones"),
+                format!("task {task} waits for its cpu.max, and no group above it has used it up"),
             );
         }
-        if self.native.group(group).waiting == 0 {
-            self.violate("lost", format!("group {group} does not know that task {task} waits"));
+        if self.tasks[task].tctx().is_none_or(|tctx| tctx.at_user == 0) {
+            self.violate("throttled", format!("task {task} waits for its cpu.max, and may hold a kernel lock"));
+        }
+        // It is not counted twice: something of it was changed.
+        if self.tasks[task].tctx().is_some_and(|tctx| tctx.enqueued_at < self.now) {
+            self.checks.uncounted += 1;
+        }
+        let cctx = self.native.cpu_ctx(cpu);
+        if cctx.throttle_timer_at == 0 && cctx.throttled_due == 0 {
+            self.violate("lost", format!("CPU {cpu} does not know that task {task} waits for its cpu.max"));
         }
     }
 

@@ -7,6 +7,7 @@ use crate::costs::IDLE_EXIT;
 use crate::dsq::TaskId;
 use crate::kernel::{Curr, Event, Kernel, Moment};
 use crate::native::{SCX_KICK_IDLE, SCX_KICK_PREEMPT};
+use crate::trace::Op;
 
 impl Kernel {
     /// Handles events up to `until`, or until an invariant is violated.
@@ -72,7 +73,7 @@ impl Kernel {
         let mut rounds = 0;
         // Each task may belong to a throttled group: it leaves the CPU as soon as it runs, and the CPU schedules again.
         let max = 16 + 2 * self.tasks.len();
-        while self.cpus[cpu].need_resched && self.online.test(cpu) {
+        while self.online.test(cpu) && (self.cpus[cpu].need_resched || self.work(cpu)) {
             self.schedule(cpu);
             self.deliver_kicks();
             rounds += 1;
@@ -84,6 +85,29 @@ impl Kernel {
         let until = self.now + self.cost;
         self.cpus[cpu].busy_until = until;
         self.cpus[cpu].run_from = until;
+    }
+
+    /// The running task is about to leave for user space: it does its task work. True if it is preempted there, with its
+    /// migration disabled.
+    fn work(&mut self, cpu: usize) -> bool {
+        let Curr::Task(task) = self.cpus[cpu].curr else { return false };
+        if self.tasks[task].in_work {
+            self.tasks[task].enable_migration();
+        }
+        // Its step is in the kernel (Step::RunPinned).
+        if self.tasks[task].is_migration_disabled() {
+            return false;
+        }
+        let Some(work) = self.tasks[task].work.take() else { return false };
+        self.tasks[task].raw_mut().migration_disabled += 1;
+        let null = std::ptr::null_mut();
+        self.call(Op::TaskWork, Some(task), 0, |_| unsafe { work(null, null, null) });
+        self.deliver_kicks();
+        self.tasks[task].in_work = self.cpus[cpu].need_resched;
+        if !self.tasks[task].in_work {
+            self.tasks[task].enable_migration();
+        }
+        self.tasks[task].in_work
     }
 
     fn timer_cpu(&self, task: TaskId) -> usize {

@@ -252,9 +252,7 @@ impl Kernel {
     /// migrate_enable(), if the ending step disabled migration.
     fn end_pinned(&mut self, id: TaskId) {
         if self.tasks[id].is_migration_disabled() {
-            let task = &mut self.tasks[id];
-            task.raw_mut().migration_disabled = 0;
-            task.set_mask(task.traits.allowed);
+            self.tasks[id].enable_migration();
         }
     }
 }

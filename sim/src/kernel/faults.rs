@@ -120,9 +120,7 @@ impl Kernel {
             self.call(Op::Stopping, Some(task), 1, |ops| unsafe { ops.stopping.unwrap()(raw, true) });
             self.tasks[task].state = State::Runnable;
             self.tasks[task].runnable_at = self.now;
-            self.tasks[task].raw_mut().migration_disabled = 0;
-            let allowed = self.tasks[task].traits.allowed;
-            self.tasks[task].set_mask(allowed);
+            self.tasks[task].enable_migration();
             self.cpus[cpu].local.push_back(task);
             self.set_place(task, Place::Local(cpu));
         }
@@ -134,9 +132,7 @@ impl Kernel {
         self.set_speeds(cpu);
         for task in 0..self.tasks.len() {
             if self.tasks[task].state == State::Runnable && self.tasks[task].cpu == cpu {
-                self.tasks[task].raw_mut().migration_disabled = 0;
-                let allowed = self.tasks[task].traits.allowed;
-                self.tasks[task].set_mask(allowed);
+                self.tasks[task].enable_migration();
                 self.move_if_disallowed(task);
             }
         }
@@ -151,6 +147,7 @@ impl Kernel {
         }
         for task in &mut self.tasks {
             task.ddsp = None;
+            task.work = None;
         }
         if let Err(err) = self.attach() {
             return self.violate("attach", format!("{err:#}"));
@@ -164,7 +161,7 @@ impl Kernel {
         }
         for task in waiting {
             let cpu = self.tasks[task].cpu;
-            // A throttled task waits for a CPU from now on, not for its group.
+            // A throttled task waits for a CPU from now on, not for its cpu.max.
             self.tasks[task].runnable_at = self.now;
             self.do_enqueue(task, cpu, 0);
         }

@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::costs::KFUNC;
-use crate::dsq::{TaskId, local_on, queue_cpu, queue_group};
+use crate::dsq::{TaskId, local_on, queue_cpu};
 use crate::kernel::call::current;
 use crate::kernel::{Kernel, Moment};
 use crate::mask::Mask;
@@ -16,6 +16,7 @@ use crate::native::{
     SCX_DSQ_LOCAL, SCX_KICK_IDLE, bpf_iter_scx_dsq, cgroup, cpumask, map_line_index,
     scx_public_consts_SCX_DSQ_ITER_REV, task_struct,
 };
+use crate::task::Work;
 use crate::task::{Insert, Place};
 use crate::timer::{Array, Callback};
 use crate::trace::Op;
@@ -172,7 +173,7 @@ extern "C" fn scx_bpf_dsq_move_to_local(dsq_id: u64, _enq_flags: u64) -> bool {
         return false;
     }
     let moved = kernel.move_to_local(dsq_id as usize);
-    if !moved && queue_group(dsq_id as usize).is_none() && queue_cpu(dsq_id as usize) != kernel.cpu {
+    if !moved && queue_cpu(dsq_id as usize) != kernel.cpu {
         kernel.tell(Moment::Missed);
     }
     moved
@@ -195,9 +196,7 @@ extern "C" fn scx_bpf_dsq_nr_queued(dsq_id: u64) -> i32 {
 extern "C" fn scx_bpf_dsq_peek(dsq_id: u64) -> *mut task_struct {
     let kernel = kernel();
     kernel.cost += KFUNC;
-    if queue_group(dsq_id as usize).is_none() {
-        kernel.cost += kernel.cpus[queue_cpu(dsq_id as usize)].line.load(&kernel.machine, kernel.cpu);
-    }
+    kernel.cost += kernel.cpus[queue_cpu(dsq_id as usize)].line.load(&kernel.machine, kernel.cpu);
     let first = kernel.dsqs.get(dsq_id as usize).and_then(Option::as_ref).and_then(|dsq| dsq.get(0));
     first.map_or(std::ptr::null_mut(), |task| kernel.tasks[task].raw)
 }
@@ -237,8 +236,9 @@ extern "C" fn scx_bpf_reenqueue_local() -> u32 {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bpf_iter_scx_dsq_new(it: *mut bpf_iter_scx_dsq, dsq_id: u64, flags: u64) {
+    let seq = kernel().dsqs.get(dsq_id as usize).and_then(Option::as_ref).map_or(0, |dsq| dsq.seq);
     // SAFETY: on the program's stack.
-    unsafe { *it = bpf_iter_scx_dsq { dsq_id, flags, pos: 0 } };
+    unsafe { *it = bpf_iter_scx_dsq { dsq_id, flags, seq, ..Default::default() } };
 }
 
 #[unsafe(no_mangle)]
@@ -248,13 +248,13 @@ unsafe extern "C" fn bpf_iter_scx_dsq_next(it: *mut bpf_iter_scx_dsq) -> *mut ta
     let kernel = kernel();
     kernel.cost += KFUNC;
     let Some(dsq) = kernel.dsqs.get(it.dsq_id as usize).and_then(Option::as_ref) else { return std::ptr::null_mut() };
-    let pos = it.pos as usize;
-    it.pos += 1;
     let reverse = it.flags & u64::from(scx_public_consts_SCX_DSQ_ITER_REV) != 0;
-    let task = if reverse { dsq.len().checked_sub(pos + 1).and_then(|pos| dsq.get(pos)) } else { dsq.get(pos) };
-    let Some(task) = task else { return std::ptr::null_mut() };
+    let Some(pos) = dsq.next_before(it.seq, it.pos as usize, reverse) else { return std::ptr::null_mut() };
+    it.pos = pos as u32 + 1;
+    it.looks += 1;
+    let Some(task) = dsq.get(if reverse { dsq.len() - 1 - pos } else { pos }) else { return std::ptr::null_mut() };
     if let Some(call) = kernel.call.as_mut() {
-        call.looks = call.looks.max(it.pos);
+        call.looks = call.looks.max(it.looks);
     }
     kernel.tasks[task].raw
 }
@@ -287,6 +287,55 @@ unsafe extern "C" fn scx_bpf_dsq_move(
         kernel.violate("move", format!("task {task} may not run on CPU {}", kernel.cpu));
     }
     moved
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scx_bpf_dsq_move_set_vtime(it: *mut bpf_iter_scx_dsq, vtime: u64) {
+    // SAFETY: as above.
+    unsafe { (*it).vtime = vtime };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scx_bpf_dsq_move_vtime(
+    it: *mut bpf_iter_scx_dsq,
+    p: *mut task_struct,
+    dsq_id: u64,
+    _enq_flags: u64,
+) -> bool {
+    // SAFETY: as above.
+    let it = unsafe { &mut *it };
+    let kernel = kernel();
+    let task = id(p);
+    let from = it.dsq_id as usize;
+    if !matches!(kernel.call, Some(call) if call.op == Op::Dispatch) || kernel.tasks[task].cpu != kernel.cpu {
+        kernel.violate("move", format!("task {task} is moved between queues, and its runqueue is not locked"));
+        return false;
+    }
+    if kernel.tasks[task].place != Place::Dsq(from) {
+        return false;
+    }
+    kernel.lock_dsq(from);
+    kernel.take_out(task);
+    it.pos -= 1;
+    kernel.tell(Moment::Sent { task, dsq_id });
+    kernel.insert(task, dsq_id, Some(it.vtime), 0);
+    true
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn bpf_task_work_schedule_resume(
+    p: *mut task_struct,
+    _work: *mut c_void,
+    _map: *const c_void,
+    callback: Work,
+) -> i32 {
+    let kernel = kernel();
+    kernel.cost += KFUNC;
+    if kernel.works_fail {
+        return -libc::ENOMEM;
+    }
+    kernel.tasks[id(p)].work = Some(callback);
+    0
 }
 
 #[unsafe(no_mangle)]

@@ -205,6 +205,8 @@ pub struct Kernel {
     pub timers: Vec<Timer>,
     /// bpf_timer_start() returns an error.
     pub timers_fail: bool,
+    /// bpf_task_work_schedule_resume() does.
+    pub works_fail: bool,
     /// The program's counters at the end of the warm-up, and when that was.
     pub warm_up: Snapshot,
     pub measured_from: u64,
@@ -283,6 +285,7 @@ impl Kernel {
             hashes: BTreeMap::new(),
             timers: Vec::new(),
             timers_fail: false,
+            works_fail: false,
             warm_up: Snapshot::default(),
             measured_from: 0,
             faults: Vec::new(),

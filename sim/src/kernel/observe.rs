@@ -107,7 +107,7 @@ pub struct Notes {
     pub counts: [u64; Op::COUNT],
     /// Tasks that dispatch() moved to a local DSQ; tasks enqueued on a CPU that the program does not know.
     pub moved: u64,
-    pub absent: u64,
+    pub uncounted: u64,
     /// Kicks of idle CPUs; tasks reenqueued because a higher class took the CPU.
     pub kicked: u64,
     pub reenqueued: u64,
@@ -134,7 +134,7 @@ impl Notes {
             utils: vec![Util { at: now, ..Util::default() }; nr_cpus],
             counts: [0; Op::COUNT],
             moved: 0,
-            absent: 0,
+            uncounted: 0,
             kicked: 0,
             reenqueued: 0,
         }

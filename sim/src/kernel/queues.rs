@@ -2,7 +2,7 @@
 //! Queues and their locks: insert a task, take it out, move it to a CPU's local DSQ.
 
 use crate::costs::{IPI, KFUNC, LOCK_HOLD};
-use crate::dsq::{TaskId, local_on, queue_cpu, queue_group};
+use crate::dsq::{TaskId, local_on, queue_cpu};
 use crate::kernel::{Curr, Event, Kernel, Moment};
 use crate::native::{SCX_DSQ_LOCAL, SCX_ENQ_PREEMPT};
 use crate::task::Place;
@@ -129,10 +129,7 @@ impl Kernel {
 
     /// Takes a DSQ's lock for one operation. The lock is on the line of the DSQ's CPU.
     pub fn lock_dsq(&mut self, id: usize) {
-        let line = match queue_group(id) {
-            None => self.cpus[queue_cpu(id)].line.store(&self.machine, self.cpu),
-            Some(_) => 0,
-        };
+        let line = self.cpus[queue_cpu(id)].line.store(&self.machine, self.cpu);
         if let Some(dsq) = self.dsqs[id].as_mut() {
             self.cost += line + hold(&mut dsq.locked_until, self.now + self.cost);
         }

@@ -287,6 +287,7 @@ impl Kernel {
         self.update_curr(cpu);
         if let Curr::Task(task) = self.cpus[cpu].curr {
             let raw = self.tasks[task].raw;
+            self.native.interrupt(!self.tasks[task].is_migration_disabled());
             self.call(Op::Tick, Some(task), 0, |ops| unsafe { ops.tick.unwrap()(raw) });
             self.tell(Moment::Notified { cpu, running: true });
             if self.tasks[task].raw().scx.slice == 0 {

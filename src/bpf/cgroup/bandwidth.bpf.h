@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * cpu.max: how much CPU time a group may use in each period. What happens when that is used up is in cgroup/throttle.bpf.h.
+ * cpu.max: how much CPU time a group may use in each period. What becomes of its tasks when that is used up is in
+ * cgroup/throttle.bpf.h.
  *
- *	pool (group.budget)    quota a period, saved up to quota + burst
+ *	pool (group.budget)    quota a period, saved up to quota + burst; filled by the first that looks after the period's end
  *	   |  a slice of it, when the cpu_budget is empty            take_slice(): running, and each time that the task goes on
  *	cpu_budget of a CPU       one for each group that it runs    runtime is charged here: order/deadline.bpf.h's charge()
  *
@@ -18,8 +19,7 @@ enum {
 	CPU_BUDGETS = 8,	/* of a CPU; by group id, modulo */
 	BW_SLICE_MAX = 5000000, /* from the pool to a cpu_budget at a time, as sched_cfs_bandwidth_slice_us */
 	BW_SLICE_MIN = 500000,
-	BW_PERIODS = 1024,    /* that are made up for when a pool was not looked at for long */
-	BW_TIMER_MIN = 50000, /* ns */
+	BW_PERIODS = 1024, /* that are made up for when a pool was not looked at for long */
 };
 
 struct cpu_budget {
@@ -33,72 +33,32 @@ struct cpu_budgets {
 
 struct cpu_budgets cpu_budgets[MAX_CPUS];
 
-struct bw_timer {
-	struct bpf_timer timer;
-};
-
-/* By group id. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_GROUPS);
-	__type(key, u32);
-	__type(value, struct bw_timer);
-} bw_timers SEC(".maps");
-
-/* By the last look at the task's weight: place() comes before each use. */
+/* By the last look at the task's weight. */
 static bool is_limited(const struct task_ctx *tctx)
 {
 	return tctx->group && (u32)tctx->cached & GROUP_LIMITED;
 }
 
-/* Never throttled: what the kernel waits for. Tasks that hold a kernel lock cannot be told apart. */
+/* Never throttled: what the kernel waits for, and what never goes to user space. */
 static bool is_exempt(const struct task_struct *p)
 {
-	return is_critical(p) || p->flags & PF_EXITING;
+	return is_critical(p) || p->flags & (PF_EXITING | PF_KTHREAD);
 }
 
-/* Groups' timers could not be started; the next tick tries again. */
-u32 bw_failed;
-
-/* From 7.0 on the kernel allocates memory for it where interrupts are off. */
-static void bw_start(struct group *g, struct bw_timer *t, u64 delay)
+/*
+ * The group goes on, after having been throttled for @periods, one of which is not yet over. Counted as the kernel's
+ * cpu.stat does, but for the time: that of the group, not the sum over the CPUs that its tasks wait on.
+ */
+static void note_refilled(struct group *g, u64 periods, u64 now)
 {
-	if (!bpf_timer_start(&t->timer, delay, 0))
+	u64 since = READ_ONCE(g->throttled_at);
+
+	g->nr_periods += since ? periods : 1;
+	if (!since)
 		return;
-	g->armed = 0;
-	WRITE_ONCE(bw_failed, 1);
-}
-
-/* The group's timer is to come when its period ends, sooner if tasks might wait for too long until then. */
-static void bw_arm(u32 id, struct group *g)
-{
-	struct bw_timer *t;
-	s64 delay;
-
-	if (__sync_lock_test_and_set(&g->armed, 1))
-		return;
-	t = bpf_map_lookup_elem(&bw_timers, &id);
-	if (!t)
-		return;
-	delay = g->period_start + g->period - unlocked_now();
-	if (delay > (s64)tunables.starve_ns / 2)
-		delay = tunables.starve_ns / 2;
-	if (delay < BW_TIMER_MIN)
-		delay = BW_TIMER_MIN;
-	bw_start(g, t, delay);
-}
-
-/* In tick: if a timer could not be started, all that are not armed are, for one may be missed. Bounded by MAX_GROUPS. */
-__noinline s32 bw_arm_failed(void)
-{
-	u32 id;
-
-	if (!READ_ONCE(bw_failed) || !__sync_lock_test_and_set(&bw_failed, 0))
-		return 0;
-	for (id = 1 + bpf_arena_loop_zero; id <= max_group && can_loop; id++)
-		if (group(id)->weight && !READ_ONCE(group(id)->armed))
-			bw_arm(id, group(id));
-	return 0;
+	g->nr_throttled += periods;
+	if ((s64)READ_ONCE(g->budget) > 0 && __sync_val_compare_and_swap(&g->throttled_at, since, 0) == since)
+		g->throttled_ns += now - since;
 }
 
 /* Fills the pool for the periods that have passed. One of several callers does. */
@@ -118,24 +78,7 @@ static void bw_refill(struct group *g, u64 now)
 	excess = READ_ONCE(g->budget) - (g->quota + g->burst);
 	if (excess > 0)
 		__sync_fetch_and_add(&g->budget, -excess);
-}
-
-static void unthrottle(struct group *g, u64 now)
-{
-	if (READ_ONCE(g->throttled) && __sync_lock_test_and_set(&g->throttled, 0))
-		g->throttled_ns += now - g->throttled_at;
-}
-
-static void throttle(u32 id, struct group *g, u64 now)
-{
-	if (__sync_lock_test_and_set(&g->throttled, 1))
-		return;
-	g->throttled_at = now;
-	g->nr_throttled++;
-	bw_arm(id, g);
-	/* The timer may have filled the pool just before. */
-	if ((s64)READ_ONCE(g->budget) > 0)
-		unthrottle(g, now);
+	note_refilled(g, periods, now);
 }
 
 static struct cpu_budget *cpu_budget(s32 cpu, u32 id)
@@ -169,12 +112,12 @@ static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u6
 }
 
 /*
- * For how long a task of the group may run on @cpu, whose rq lock is held; 0: not now, a group is throttled. Bounded by
- * the group's level.
+ * For how long a task of the group may run on @cpu, whose rq lock is held; 0: not now, for a group's quota is used up.
+ * Bounded by the group's level.
  */
-__noinline u64 take_slice(s32 cpu, u32 id)
+__noinline u64 take_slice(s32 cpu, u32 id, u64 now)
 {
-	u64 slice = tunables.slice_ns, now = scx_bpf_now();
+	u64 slice = tunables.slice_ns;
 
 	while (id && can_loop) {
 		struct group *g = group(id);
@@ -187,7 +130,7 @@ __noinline u64 take_slice(s32 cpu, u32 id)
 				own->left = 0;
 			}
 			if (own->left <= 0 && !refill_cpu_budget(own, g, now)) {
-				throttle(id, g, now);
+				__sync_val_compare_and_swap(&g->throttled_at, 0, now);
 				return 0;
 			}
 			if (slice > own->left)
@@ -216,15 +159,35 @@ __noinline s32 charge_groups(s32 cpu, u32 id, u64 ran)
 	return 0;
 }
 
-/* The first throttled group from @id upwards; 0: none. Bounded by its level. */
-__noinline u32 throttled_group(u32 id)
+/*
+ * When a task of the group, for which there is no slice, is looked at again: when the last of the periods ends that have
+ * nothing left. That may be too early, for a pool may owe for several. Bounded by the group's level.
+ */
+__noinline u64 next_refill(u32 id, u64 now)
 {
-	while (id && can_loop) {
-		struct group *g = group(id);
+	u64 at = now;
 
-		if (READ_ONCE(g->throttled))
-			return id;
+	while (id && can_loop) {
+		const struct group *g = group(id);
+		u64 end = READ_ONCE(g->period_start) + g->period;
+
+		if (g->quota && (s64)READ_ONCE(g->budget) <= 0 && (s64)(end - at) > 0)
+			at = end;
 		id = g->parent;
 	}
-	return 0;
+	return at;
+}
+
+/* cpu.max is set, in ns; a quota of 0: there is none. Tasks that wait are looked at when the old period ends. */
+static void set_limit(u32 id, u64 period, u64 quota, u64 burst)
+{
+	struct group *g = group(id);
+
+	g->period = period;
+	g->burst = burst;
+	g->quota = quota;
+	g->period_start = unlocked_now();
+	g->budget = quota;
+	g->throttled_at = 0;
+	__sync_fetch_and_add(&group(g->top_group)->share_gen, 1);
 }

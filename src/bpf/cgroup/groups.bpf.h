@@ -2,7 +2,7 @@
 /*
  * Groups come, change and go.
  *
- *	cgroup_init           an id, a queue, a timer; what is set of it, as the kernel's own task_group says
+ *	cgroup_init           an id; what is set of it, as the kernel's own task_group says
  *	cgroup_set_*          that has changed
  *	poll_cgroups()        the same, where the kernel does not tell: cpu.idle before 6.19, cpu.max before 6.17
  *	cgroup_exit           the id is free
@@ -101,26 +101,14 @@ static s32 add_group(struct cgroup *cgrp, u32 weight)
 	u32 parent_id = group_id(cgrp), id = free_group();
 	u64 cgroup = cgrp->kn->id, own = id;
 	struct group *g = group(id);
-	struct bw_timer *t;
 	s32 err;
 
 	/* Its tasks count as its parent's. */
 	if (!id)
 		return 0;
-	err = scx_bpf_create_dsq(group_dsq(id), -1);
+	err = bpf_map_update_elem(&group_ids, &cgroup, &own, BPF_NOEXIST);
 	if (err)
 		return err;
-	err = bpf_map_update_elem(&group_ids, &cgroup, &own, BPF_NOEXIST);
-	if (err) {
-		scx_bpf_destroy_dsq(group_dsq(id));
-		return err;
-	}
-	t = bpf_map_lookup_elem(&bw_timers, &id);
-	if (t) {
-		/* It is there already if the id was another group's. */
-		bpf_timer_init(&t->timer, &bw_timers, CLOCK_MONOTONIC);
-		bpf_timer_set_callback(&t->timer, bw_timer_fires);
-	}
 	g->cgroup = cgroup;
 	g->sum = 0;
 	g->counted = 0;
@@ -130,11 +118,10 @@ static s32 add_group(struct cgroup *cgrp, u32 weight)
 	g->idle = false;
 	g->quota = 0;
 	g->burst = 0;
-	g->throttled = 0;
-	g->nr_throttled = 0;
+	g->throttled_at = 0;
 	g->throttled_ns = 0;
-	g->armed = 0;
-	g->waiting = 0;
+	g->nr_periods = 0;
+	g->nr_throttled = 0;
 	g->weight = weight;
 	look_at_group(id, cgrp);
 	last_group = id;
@@ -150,16 +137,10 @@ static void remove_group(struct cgroup *cgrp)
 	u32 id = own_group(cgrp);
 	struct group *g = group(id);
 	u64 cgroup = g->cgroup;
-	struct bw_timer *t;
 	s32 cpu;
 
 	if (!id)
 		return;
-	t = bpf_map_lookup_elem(&bw_timers, &id);
-	if (t)
-		bpf_timer_cancel(&t->timer);
-	clear_released(id);
-	scx_bpf_destroy_dsq(group_dsq(id));
 	bpf_for(cpu, 0, tunables.nr_cpu_ids)
 		settle_cpu(cpu);
 	/* A task that is about to die may still be counted. */

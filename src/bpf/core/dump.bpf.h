@@ -27,5 +27,5 @@ void BPF_STRUCT_OPS(magpie_dump_task, struct scx_dump_ctx *dctx, struct task_str
 
 	if (tctx)
 		scx_bpf_dump("magpie: vruntime %llu clock of CPU %d recent %d group %u throttled %d", tctx->vruntime,
-			     tctx->vclock_cpu, tctx->recent, tctx->group, has_waited_throttled(tctx));
+			     tctx->vclock_cpu, tctx->recent, tctx->group, is_throttled(tctx));
 }

@@ -23,7 +23,7 @@ struct task_ctx {
 	u8 sync_wakeup; /* what woke it: see there */
 
 	/* order/queue.bpf.h */
-	s32 queued_cpu;	   /* where it waits, or did; NO_CPU: in the queue of its group */
+	s32 queued_cpu;	   /* where it waits, or did; NO_CPU: for its cpu.max (cgroup/throttle.bpf.h) */
 	u32 queued_weight; /* what it counts for there; 0: it waits nowhere */
 	u64 enqueued_at;   /* scx_bpf_now() when it was put into a queue; 0: it has run since */
 	u64 stopped_at;	   /* scx_bpf_now() when it last ran; 0: never */
@@ -33,6 +33,10 @@ struct task_ctx {
 	u32 counted;	/* weight in the group's sum; 0: not runnable */
 	u64 cached;	/* generation << 32 | group_share() then */
 	u32 cached_for; /* plain weight that it is the share of */
+
+	/* cgroup/boundary.bpf.h */
+	u8 at_user; /* at the boundary of user space, and has done nothing since */
+	u8 asked;   /* to tell when it gets there */
 
 	/* numa/wake_affine.bpf.h, handoff.bpf.h, home.bpf.h */
 	struct wakes wakes;   /* while it does not run */

@@ -3,7 +3,7 @@
  * What a CPU runs next, in dispatch:
  *
  *	current may go on for another slice (can_keep_running) ------------> it is compared with the others
- *	a task that its cpu.max let go of waits (cgroup/throttle.bpf.h) ---> it
+ *	a throttled task's time has come (cgroup/throttle.bpf.h) ----------> it is put into a queue, and compared
  *	now and then: a task starves here, or is owed more elsewhere
  *	(steal/balance.bpf.h) ---------------------------------------------> it
  *	current's deadline is before the first one of the queues, which
@@ -29,10 +29,11 @@ static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 
 		return NULL;
 	charge(prev, tctx);
 	if (is_limited(tctx) && !is_exempt(prev)) {
-		*slice = take_slice(cpu, tctx->group);
+		*slice = take_slice(cpu, tctx->group, scx_bpf_now());
 		if (!*slice)
 			return NULL;
 	}
+	tctx->at_user = false;
 	return tctx->migrate_home || tctx->migrate_up ? NULL : tctx;
 }
 
@@ -45,8 +46,6 @@ static bool run_other(s32 cpu, struct cpu_ctx *cctx)
 	if (is_idle_task(bpf_get_current_task_btf())) {
 		mark_idle(cpu, cctx);
 		if (work_in_reach(cpu) && timed_steal(cpu))
-			return true;
-		if (READ_ONCE(released_words) && pull_waiting(cpu))
 			return true;
 		/* Claimed while stealing let go of the rq lock: the kick came too early, for what it asks for ends with this. */
 		if (cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot))
@@ -64,8 +63,8 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	struct task_struct *next = NULL;
 	bool keep = tctx;
 
-	if (READ_ONCE(released_words) && pull_waiting(cpu))
-		return;
+	if (READ_ONCE(cctx->throttled_due))
+		offer_unthrottled(cpu);
 	if (cctx->queued)
 		next = first_queued(cpu, cctx, &queue);
 	at = tctx ? deadline(prev, tctx) : 0;

@@ -130,9 +130,9 @@ static bool kick_idle_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 
 /*
  * Offers one of the waiting tasks of @cpu, the first that an idle CPU may run. Its rq lock is held. Bounded by
- * MAX_PULL_LOOKS. Returns 0: a function that the verifier looks at once has to return something.
+ * MAX_PULL_LOOKS. True if a CPU was kicked for one.
  */
-__noinline s32 kick_idle_for_queued(s32 cpu)
+__noinline bool kick_idle_for_queued(s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	u32 looks = bpf_arena_loop_zero;
@@ -140,17 +140,19 @@ __noinline s32 kick_idle_for_queued(s32 cpu)
 	struct task_struct *p;
 
 	if (!cctx->overloaded)
-		return 0;
+		return false;
 	note_taken(cpu, cctx);
 	bpf_for_each(scx_dsq, p, cpu, 0)
 	{
 		struct task_ctx *tctx = task_ctx(p);
 
-		if (!tctx || kick_idle_for(p, tctx, cpu, now))
-			return 0;
+		if (!tctx)
+			break;
+		if (kick_idle_for(p, tctx, cpu, now))
+			return true;
 		looks += bpf_arena_loop_one;
 		if (looks >= MAX_PULL_LOOKS)
-			return 0;
+			break;
 	}
-	return 0;
+	return false;
 }

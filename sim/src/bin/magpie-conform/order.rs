@@ -94,7 +94,7 @@ fn is_of_interest(op: Op) -> bool {
 }
 
 fn is_left_out(op: Op) -> bool {
-    matches!(op, Op::Tick | Op::InitTask | Op::Init | Op::Timer | Op::Switch) || op.is_of_cgroups()
+    matches!(op, Op::Tick | Op::InitTask | Op::Init | Op::Timer | Op::TaskWork | Op::Switch) || op.is_of_cgroups()
 }
 
 /// Does the callback say that its CPU turns to something else, or is about to?

@@ -30,7 +30,8 @@ fn group(rig: &Rig, id: CgroupId) -> &group {
 }
 
 fn take(rig: &mut Rig, cpu: i32, id: u32) -> u64 {
-    rig.call(rig.u.take_slice, (cpu, id))
+    let now = rig.kernel.now;
+    rig.call(rig.u.take_slice, (cpu, id, now))
 }
 
 fn charge(rig: &mut Rig, cpu: i32, id: u32, ns: u64) {
@@ -46,7 +47,6 @@ fn cpu_budget(rig: &mut Rig, cpu: i32, id: u32) -> &'static cpu_budget {
 fn without_a_limit_the_slice_is_the_tunable() {
     let mut rig = rig(&[None, None]);
     assert_eq!(take(&mut rig, 0, 2), SLICE);
-    assert_eq!(rig.call(rig.u.throttled_group, (2,)), 0);
 }
 
 #[test]
@@ -57,15 +57,33 @@ fn the_tightest_level_of_the_tree_throttles() {
     assert_eq!(cpu_budget(&mut rig, 0, 2).left, i64::from(BW_SLICE_MAX));
     charge(&mut rig, 0, 2, 2 * MSEC);
     assert_eq!(take(&mut rig, 0, 2), 0);
-    assert_eq!((group(&rig, 1).throttled, group(&rig, 2).throttled), (1, 0));
-    assert_eq!(rig.call(rig.u.throttled_group, (2,)), 1);
-    assert_eq!(group(&rig, 1).nr_throttled, 1);
-    // Its timer is set, and fills the pool.
-    let until = rig.kernel.now + 101 * MSEC;
-    rig.kernel.run_until(until);
-    assert_eq!(rig.call(rig.u.throttled_group, (2,)), 0);
-    assert!(group(&rig, 1).throttled_ns.abs_diff(100 * MSEC) < MSEC);
+    assert_eq!((group(&rig, 1).throttled_at, group(&rig, 2).throttled_at), (rig.kernel.now, 0));
+    let now = rig.kernel.now;
+    assert_eq!(rig.call(rig.u.next_refill, (2, now)), group(&rig, 1).period_start + 100 * MSEC);
+    rig.kernel.now = now + 100 * MSEC;
     assert!(take(&mut rig, 0, 2) > 0);
+    let root = group(&rig, 1);
+    assert_eq!((root.nr_periods, root.nr_throttled, root.throttled_ns), (1, 1, 100 * MSEC));
+}
+
+/// What it owes is more than a period brings; it ran in none of the ten after that.
+#[test]
+fn periods_count_as_the_kernel_counts_them() {
+    let mut rig = rig(&[Some((2_000, 0))]);
+    take(&mut rig, 0, 1);
+    charge(&mut rig, 0, 1, 7 * MSEC);
+    assert_eq!(take(&mut rig, 0, 1), 0);
+    let start = rig.kernel.now;
+    for period in 1..=3 {
+        rig.kernel.now = start + period * 100 * MSEC;
+        assert_eq!(take(&mut rig, 0, 1) > 0, period == 3, "{period}");
+    }
+    assert_eq!((group(&rig, 1).nr_periods, group(&rig, 1).nr_throttled), (3, 3));
+    assert_eq!(group(&rig, 1).throttled_ns, 300 * MSEC);
+    charge(&mut rig, 0, 1, MSEC);
+    rig.kernel.now += 1000 * MSEC;
+    take(&mut rig, 0, 1);
+    assert_eq!((group(&rig, 1).nr_periods, group(&rig, 1).nr_throttled), (4, 3));
 }
 
 #[test]
@@ -87,7 +105,7 @@ fn a_new_limit_counts_at_once() {
     charge(&mut rig, 0, 1, 50 * MSEC);
     assert_eq!(take(&mut rig, 0, 1), 0);
     rig.kernel.set_cgroup_max(1, None, 100_000, 0);
-    assert_eq!((take(&mut rig, 0, 1), rig.call(rig.u.throttled_group, (1,))), (SLICE, 0));
+    assert_eq!(take(&mut rig, 0, 1), SLICE);
     rig.kernel.set_cgroup_max(1, Some(50_000), 100_000, 0);
     assert_eq!(group(&rig, 1).budget, 50 * MSEC as i64);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `cgroup/throttle.bpf.h`: a task of a throttled group waits in the group's queue, is owed nothing for it, and comes back to
-//! the right queue.
+//! `cgroup/throttle.bpf.h`, `cgroup/boundary.bpf.h`: a task whose group has used up its cpu.max waits, unless it may hold a kernel
+//! lock, until there is a slice for it; it is owed nothing for that, and comes back to the right queue.
 
 use magpie_sim::cgroup::Spec;
-use magpie_sim::dsq::{TaskId, queue_group};
-use magpie_sim::native::{PF_EXITING, PF_KTHREAD};
+use magpie_sim::dsq::{TaskId, is_throttled_queue};
+use magpie_sim::native::{MAX_UNTHROTTLES, OWED_SLICE_NS, PF_EXITING, PF_KTHREAD, THROTTLE_MIN_NS};
 use magpie_sim::task::{Place, State};
 use magpie_sim::trace::Op;
 use proptest::prelude::*;
@@ -14,35 +14,51 @@ use crate::rig::Rig;
 
 const MSEC: u64 = 1_000_000;
 const QUOTA: u64 = 10 * MSEC;
+const PERIOD: u64 = 100 * MSEC;
 
-/// CPUs 0 and 1, of which `online` are there from the start, and a task that may use `cpus`, in a group whose quota is used up.
+/// CPUs 0 and 1, of which `online` are there from the start, and a task that may use `cpus`, at the boundary of user space, in a
+/// group whose quota is used up.
 fn rig(online: &[usize], cpus: &[usize]) -> (Rig, TaskId) {
     let mut rig = Rig::with_online("1x1x2x1", online.iter().copied());
     rig.only_idle(&[]);
     rig.kernel.now = 1_000_000_000_000;
     let group = rig.kernel.make_cgroup(&Spec::default());
-    rig.kernel.set_cgroup_max(group, Some(QUOTA / 1000), 100_000, 0);
+    rig.kernel.set_cgroup_max(group, Some(QUOTA / 1000), PERIOD / 1000, 0);
     rig.call(rig.u.charge_groups, (0, 1, QUOTA));
-    assert_eq!(rig.call(rig.u.take_slice, (0, 1)), 0);
-    let task = rig.task_on(cpus.iter().copied());
-    rig.kernel.move_to_cgroup(task, group);
+    let now = rig.kernel.now;
+    assert_eq!(rig.call(rig.u.take_slice, (0, 1, now)), 0);
+    let task = add(&mut rig, cpus);
     (rig, task)
+}
+
+fn add(rig: &mut Rig, cpus: &[usize]) -> TaskId {
+    let task = rig.task_on(cpus.iter().copied());
+    rig.kernel.move_to_cgroup(task, 1);
+    // So that what is known of it includes that it is limited.
+    rig.call(rig.u.task_weight, (rig.raw(task), rig.tctx(task)));
+    rig.remembered(task, |tctx| tctx.at_user = 1);
+    task
+}
+
+fn enqueue(rig: &mut Rig, task: TaskId) {
+    if rig.kernel.tasks[task].state != State::Runnable {
+        rig.kernel.cpus[0].nr_running += 1;
+        rig.kernel.tasks[task].state = State::Runnable;
+    }
+    rig.kernel.do_enqueue(task, 0, 0);
+    assert_eq!(rig.kernel.violation, None);
+}
+
+fn is_throttled(rig: &Rig, task: TaskId) -> bool {
+    matches!(rig.kernel.tasks[task].place, Place::Dsq(id) if is_throttled_queue(id))
 }
 
 /// The task waits on CPU 0 for its group.
 fn throttled(cpus: &[usize]) -> (Rig, TaskId) {
     let (mut rig, task) = rig(&[0, 1], cpus);
-    rig.kernel.cpus[0].nr_running += 1;
-    rig.kernel.tasks[task].state = State::Runnable;
     enqueue(&mut rig, task);
-    assert!(matches!(rig.kernel.tasks[task].place, Place::Dsq(id) if queue_group(id) == Some(1)));
-    assert!(rig.call(rig.u.has_waited_throttled, (rig.tctx(task),)));
+    assert!(is_throttled(&rig, task));
     (rig, task)
-}
-
-fn enqueue(rig: &mut Rig, task: TaskId) {
-    rig.kernel.do_enqueue(task, 0, 0);
-    assert_eq!(rig.kernel.violation, None);
 }
 
 fn run(rig: &mut Rig, task: TaskId, cpu: usize) {
@@ -52,8 +68,14 @@ fn run(rig: &mut Rig, task: TaskId, cpu: usize) {
     rig.kernel.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
 }
 
-fn clock_goes_on(rig: &mut Rig, by: i64) {
-    rig.cpu(0, |cctx| cctx.vclock += by as u64);
+/// The timer comes, and the CPU schedules. Returns when.
+fn unthrottle(rig: &mut Rig) -> u64 {
+    let (at, kicked) = rig.fire_timer();
+    assert_eq!(kicked, [0]);
+    assert!(rig.cpu(0, |cctx| cctx.throttled_due != 0));
+    rig.kernel.cpu = 0;
+    rig.call(rig.u.unthrottle, (0,));
+    at
 }
 
 fn ahead(rig: &mut Rig, task: TaskId) -> i64 {
@@ -63,121 +85,238 @@ fn ahead(rig: &mut Rig, task: TaskId) -> i64 {
 
 /// The pool owes for a thousand periods.
 fn use_up(rig: &mut Rig) {
-    group(rig).budget = -1000 * QUOTA as i64;
-}
-
-fn group(rig: &mut Rig) -> &mut group {
     // SAFETY: one thread runs the program.
-    unsafe { &mut *rig.kernel.native.shared().groups[1].get() }
+    unsafe { (*rig.kernel.native.shared().groups[1].get()).budget = -1000 * QUOTA as i64 };
 }
 
-/// So CPUs need not look at groups that are throttled.
 #[test]
-fn only_the_timer_releases() {
+fn a_throttled_task_waits_for_the_next_period_and_does_not_count() {
     let (mut rig, task) = throttled(&[0, 1]);
-    group(&mut rig).throttled = 0;
-    assert!(!rig.call(rig.u.pull_waiting, (0,)));
-    rig.fire_timer();
-    assert!(rig.call(rig.u.pull_waiting, (0,)));
-    assert_eq!(rig.local(0), vec![task]);
+    assert!(rig.call(rig.u.is_throttled, (rig.tctx(task),)));
+    assert_eq!(rig.remembered(task, |tctx| tctx.counted), 0);
+    let start = rig.kernel.now;
+    assert!(unthrottle(&mut rig).abs_diff(start + PERIOD) < MSEC);
+    assert_eq!(rig.waiting(0), [task]);
+    assert_eq!(rig.remembered(task, |tctx| tctx.counted), 100);
 }
 
-/// It is throttled again before its tasks were taken.
 #[test]
-fn a_look_in_vain_is_the_last_one() {
-    let (mut rig, _) = throttled(&[0, 1]);
-    rig.fire_timer();
-    group(&mut rig).throttled = 1;
-    assert!(!rig.call(rig.u.pull_waiting, (0,)));
-    group(&mut rig).throttled = 0;
-    assert!(!rig.call(rig.u.pull_waiting, (0,)));
+fn a_task_that_may_hold_a_kernel_lock_goes_on() {
+    let (mut rig, task) = rig(&[0, 1], &[0, 1]);
+    rig.remembered(task, |tctx| tctx.at_user = 0);
+    enqueue(&mut rig, task);
+    assert_eq!(rig.waiting(0), [task]);
 }
 
-/// The kernel may have no memory for it.
 #[test]
-fn a_timer_that_cannot_be_started_is_tried_again() {
+fn what_the_kernel_waits_for_goes_on() {
+    for (cpus, flags) in [(&[0][..], PF_KTHREAD), (&[0, 1], PF_KTHREAD), (&[0, 1], PF_EXITING)] {
+        let (mut rig, task) = rig(&[0, 1], cpus);
+        rig.kernel.tasks[task].raw_mut().flags |= flags;
+        enqueue(&mut rig, task);
+        assert!(!is_throttled(&rig, task), "{flags:#x}");
+    }
+}
+
+/// There is a slice for the first; the pool owes for the second, which waits for another period.
+#[test]
+fn those_for_which_there_is_no_slice_wait_on() {
     let (mut rig, task) = throttled(&[0, 1]);
     use_up(&mut rig);
+    let first = unthrottle(&mut rig);
+    assert!(is_throttled(&rig, task));
+    assert!(unthrottle(&mut rig).abs_diff(first + PERIOD) < MSEC);
+    assert!(is_throttled(&rig, task));
+}
+
+#[test]
+fn so_many_at_a_time_and_the_others_soon() {
+    let (mut rig, first) = throttled(&[0]);
+    for _ in 0..MAX_UNTHROTTLES {
+        let task = add(&mut rig, &[0]);
+        enqueue(&mut rig, task);
+    }
+    let at = unthrottle(&mut rig);
+    assert_eq!(rig.waiting(0).len(), MAX_UNTHROTTLES as usize);
+    assert_eq!(rig.waiting(0)[0], first);
+    assert!(unthrottle(&mut rig).abs_diff(at + u64::from(THROTTLE_MIN_NS)) < MSEC / 10);
+    assert_eq!(rig.waiting(0).len(), MAX_UNTHROTTLES as usize + 1);
+}
+
+/// Those that were throttled later may be due sooner, by a shorter period.
+#[test]
+fn the_timer_comes_for_the_one_that_is_due_first() {
+    let (mut rig, _) = throttled(&[0]);
+    let start = rig.kernel.now;
+    let group = rig.kernel.make_cgroup(&Spec::default());
+    rig.kernel.set_cgroup_max(group, Some(QUOTA / 1000), 20_000, 0);
+    rig.call(rig.u.charge_groups, (0, 2, QUOTA));
+    let task = add(&mut rig, &[0]);
+    rig.kernel.move_to_cgroup(task, group);
+    enqueue(&mut rig, task);
+    assert!(is_throttled(&rig, task));
+    assert!(unthrottle(&mut rig).abs_diff(start + 20 * MSEC) < MSEC);
+    assert_eq!(rig.waiting(0), [task]);
+    assert!(unthrottle(&mut rig).abs_diff(start + PERIOD) < MSEC);
+    assert_eq!(rig.waiting(0).len(), 2);
+}
+
+/// The kernel may have no memory for it: then the CPU looks again and again.
+#[test]
+fn a_timer_that_cannot_be_started_loses_nothing() {
+    let (mut rig, task) = rig(&[0, 1], &[0, 1]);
     rig.kernel.timers_fail = true;
-    rig.fire_timer();
-    assert_eq!(group(&mut rig).armed, 0);
-    assert!(rig.kernel.timers.iter().all(|timer| timer.due.is_none()));
-    rig.kernel.timers_fail = false;
-    group(&mut rig).budget = 1;
-    rig.call(rig.u.bw_arm_failed, ());
-    rig.fire_timer();
-    assert!(rig.call(rig.u.pull_waiting, (0,)));
-    assert_eq!(rig.local(0), vec![task]);
+    enqueue(&mut rig, task);
+    assert_eq!(rig.kicked(), [0]);
+    rig.call(rig.u.unthrottle, (0,));
+    assert_eq!(rig.kicked(), [0]);
+    assert!(is_throttled(&rig, task));
+    rig.kernel.now += PERIOD;
+    rig.call(rig.u.unthrottle, (0,));
+    assert_eq!(rig.waiting(0), [task]);
 }
 
 proptest! {
     #[test]
-    fn a_released_task_is_owed_no_more_than_one_that_wakes(by in 0..600 * MSEC as i64) {
+    fn a_task_that_goes_on_is_owed_no_more_than_one_that_wakes(by in 0..600 * MSEC) {
         let (mut rig, task) = throttled(&[0, 1]);
-        clock_goes_on(&mut rig, by);
-        let until = rig.kernel.now + 101 * MSEC;
-        rig.kernel.run_until(until);
-        prop_assert!(rig.call(rig.u.pull_waiting, (0,)));
-        prop_assert_eq!(rig.local(0), vec![task]);
+        rig.cpu(0, |cctx| cctx.vclock += by);
+        unthrottle(&mut rig);
+        prop_assert_eq!(rig.waiting(0), [task]);
         rig.kernel.take_out(task);
         run(&mut rig, task, 0);
         prop_assert_eq!(ahead(&mut rig, task), 0);
-        prop_assert!(!rig.call(rig.u.has_waited_throttled, (rig.tctx(task),)));
+        prop_assert!(!rig.call(rig.u.is_throttled, (rig.tctx(task),)));
         prop_assert_eq!(rig.stat(magpie_stat_STAT_STOLEN_NS), 0);
     }
 }
 
-/// Long before the watchdog bites, though the group is throttled; by a CPU that the task may use.
+/// Long before the watchdog bites, though there is no slice for it.
 #[test]
-fn a_task_that_waits_too_long_is_taken_all_the_same() {
+fn a_task_that_waits_too_long_goes_on_all_the_same() {
     let (mut rig, task) = throttled(&[0]);
     use_up(&mut rig);
     let until = rig.kernel.now + u64::from(rig.kernel.tunables.timeout_ms) * MSEC / 4;
-    while rig.kernel.now < until {
-        assert!(!rig.call(rig.u.pull_waiting, (0,)));
-        rig.fire_timer();
+    while is_throttled(&rig, task) {
+        unthrottle(&mut rig);
     }
-    assert_eq!(group(&mut rig).throttled, 1);
-    rig.kernel.cpu = 1;
-    assert_eq!(rig.call(rig.u.next_released, (0,)), 0, "it may not come to CPU 1");
-    rig.kernel.cpu = 0;
-    assert!(rig.call(rig.u.pull_waiting, (0,)));
-    assert_eq!(rig.local(0), vec![task]);
+    assert!(rig.kernel.now.abs_diff(until) < MSEC);
+    assert_eq!(rig.waiting(0), [task]);
+    assert_eq!(rig.remembered(task, |tctx| tctx.at_user), 1);
 }
 
+/// What waits for the end of its task work may wait for long.
 #[test]
-fn what_the_kernel_waits_for_does_not_wait_for_its_group() {
-    for (cpus, flags) in [(&[0][..], PF_KTHREAD), (&[0, 1], PF_EXITING)] {
-        let (mut rig, task) = rig(&[0, 1], cpus);
-        rig.kernel.tasks[task].raw_mut().flags |= flags;
-        rig.kernel.cpus[0].nr_running += 1;
-        rig.kernel.tasks[task].state = State::Runnable;
-        enqueue(&mut rig, task);
-        assert!(!matches!(rig.kernel.tasks[task].place, Place::Dsq(id) if queue_group(id).is_some()), "{flags:#x}");
+fn one_that_waits_in_its_task_work_gets_out_of_it() {
+    let (mut rig, task) = throttled(&[0]);
+    use_up(&mut rig);
+    rig.kernel.tasks[task].raw_mut().migration_disabled = 1;
+    while is_throttled(&rig, task) {
+        unthrottle(&mut rig);
     }
+    assert_eq!(rig.remembered(task, |tctx| tctx.at_user), 0);
 }
 
-/// The timer fires on a CPU whose rq clock is behind: another CPU took a task from there, and left it with the time of that.
+/// Its nice value, its affinity: the kernel takes it out and enqueues it again.
 #[test]
-fn the_timer_does_not_go_by_the_rq_clock() {
-    let (mut rig, _) = throttled(&[0, 1]);
-    rig.kernel.cpus[0].clock_left_at = Some(rig.kernel.now);
-    rig.fire_timer();
-    assert_eq!(rig.kernel.native.group(1).throttled, 0);
+fn a_change_leaves_it_where_it_is() {
+    let (mut rig, task) = throttled(&[0, 1]);
+    let since = rig.remembered(task, |tctx| tctx.enqueued_at);
+    rig.kernel.now += MSEC;
+    rig.kernel.take_out(task);
+    enqueue(&mut rig, task);
+    assert!(is_throttled(&rig, task));
+    assert_eq!(rig.remembered(task, |tctx| tctx.enqueued_at), since);
+    assert_eq!(rig.stat(magpie_stat_STAT_THROTTLED), 1);
+    // That of its affinity waits until it has left its task work.
+    rig.kernel.take_out(task);
+    rig.kernel.tasks[task].raw_mut().migration_disabled = 1;
+    enqueue(&mut rig, task);
+    assert_eq!(rig.waiting(0), [task]);
+    assert_eq!(rig.remembered(task, |tctx| tctx.at_user), 0);
 }
 
 #[test]
-fn a_task_that_comes_back_by_enqueue_waits_in_its_cpus_queue() {
+fn a_task_without_a_limit_any_more_waits_in_its_cpus_queue() {
     for (cpus, pinned) in [(&[0, 1][..], false), (&[0], true)] {
         let (mut rig, task) = throttled(cpus);
-        clock_goes_on(&mut rig, 60 * MSEC as i64);
+        rig.cpu(0, |cctx| cctx.vclock += 60 * MSEC);
         rig.kernel.set_cgroup_max(1, None, 100_000, 0);
         rig.kernel.take_out(task);
         enqueue(&mut rig, task);
-        assert!(matches!(rig.kernel.tasks[task].place, Place::Dsq(_)));
         let queue = if pinned { rig.call(rig.u.pinned_queue, (0,)) } else { 0 };
         assert_eq!(rig.kernel.tasks[task].place, Place::Dsq(queue as usize));
         assert_eq!(ahead(&mut rig, task), 0);
+    }
+}
+
+#[test]
+fn idle_cpus_hear_of_those_that_go_on() {
+    let (mut rig, task) = throttled(&[0, 1]);
+    rig.fire_timer();
+    rig.only_idle(&[1]);
+    assert_eq!(rig.dispatch(0, None), [task]);
+    // That one runs here: CPU 1 was told all the same, for current might have gone on.
+    assert_eq!(rig.kicked(), [1]);
+}
+
+/// It has done nothing since it was at the boundary: back it goes. Else it runs on, and is asked to tell when it is there.
+#[test]
+fn a_task_that_starts_to_run_without_a_slice() {
+    let (mut rig, task) = rig(&[0, 1], &[0, 1]);
+    rig.kicked();
+    run(&mut rig, task, 0);
+    assert_eq!(rig.kicked(), [0]);
+    assert!(rig.kernel.tasks[task].work.is_none());
+
+    rig.remembered(task, |tctx| tctx.at_user = 0);
+    rig.kernel.tasks[task].raw_mut().scx.slice = QUOTA;
+    run(&mut rig, task, 0);
+    assert!(rig.kicked().is_empty());
+    assert_eq!(rig.kernel.tasks[task].raw().scx.slice, u64::from(OWED_SLICE_NS));
+    let work = rig.kernel.tasks[task].work.take().expect("it is asked");
+    run(&mut rig, task, 0);
+    assert!(rig.kernel.tasks[task].work.is_none(), "and not twice");
+    let null = std::ptr::null_mut();
+    // SAFETY: as the kernel calls it.
+    rig.kernel.call(Op::TaskWork, Some(task), 0, |_| unsafe { work(null, null, null) });
+    assert_eq!(rig.kicked(), [0]);
+    assert_eq!(rig.remembered(task, |tctx| (tctx.at_user, tctx.asked)), (1, 0));
+    // There is a slice again: on it goes.
+    rig.kernel.now += PERIOD;
+    run(&mut rig, task, 0);
+    assert!(rig.kicked().is_empty());
+    assert_eq!(rig.remembered(task, |tctx| tctx.at_user), 0);
+    rig.kernel.set_cgroup_max(1, Some(1000), 100_000, 0);
+    rig.call(rig.u.charge_groups, (0, 1, QUOTA));
+    run(&mut rig, task, 0);
+    assert!(rig.kernel.tasks[task].work.is_some(), "it can be asked again");
+}
+
+/// Before 6.18, or without memory.
+#[test]
+fn a_task_that_cannot_be_asked_is_asked_again() {
+    let (mut rig, task) = rig(&[0, 1], &[0, 1]);
+    rig.remembered(task, |tctx| tctx.at_user = 0);
+    rig.kernel.works_fail = true;
+    run(&mut rig, task, 0);
+    rig.kernel.works_fail = false;
+    run(&mut rig, task, 0);
+    assert!(rig.kernel.tasks[task].work.is_some());
+}
+
+#[test]
+fn a_tick_that_ends_the_slice_tells_where_the_task_is() {
+    for (user, slice, at_user) in [(true, 0, 1), (false, 0, 0), (true, 1, 0)] {
+        let (mut rig, task) = rig(&[0, 1], &[0, 1]);
+        rig.remembered(task, |tctx| tctx.at_user = 0);
+        run(&mut rig, task, 0);
+        rig.kernel.tasks[task].raw_mut().scx.slice = slice;
+        rig.kernel.native.interrupt(user);
+        let raw = rig.raw(task);
+        // SAFETY: as the kernel calls it.
+        rig.kernel.call(Op::Tick, Some(task), 0, |ops| unsafe { ops.tick.unwrap()(raw) });
+        assert_eq!(rig.remembered(task, |tctx| tctx.at_user), at_user, "{user} {slice}");
     }
 }
 

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A task whose group has used up its cpu.max must not wait for the next period while it holds a kernel lock: all that want
+ * the lock would wait with it. So it runs on, and its group owes that, until it is known to be at the boundary of user
+ * space, where it holds none (at_user):
+ *
+ *	its slice ends by a tick that interrupted user space ----------> at_user                     note_boundary(), in tick
+ *	it runs, has no slice, and is not known to be there: from 6.18
+ *	on it is asked to tell on its way to user space (task work) ---> at_user, and preempted      ask_boundary(), in running
+ *
+ * The kernel throttles by such task work, too. Before 6.18 there is only the tick: a task that is nearly always in the
+ * kernel runs for longer, and then waits for longer.
+ *
+ * The task work runs with migration disabled, and most kernels preempt the task right there: it waits so, and its CPU is
+ * where it goes on.
+ */
+#pragma once
+
+enum {
+	MAX_ASKED = 16384, /* tasks at a time; others are found by the tick */
+};
+
+struct boundary_work {
+	struct bpf_task_work work;
+};
+
+/* By pid, from when it is asked until it tells. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_ASKED);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, struct boundary_work);
+} boundary_works SEC(".maps");
+
+/* What the interrupt that goes on has interrupted. Of the CPU. */
+extern struct pt_regs *__irq_regs __ksym __weak;
+
+/* From 6.18 on by the second name, which is an older one from 7.0 on. */
+extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *tw, void *map__const_map,
+					 bpf_task_work_callback_t callback) __ksym __weak;
+extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *tw, void *map__map,
+					      bpf_task_work_callback_t callback, void *aux__prog) __ksym __weak;
+
+static bool has_task_work(void)
+{
+	if (bpf_ksym_exists(bpf_task_work_schedule_resume))
+		return true;
+	barrier();
+	return bpf_ksym_exists(bpf_task_work_schedule_resume_impl);
+}
+
+static bool user_mode(const struct pt_regs *regs)
+{
+#ifdef __TARGET_ARCH_arm64
+	return !(regs->pstate & 0xf);
+#else
+	return regs->cs & 3;
+#endif
+}
+
+/* In tick: has it interrupted user space? */
+static bool tick_in_user(void)
+{
+	struct pt_regs **at = bpf_ksym_exists(&__irq_regs) ? bpf_this_cpu_ptr(&__irq_regs) : NULL;
+	const struct pt_regs *regs = at ? bpf_core_cast(*at, struct pt_regs) : NULL;
+
+	return regs && user_mode(regs);
+}
+
+/* In tick of @p. If its slice is over it is preempted on the way back from this interrupt. */
+static void note_boundary(const struct task_struct *p, struct task_ctx *tctx)
+{
+	if (is_limited(tctx) && !p->scx.slice)
+		tctx->at_user = tick_in_user();
+}
+
+/* Task work of the current task, on its way to user space; sleepable, migration disabled. */
+static int boundary_reached(struct bpf_map *map, void *key, void *value)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct task_ctx *tctx = task_ctx(p);
+	u64 pid = p->pid;
+
+	bpf_map_delete_elem(&boundary_works, &pid);
+	if (!tctx)
+		return 0;
+	tctx->asked = false;
+	tctx->at_user = true;
+	/* Last, for it may be preempted here: dispatch() has it go on if its group has a slice again. */
+	scx_bpf_kick_cpu(bpf_get_smp_processor_id(), SCX_KICK_PREEMPT);
+	return 0;
+}
+
+/* In running of @p. Whatever fails here, the next tick or the next time that it runs makes up for. */
+static void ask_boundary(struct task_struct *p, struct task_ctx *tctx)
+{
+	struct boundary_work empty = {}, *w;
+	u64 pid = p->pid;
+	s32 err;
+
+	if (tctx->asked)
+		return;
+	if (!has_task_work())
+		return;
+	if (bpf_map_update_elem(&boundary_works, &pid, &empty, BPF_NOEXIST))
+		return;
+	w = bpf_map_lookup_elem(&boundary_works, &pid);
+	if (!w)
+		return;
+	if (bpf_ksym_exists(bpf_task_work_schedule_resume))
+		err = bpf_task_work_schedule_resume(p, &w->work, &boundary_works, boundary_reached);
+	else
+		err = bpf_task_work_schedule_resume_impl(p, &w->work, &boundary_works, boundary_reached, NULL);
+	if (err)
+		bpf_map_delete_elem(&boundary_works, &pid);
+	else
+		tctx->asked = true;
+}
