@@ -34,8 +34,8 @@ fn rig(online: &[usize], cpus: &[usize]) -> (Rig, TaskId) {
 fn add(rig: &mut Rig, cpus: &[usize]) -> TaskId {
     let task = rig.task_on(cpus.iter().copied());
     rig.kernel.move_to_cgroup(task, 1);
-    // So that what is known of it includes that it is limited.
-    rig.call(rig.u.task_weight, (rig.raw(task), rig.tctx(task)));
+    // It has run here: it counts, and that it is limited is known.
+    rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), 0, true));
     rig.remembered(task, |tctx| tctx.at_user = 1);
     task
 }
@@ -106,6 +106,19 @@ fn a_task_that_may_hold_a_kernel_lock_goes_on() {
     rig.remembered(task, |tctx| tctx.at_user = 0);
     enqueue(&mut rig, task);
     assert_eq!(rig.waiting(0), [task]);
+}
+
+/// That CPU's own clock is behind: another CPU took a task from there, and left it with the time of that.
+#[test]
+fn a_task_that_another_cpu_enqueues_waits_from_now_on() {
+    let (mut rig, task) = rig(&[0, 1], &[0, 1]);
+    rig.kernel.cpu = 1;
+    rig.kernel.cpus[1].clock_left_at = Some(rig.kernel.now);
+    rig.kernel.now += 50 * MSEC;
+    enqueue(&mut rig, task);
+    assert!(is_throttled(&rig, task));
+    let now = rig.kernel.now;
+    assert_eq!(rig.remembered(task, |tctx| tctx.enqueued_at), now);
 }
 
 #[test]
