@@ -14,8 +14,8 @@
 	X(map_test) X(map_set) X(map_test_and_clear) X(map_walk_from) X(map_walk_more) X(map_walk_next) \
 	X(map_walked) X(map_any) \
 	X(decay_load) X(pelt_accumulate) X(pelt_update) X(util_avg_at) \
-	X(group) X(group_add) X(group_enter) X(group_leave) X(settle_cpu) X(settle_lazy) X(group_share) \
-	X(task_weight) X(is_idle_policy) X(free_group) \
+	X(group) X(group_add) X(group_enter) X(group_leave) X(settle_cpu) X(settle) X(group_share) \
+	X(update_share) X(task_weight) X(is_idle_policy) X(free_group) \
 	X(bw_refill) X(take_slice) X(charge_groups) X(next_refill) X(cpu_budget) \
 	X(vtime_before) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(deadline) X(queue_deadline) X(charge) \
 	X(note_current) X(note_running) X(yield_turn) X(rebase) X(place) \
@@ -38,6 +38,7 @@
 	X(hot_remaining) X(kick_idle_for) X(kick_idle_for_queued) \
 	X(pull) X(steal) X(work_in_reach) \
 	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(carry_over) X(balance) X(run_starved) \
+	X(requeue_heavier) \
 	X(log2_bucket) X(timed_find_idle) X(sample_find) X(timed_steal) \
 	X(throttled_queue) X(is_throttled) X(unthrottle)
 /* clang-format on */

@@ -58,7 +58,8 @@ unsafe extern "C" {
     static groups: [UnsafeCell<group>; magpie_limits_MAX_GROUPS as usize];
     static processes: UnsafeCell<u8>;
     static group_ids: UnsafeCell<u8>;
-    static lazies: [UnsafeCell<lazy>; MAX_CPUS];
+    #[link_name = "changes"]
+    static untold_changes: [UnsafeCell<changes>; MAX_CPUS];
     static latency_hists: [UnsafeCell<latency_hist>; MAX_CPUS];
     static idle_map: UnsafeCell<sparse_map>;
     static overload_map: UnsafeCell<sparse_map>;
@@ -158,11 +159,11 @@ impl Native {
         unsafe { &*groups[id as usize].get() }
     }
 
-    /// The weight that CPUs keep for the tasks of a cgroup that have just fallen asleep.
-    pub fn lazy_weight(&self, id: u32) -> u64 {
+    /// By what the CPUs have not told yet that the weight changed which is runnable in the group.
+    pub fn untold(&self, id: u32) -> i64 {
         // SAFETY: as cpu_ctx().
-        let slots = unsafe { &lazies }.iter().flat_map(|lazy| unsafe { (*lazy.get()).slots });
-        slots.filter(|slot| slot >> 32 == u64::from(id)).map(|slot| slot & u64::from(u32::MAX)).sum()
+        let slots = unsafe { &untold_changes }.iter().flat_map(|of_cpu| unsafe { (*of_cpu.get()).slots });
+        slots.filter(|slot| slot >> 32 == u64::from(id)).map(|slot| i64::from(slot as i32)).sum()
     }
 
     /// Which map the one of cgroups' ids is.

@@ -126,7 +126,7 @@ pub struct Task {
 
     /// When it became runnable (woke, or was put back in line) last.
     pub runnable_at: u64,
-    /// Since when it may use the CPUs that it may use.
+    /// Since when it may use the CPUs that it may use, and is not throttled.
     pub allowed_at: u64,
     /// It was preempted by a kernel thread, and is not offered before the tick.
     pub behind_kthread: bool,

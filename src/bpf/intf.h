@@ -224,6 +224,8 @@ struct cpu_ctx {
 	u64 last_deadline; /* the latest that a task was queued with */
 	u64 queued_load;   /* sum of the weights of the tasks in its queues; atomic */
 
+	u64 requeued_at; /* scx_bpf_now() of the last look at the shares of those */
+
 	/* steal/ */
 	u64 starved_at;	  /* scx_bpf_now() of the last look for starved tasks that found none */
 	u64 balanced_at;  /* scx_bpf_now() of the last balance() */
@@ -245,7 +247,6 @@ struct cpu_ctx {
 	u32 misfit_turn;   /* ... and find_stronger() */
 
 	/* cgroup/weight.bpf.h */
-	u64 settled_at;	 /* scx_bpf_now() when it last settled what is lazy here */
 	u32 settle_turn; /* the next idle CPU that it settles */
 
 	/* cgroup/throttle.bpf.h */
@@ -277,14 +278,14 @@ struct llc_ctx {
 
 /* A cgroup, by an id of ours; 0 is the root, which has none of this. See cgroup/weight.bpf.h. */
 struct group {
-	u64 sum;       /* of the weights of what is runnable directly in it; signed */
-	u64 counted;   /* its weight in its parent's sum */
-	u64 share_gen; /* of a top_group: advanced with each change below it */
+	s64 sum;     /* of the weights of what is runnable directly in it; atomic */
+	u64 counted; /* its weight in its parent's sum; atomic */
 
-	u64 cgroup __attribute__((aligned(CACHE_LINE))); /* the kernel's id */
-	u32 weight;					 /* 1..10000; 0: the id is free */
+	/* What all CPUs read; it changes seldom. */
+	s64 shown __attribute__((aligned(CACHE_LINE))); /* sum, nearly; atomic */
+	u64 cgroup;					/* the kernel's id */
+	u32 weight;					/* 1..10000; 0: the id is free */
 	u32 parent;
-	u32 top_group; /* the child of the root that it is below, or is */
 	u32 level;
 	u8 idle;   /* cpu.idle */
 	u64 quota; /* cpu.max, ns; 0: none */

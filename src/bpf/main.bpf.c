@@ -256,7 +256,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 
 	pelt_update(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
-	settle_lazy(cpu, cctx);
+	settle(cpu, cctx);
 	if (tctx) {
 		charge(p, tctx);
 		note_boundary(p, tctx);
@@ -351,7 +351,7 @@ void BPF_STRUCT_OPS(magpie_cgroup_move, struct task_struct *p, struct cgroup *fr
 		return;
 	group_leave(tctx, scx_bpf_task_cpu(p));
 	tctx->group = group_id(to);
-	tctx->cached_for = 0;
+	tctx->share_of = 0;
 }
 
 void BPF_STRUCT_OPS(magpie_cgroup_set_weight, struct cgroup *cgrp, u32 weight)

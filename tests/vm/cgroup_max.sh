@@ -85,14 +85,15 @@ for burst in 0 200000; do
 	within $least $(((200000 + burst) * 8 / 10)) $(((200000 + burst) * 13 / 10)) || fail "not the quota and the burst"
 done
 
-# One millisecond a second for eight hogs: each waits for longer than the watchdog allows.
+# One millisecond a second for eight hogs: each waits for longer than the watchdog allows, and so runs for a moment each half
+# second whatever its group may use.
 echo 0 >$CG/a/b/cpu.max.burst
 echo "1000 1000000" >$CG/a/b/cpu.max
 sleep 6
 still_enabled
 used a/b $SECONDS_EACH
 say "1000 of 1000000, eight hogs: used $USED % of a CPU"
-within "$USED" 0.05 0.2 || fail "1000 of 1000000 is 0.1 %"
+within "$USED" 0.05 0.4 || fail "1000 of 1000000 is 0.1 %"
 still_enabled
 
 echo max >$CG/a/b/cpu.max

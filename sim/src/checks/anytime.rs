@@ -9,6 +9,7 @@ use super::{CHECK_EVERY, REACH};
 use crate::costs::TICK;
 use crate::dsq::{is_throttled_queue, pinned_queue, queue_cpu};
 use crate::kernel::{Curr, Event, Kernel};
+use crate::native::SHOWN_PART;
 use crate::task::{Place, SCHED_BATCH, SCHED_IDLE, State};
 use crate::time::{MSEC, USEC};
 
@@ -79,14 +80,14 @@ impl Kernel {
         }
     }
 
-    /// A group's sum is that of the weights of what is runnable in it, and of what CPUs keep for those who have just
-    /// fallen asleep; its weight is in its parent's as long as there is any.
+    /// A group's sum, and what CPUs have not told it yet, is that of the weights of what is runnable in it; its weight is in its
+    /// parent's as long as there is any; what is shown of it is right but for a small part.
     fn check_groups(&mut self) {
         if self.tunables.no_cgroups || self.cgroups.len() == 1 {
             return;
         }
         let ids: Vec<u32> = (0..self.cgroups.len()).map(|id| self.program_id(id)).collect();
-        let mut sums = vec![0u64; self.cgroups.len()];
+        let mut sums = vec![0i64; self.cgroups.len()];
         for (id, task) in self.tasks.iter().enumerate().filter(|(_, task)| task.is_alive()) {
             let Some(tctx) = task.tctx() else { continue };
             let weight = task.raw().scx.weight;
@@ -106,21 +107,25 @@ impl Kernel {
                 let (state, counted) = (task.state, tctx.counted);
                 return self.violate("cgroup", format!("task {id}, {state:?}, of weight {weight} counts {counted}"));
             }
-            sums[task.cgroup] += u64::from(tctx.counted);
+            sums[task.cgroup] += i64::from(tctx.counted);
         }
         // Children come after their parents.
         for id in (1..self.cgroups.len()).rev().filter(|&id| self.cgroups[id].alive) {
             let group = self.native.group(ids[id]);
-            let sum = sums[id] + self.native.lazy_weight(ids[id]);
+            let sum = sums[id] - self.native.untold(ids[id]);
             let cgroup = &self.cgroups[id];
             let weight = if cgroup.is_idle() { 1 } else { u64::from(cgroup.weight) };
             let counted = if sum > 0 && cgroup.parent != 0 { weight } else { 0 };
             if (group.sum, group.counted) != (sum, counted) {
-                let (has, counts) = (group.sum as i64, group.counted);
+                let (has, counts) = (group.sum, group.counted);
                 let what = format!("cgroup {id} has {has} and counts {counts}, not {sum} and {counted}");
                 return self.violate("cgroup", what);
             }
-            sums[cgroup.parent] += counted;
+            if group.sum.abs_diff(group.shown) * u64::from(SHOWN_PART) > group.shown.max(0) as u64 {
+                let what = format!("cgroup {id} has {}, and shows {}", group.sum, group.shown);
+                return self.violate("cgroup", what);
+            }
+            sums[cgroup.parent] += counted as i64;
         }
     }
 

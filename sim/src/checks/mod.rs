@@ -54,7 +54,12 @@ pub fn observe(kernel: &mut Kernel, moment: Moment) {
         Moment::Dispatched { cpu } => kernel.check_dispatch(cpu),
         Moment::Called => kernel.check_call(),
         Moment::Released { cpu } => kernel.check_released(cpu),
-        Moment::Notified { cpu, running } => kernel.check_util(cpu, running),
+        Moment::Notified { cpu, running } => {
+            kernel.check_util(cpu, running);
+            if running {
+                kernel.check_share(cpu);
+            }
+        }
         Moment::Sent { task, dsq_id } => kernel.check_sent(task, dsq_id),
         Moment::Inserts { task, to } => kernel.check_insert(task, &to),
         Moment::Enqueued { task, cpu, enq_flags } => kernel.check_enqueued(task, cpu, enq_flags),
@@ -216,8 +221,8 @@ impl Kernel {
         let Some(tctx) = self.tasks[task].tctx() else { return };
         let (burst, limit) = (tctx.charged - tctx.woke_exec, slice / u64::from(SHORT_SHARE));
         let asks = if burst < limit && tctx.burst_est < limit { 0 } else { by_weight(slice) };
-        let never_preempts = matches!(raw.policy, SCHED_BATCH | SCHED_IDLE)
-            || tctx.group != 0 && tctx.cached & u64::from(GROUP_IDLE) != 0;
+        let never_preempts =
+            matches!(raw.policy, SCHED_BATCH | SCHED_IDLE) || tctx.group != 0 && tctx.share & GROUP_IDLE != 0;
         let has_credit = tctx.sync_wakeup == 0 && burst < slice && !never_preempts;
         let credit = if has_credit { by_weight(self.tunables.slice_us_lag * USEC) } else { 0 };
         let asks = asks - credit;
@@ -233,10 +238,6 @@ impl Kernel {
         if !first && cctx.first_come == 0 && !(least.saturating_sub(1)..=most + 1).contains(&ahead) {
             let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
             return self.violate("virtual time", what);
-        }
-        let share = self.share(task);
-        if (weight as f64 - share).abs() > 2.0 + share / 1000.0 {
-            self.violate("cgroup", format!("task {task}'s weight is {weight}, and its share {share:.1}"));
         }
         let traits = &self.tasks[task].traits;
         let urgent = (traits.kthread || traits.loader) && self.tasks[task].raw().nr_cpus_allowed == 1;
@@ -289,22 +290,23 @@ impl Kernel {
     fn weight(&self, task: TaskId) -> u64 {
         let task = &self.tasks[task];
         match task.tctx() {
-            Some(tctx) if tctx.group != 0 => tctx.cached & u64::from(!GROUP_FLAGS),
+            Some(tctx) if tctx.group != 0 => u64::from(tctx.share & !GROUP_FLAGS),
             _ => u64::from(task.raw().scx.weight) << WEIGHT_SHIFT,
         }
     }
 
-    /// What it should be by the sums of the groups, which [`Kernel::check_groups`] checks.
+    /// What it should be by what is shown of the groups' sums, which [`Kernel::check_groups`] checks.
     fn share(&self, task: TaskId) -> f64 {
         let unit = f64::from(1u32 << WEIGHT_SHIFT);
         let plain = f64::from(self.tasks[task].raw().scx.weight);
         if self.tunables.no_cgroups {
             return plain * unit;
         }
-        let share = self.cgroup_path(self.tasks[task].cgroup).fold(plain, |share, id| {
+        let (share, _) = self.cgroup_path(self.tasks[task].cgroup).fold((plain, plain), |(share, part), id| {
             let cgroup = &self.cgroups[id];
             let weight = if cgroup.is_idle() { 1.0 } else { f64::from(cgroup.weight) };
-            share * weight / self.native.group(self.program_id(id)).sum as f64
+            // A share is at most all: what is shown may lag.
+            (share * weight / part.max(self.native.group(self.program_id(id)).shown as f64), weight)
         });
         (share * unit).clamp(1.0, 10_000.0 * unit)
     }
@@ -330,6 +332,18 @@ impl Kernel {
         let (seen, avg) = (util.avg, self.native.cpu_ctx(cpu).pelt.util_avg);
         if self.native.slot(cpu).is_some() && (seen - f64::from(avg)).abs() > UTIL_SLACK {
             self.violate("utilization", format!("CPU {cpu}'s is {seen:.0}, and the program has {avg}"));
+        }
+    }
+
+    /// After a tick: if the task's share was looked at, it is the right one.
+    fn check_share(&mut self, cpu: usize) {
+        let Curr::Task(task) = self.cpus[cpu].curr else { return };
+        if self.tasks[task].tctx().is_none_or(|tctx| tctx.group == 0 || tctx.share_at != self.now) {
+            return;
+        }
+        let (weight, share) = (self.weight(task), self.share(task));
+        if (weight as f64 - share).abs() > 2.0 + share / 1000.0 {
+            self.violate("cgroup", format!("task {task}'s weight is {weight}, and its share {share:.1}"));
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::costs::KFUNC;
-use crate::dsq::{TaskId, local_on, queue_cpu};
+use crate::dsq::{TaskId, is_throttled_queue, local_on, queue_cpu};
 use crate::kernel::call::current;
 use crate::kernel::{Kernel, Moment};
 use crate::mask::Mask;
@@ -316,6 +316,9 @@ unsafe extern "C" fn scx_bpf_dsq_move_vtime(
     }
     kernel.lock_dsq(from);
     kernel.take_out(task);
+    if is_throttled_queue(from) {
+        kernel.tasks[task].allowed_at = kernel.now;
+    }
     it.pos -= 1;
     kernel.tell(Moment::Sent { task, dsq_id });
     kernel.insert(task, dsq_id, Some(it.vtime), 0);

@@ -36,7 +36,7 @@ struct cpu_budgets cpu_budgets[MAX_CPUS];
 /* By the last look at the task's weight. */
 static bool is_limited(const struct task_ctx *tctx)
 {
-	return tctx->group && (u32)tctx->cached & GROUP_LIMITED;
+	return tctx->group && tctx->share & GROUP_LIMITED;
 }
 
 /* Never throttled: what the kernel waits for, and what never goes to user space. */
@@ -189,5 +189,4 @@ static void set_limit(u32 id, u64 period, u64 quota, u64 burst)
 	g->period_start = unlocked_now();
 	g->budget = quota;
 	g->throttled_at = 0;
-	__sync_fetch_and_add(&group(g->top_group)->share_gen, 1);
 }

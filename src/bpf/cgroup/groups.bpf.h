@@ -111,10 +111,10 @@ static s32 add_group(struct cgroup *cgrp, u32 weight)
 		return err;
 	g->cgroup = cgroup;
 	g->sum = 0;
+	g->shown = 0;
 	g->counted = 0;
 	g->level = cgrp->level;
 	g->parent = parent_id;
-	g->top_group = parent_id ? group(parent_id)->top_group : id;
 	g->idle = false;
 	g->quota = 0;
 	g->burst = 0;

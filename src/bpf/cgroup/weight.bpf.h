@@ -9,44 +9,47 @@
  *	      +- task, nice 0					100: what is in the root has its plain weight
  *
  * Each group knows the sum of the weights of what is runnable directly in it: tasks, and groups that have something
- * runnable. All CPUs share that sum, so it is not written at each wakeup and sleep: the weight of a task that falls
- * asleep stays in the sum for a moment, and its CPU notes that it is there to be had (lazy). A task of the group that
- * wakes takes it, and nothing has changed.
+ * runnable. All CPUs share it, so it is neither written at each wakeup and sleep nor read at each switch:
  *
- *	sum = weights of the runnable + lazy weights of all CPUs
- *
- *	wakes    its CPU has lazy weight of its group? take it : add to the sum            group_enter()
- *	sleeps   lazy += weight; SETTLE_NS since the CPU's last time? settle               group_leave()
- *	settle   sum -= lazy, also of the parent, if the group has nothing left            settle_cpu()
- *	tick     settle the own CPU, and some idle ones that fell asleep with lazy weight  settle_lazy()
- *
- * A group that has a child of the root above it, its top, shares nothing with those below another: each top has a
- * generation that any change below it advances, and tasks cache their weight with it.
+ *	change    what wakes and sleeps where a CPU's tasks ran last, not told to the sums yet       group_change()
+ *	   |      SETTLE_NS after the CPU's last time; by its tick; of an idle CPU by others' ticks   settle_cpu()
+ *	   v
+ *	sum       and that of the parent, if the group comes to have something, or nothing left       group_add()
+ *	   |      when it differs by more than a 32nd
+ *	   v
+ *	shown     on the line of what seldom changes                                                  show_sum()
+ *	   |      when the task wakes or is charged, SHARE_NS after the last time
+ *	   v
+ *	share     of the task, by which all of its virtual time goes                                  update_share()
  */
 #pragma once
 
 enum {
-	LAZY_SLOTS = 8,	     /* groups that a CPU has lazy weight of; by id, modulo */
-	SETTLE_NS = 1000000, /* how often a CPU changes sums for tasks that sleep */
+	CHANGE_SLOTS = 8,    /* groups that a CPU has changes of; by id, modulo */
+	SETTLE_NS = 1000000, /* how often a CPU tells of them; the kernel's own shares follow as often */
 	SETTLE_CPUS = 8,     /* idle CPUs that a tick settles */
+	SHARE_NS = 1000000,  /* how often the share of a task is looked at */
+	SHOWN_PART = 32,     /* of what is shown: a smaller change is not */
 	WEIGHT_SHIFT = 12,   /* of a task's weight: shares get small */
 	SHARE_SHIFT = 36,    /* while they are computed: weight * weight has 27 bits */
 	WEIGHT_DFL = 100,    /* CGROUP_WEIGHT_DFL: nice 0 */
 	WEIGHT_IDLE = 1,     /* of a group with cpu.idle, as SCHED_IDLE's in the same scale */
 	MAX_WEIGHT = 10000,
 	MAX_LAG_NS = 1000000000, /* that is kept when a weight changes */
-	/* With the weight in task_ctx.cached. */
+	/* With the weight in task_ctx.share. */
 	GROUP_IDLE = 1U << 31,	  /* cpu.idle, at some level */
 	GROUP_LIMITED = 1U << 30, /* cpu.max, at some level */
 	GROUP_FLAGS = GROUP_IDLE | GROUP_LIMITED,
 };
 
-struct lazy {
-	u64 slots[LAZY_SLOTS]; /* group id << 32 | weight */
+/* Of a CPU. Any may write it: that one, where a task of it wakes, and who settles it. */
+struct changes {
+	u64 slots[CHANGE_SLOTS]; /* group id << 32 | weight, signed; atomic */
+	u64 settled_at;		 /* scx_bpf_now() of one of the last times; not exact */
 } __attribute__((aligned(CACHE_LINE)));
 
 struct group groups[MAX_GROUPS];
-struct lazy lazies[MAX_CPUS];
+struct changes changes[MAX_CPUS];
 u32 nr_groups;	/* without the root */
 u32 last_group; /* id given last */
 u32 max_group;	/* the highest that was ever given */
@@ -67,11 +70,6 @@ static struct group *group(u32 id)
 {
 	barrier_var(id);
 	return &groups[id & (MAX_GROUPS - 1)];
-}
-
-static u64 *lazy_slot(s32 cpu, u32 id)
-{
-	return &lazies[cpu & (MAX_CPUS - 1)].slots[id % LAZY_SLOTS];
 }
 
 /* 0, the root's, also for a group that counts as part of its parent, for there was no id left. */
@@ -116,19 +114,32 @@ static s64 group_counts(struct group *g)
 	return change;
 }
 
+/* Has what is shown of the sum follow it. As group_counts(), the later one of two CPUs sees to it. */
+static void show_sum(struct group *g)
+{
+	s64 sum, shown, off;
+
+	do {
+		sum = READ_ONCE(g->sum);
+		shown = READ_ONCE(g->shown);
+		off = sum > shown ? sum - shown : shown - sum;
+		if (off * SHOWN_PART <= shown)
+			return;
+		__sync_lock_test_and_set(&g->shown, sum);
+	} while (READ_ONCE(g->sum) != sum && can_loop);
+}
+
 /* Adds to the sum of a group, and of those above it that get or lose something runnable. Bounded by its level. */
 __noinline s32 group_add(u32 id, s64 change)
 {
-	struct group *g = group(id);
+	while (id && change && can_loop) {
+		struct group *g = group(id);
 
-	while (change && can_loop) {
 		__sync_fetch_and_add(&g->sum, change);
-		if (!g->parent)
-			break;
-		change = group_counts(g);
-		g = group(g->parent);
+		show_sum(g);
+		change = g->parent ? group_counts(g) : 0;
+		id = g->parent;
 	}
-	__sync_fetch_and_add(&group(group(id)->top_group)->share_gen, 1);
 	return 0;
 }
 
@@ -140,83 +151,51 @@ __noinline s32 group_reweighted(u32 id)
 {
 	struct group *g = group(id);
 
-	if (g->parent)
-		group_add(g->parent, group_counts(g));
-	__sync_fetch_and_add(&group(g->top_group)->share_gen, 1);
-	return 0;
+	return g->parent ? group_add(g->parent, group_counts(g)) : 0;
 }
 
-/* Takes what is lazy on @cpu out of the sums. Bounded by LAZY_SLOTS. */
+/* Tells the sums what has changed on @cpu. Bounded by CHANGE_SLOTS. */
 __noinline s32 settle_cpu(s32 cpu)
 {
+	struct changes *c = &changes[cpu & (MAX_CPUS - 1)];
 	u32 i;
 
-	bpf_for(i, 0, LAZY_SLOTS) {
-		u64 *slot = lazy_slot(cpu, i), lazy = READ_ONCE(*slot);
+	WRITE_ONCE(c->settled_at, scx_bpf_now());
+	bpf_for(i, 0, CHANGE_SLOTS) {
+		u64 *slot = &c->slots[i & (CHANGE_SLOTS - 1)], change = READ_ONCE(*slot);
 
-		if (!lazy)
+		if (!change)
 			continue;
-		lazy = __sync_lock_test_and_set(slot, 0);
-		if (lazy)
-			group_add(lazy >> 32, -(s64)(u32)lazy);
+		change = __sync_lock_test_and_set(slot, 0);
+		if (change)
+			group_add(change >> 32, (s32)change);
 	}
 	return 0;
 }
 
-/* @p becomes runnable, or is so and changed its weight. */
-__noinline s32 __group_enter(struct task_ctx *tctx __arg_nonnull, u32 weight)
+/* By so much the weight changes that is runnable in the group, where a task of @cpu wakes or sleeps. */
+__noinline s32 group_change(s32 cpu, u32 id, s32 by)
 {
-	u64 *slot = lazy_slot(tctx->vclock_cpu, tctx->group), lazy = READ_ONCE(*slot);
-	u32 counted = tctx->counted;
+	struct changes *c = &changes[cpu & (MAX_CPUS - 1)];
+	u64 *slot = &c->slots[id & (CHANGE_SLOTS - 1)], was = READ_ONCE(*slot), now;
+	s32 sum = (s32)was + by;
 
-	tctx->counted = weight;
-	if (!counted && lazy >> 32 == tctx->group && (u32)lazy >= weight) {
-		u64 left = (u32)lazy == weight ? 0 : lazy - weight;
-
-		if (__sync_val_compare_and_swap(slot, lazy, left) == lazy)
-			return 0;
-	}
-	return group_add(tctx->group, (s64)weight - counted);
-}
-
-static void group_enter(const struct task_struct *p, struct task_ctx *tctx)
-{
-	if (tctx->group && tctx->counted != p->scx.weight)
-		__group_enter(tctx, p->scx.weight);
-}
-
-/* On @cpu, its rq lock held: a task that was runnable there sleeps. */
-__noinline s32 __group_leave(struct task_ctx *tctx __arg_nonnull, s32 cpu)
-{
-	u64 *slot = lazy_slot(cpu, tctx->group), lazy = READ_ONCE(*slot);
-	u64 id = tctx->group, weight = tctx->counted, now = scx_bpf_now();
-	struct cpu_ctx *cctx = cpu_ctx(cpu);
-
-	tctx->counted = 0;
-	if ((lazy && lazy >> 32 != id) ||
-	    __sync_val_compare_and_swap(slot, lazy, id << 32 | ((u32)lazy + weight)) != lazy)
-		group_add(id, -(s64)weight);
-	if (now - cctx->settled_at >= SETTLE_NS) {
-		cctx->settled_at = now;
+	now = sum ? (u64)id << 32 | (u32)sum : 0;
+	/* Another group's, or another CPU was faster. */
+	if ((was && was >> 32 != id) || __sync_val_compare_and_swap(slot, was, now) != was)
+		group_add(id, by);
+	if (scx_bpf_now() - READ_ONCE(c->settled_at) >= SETTLE_NS)
 		settle_cpu(cpu);
-	}
 	return 0;
 }
 
-static void group_leave(struct task_ctx *tctx, s32 cpu)
-{
-	if (tctx->counted)
-		__group_leave(tctx, cpu);
-}
-
-/* In tick of @cpu. The lazy weight of a CPU that is idle has no other way to go. Bounded by SETTLE_CPUS. */
-static void settle_lazy(s32 cpu, struct cpu_ctx *cctx)
+/* In tick of @cpu. What has changed on a CPU that is idle has no other way to be told. Bounded by SETTLE_CPUS. */
+static void settle(s32 cpu, struct cpu_ctx *cctx)
 {
 	u32 i;
 
 	if (!nr_groups)
 		return;
-	cctx->settled_at = scx_bpf_now();
 	settle_cpu(cpu);
 	bpf_for(i, 0, SETTLE_CPUS) {
 		s32 other = cctx->settle_turn++ % tunables.nr_cpu_ids;
@@ -239,7 +218,7 @@ __noinline u32 group_share(u32 id, u32 weight)
 	while (id && can_loop) {
 		const struct group *g = group(id);
 
-		all = READ_ONCE(g->sum);
+		all = READ_ONCE(g->shown);
 		if (all < part)
 			all = part;
 		part = group_weight(g);
@@ -277,47 +256,64 @@ static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 	tctx->vruntime = owed ? vclock - lag : vclock + lag;
 }
 
-/*
- * As group_share(), from the cache if nothing has changed below the task's top. Not for tasks of the root. Called where
- * nothing else changes the task: on its CPU, or in select_cpu.
- */
-static u32 group_share_of(const struct task_struct *p, struct task_ctx *tctx)
+/* Looks at the share of a task. Where nothing else changes the task: its CPU's rq lock is held, or in select_cpu. */
+static void update_share(const struct task_struct *p, struct task_ctx *tctx)
 {
-	u32 gen = READ_ONCE(group(group(tctx->group)->top_group)->share_gen), weight = p->scx.weight, share;
-	u64 cached = READ_ONCE(tctx->cached);
+	u32 weight = p->scx.weight, share;
+	u64 now;
 
-	if (cached >> 32 == gen && tctx->cached_for == weight)
-		return cached;
-	share = group_share(tctx->group, weight);
-	reweight(tctx, cached & ~GROUP_FLAGS, share & ~GROUP_FLAGS);
-	tctx->cached_for = weight;
-	WRITE_ONCE(tctx->cached, (u64)gen << 32 | share);
-	return share;
-}
-
-/* What all of virtual time goes by: 1 .. MAX_WEIGHT << WEIGHT_SHIFT. May change the task's vruntime: reweight(). */
-static u32 task_weight(const struct task_struct *p, struct task_ctx *tctx)
-{
 	if (!tctx->group)
-		return p->scx.weight << WEIGHT_SHIFT;
-	return group_share_of(p, tctx) & ~GROUP_FLAGS;
+		return;
+	now = scx_bpf_now();
+	if (tctx->share_of == weight && now - tctx->share_at < SHARE_NS)
+		return;
+	share = group_share(tctx->group, weight);
+	reweight(tctx, tctx->share & ~GROUP_FLAGS, share & ~GROUP_FLAGS);
+	tctx->share_of = weight;
+	tctx->share_at = now;
+	WRITE_ONCE(tctx->share, share);
 }
 
-/* task_weight() when its CPU asked last: for other CPUs, while it waits. */
-static u32 last_weight(const struct task_struct *p, const struct task_ctx *tctx)
+/* @p becomes runnable, or is so and changed its weight. */
+static void group_enter(const struct task_struct *p, struct task_ctx *tctx)
 {
-	u32 weight = (u32)READ_ONCE(tctx->cached) & ~GROUP_FLAGS;
+	s32 by = p->scx.weight - tctx->counted;
+
+	if (!tctx->group)
+		return;
+	if (by) {
+		tctx->counted = p->scx.weight;
+		group_change(tctx->vclock_cpu < 0 ? bpf_get_smp_processor_id() : tctx->vclock_cpu, tctx->group, by);
+	}
+	update_share(p, tctx);
+}
+
+/* On @cpu, its rq lock held: a task that was runnable there sleeps. */
+static void group_leave(struct task_ctx *tctx, s32 cpu)
+{
+	s32 counted = tctx->counted;
+
+	if (!counted)
+		return;
+	tctx->counted = 0;
+	group_change(cpu, tctx->group, -counted);
+}
+
+/* What all of virtual time goes by: 1 .. MAX_WEIGHT << WEIGHT_SHIFT, when its share was last looked at. */
+static u32 task_weight(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	u32 weight = READ_ONCE(tctx->share) & ~GROUP_FLAGS;
 
 	return tctx->group && weight ? weight : p->scx.weight << WEIGHT_SHIFT;
 }
 
 /* Does the task run only when no other wants to: its own policy, or cpu.idle at some level? */
-static bool is_idle_policy(const struct task_struct *p, struct task_ctx *tctx)
+static bool is_idle_policy(const struct task_struct *p, const struct task_ctx *tctx)
 {
-	return p->policy == SCHED_IDLE || (tctx->group && group_share_of(p, tctx) & GROUP_IDLE);
+	return p->policy == SCHED_IDLE || (tctx->group && tctx->share & GROUP_IDLE);
 }
 
-static bool never_preempts(const struct task_struct *p, struct task_ctx *tctx)
+static bool never_preempts(const struct task_struct *p, const struct task_ctx *tctx)
 {
 	return no_preempt(p) || is_idle_policy(p, tctx);
 }

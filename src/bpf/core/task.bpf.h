@@ -29,10 +29,11 @@ struct task_ctx {
 	u64 stopped_at;	   /* scx_bpf_now() when it last ran; 0: never */
 
 	/* cgroup/weight.bpf.h */
-	u32 group;	/* id; 0: the root */
-	u32 counted;	/* weight in the group's sum; 0: not runnable */
-	u64 cached;	/* generation << 32 | group_share() then */
-	u32 cached_for; /* plain weight that it is the share of */
+	u32 group;    /* id; 0: the root */
+	u32 counted;  /* weight in the group's sum; 0: not runnable */
+	u32 share;    /* group_share() when it was last looked at, */
+	u32 share_of; /* ... of this plain weight, */
+	u64 share_at; /* ... at this scx_bpf_now() */
 
 	/* cgroup/boundary.bpf.h */
 	u8 at_user; /* at the boundary of user space, and has done nothing since */

@@ -110,9 +110,9 @@ static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)
 static void charge(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 sum_exec = p->se.sum_exec_runtime, ran = sum_exec - tctx->charged;
-	u32 weight = task_weight(p, tctx); /* may scale vruntime anew */
 
-	tctx->vruntime += to_vtime(ran, weight);
+	update_share(p, tctx); /* may scale vruntime anew */
+	tctx->vruntime += to_vtime(ran, task_weight(p, tctx));
 	if (is_limited(tctx))
 		charge_groups(scx_bpf_task_cpu(p), tctx->group, ran);
 	tctx->charged = sum_exec;

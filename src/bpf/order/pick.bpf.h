@@ -14,6 +14,10 @@
  */
 #pragma once
 
+enum {
+	REQUEUE_NS = 20000000, /* how often the last tasks of the queues are looked at: a few slices */
+};
+
 /*
  * The context of @prev if it may run for *@slice more; NULL if it has gone to sleep, or is to go elsewhere or to wait for
  * cpu.max.
@@ -55,6 +59,36 @@ static bool run_other(s32 cpu, struct cpu_ctx *cctx)
 	return cctx->queued && (take_queued(cpu, cctx, cpu) || take_queued(cpu, cctx, pinned_queue(cpu)));
 }
 
+/*
+ * In dispatch of @cpu: tasks wait in @queue by the shares that they had when they came. The last ones may have asked for long,
+ * as one of many of their group, and the others sleep now: whose weight has doubled since is put where it belongs. Bounded by
+ * MAX_PULL_LOOKS. Returns 0.
+ */
+__noinline s32 requeue_heavier(s32 cpu, u64 queue)
+{
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+	u32 looks = bpf_arena_loop_zero;
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, queue, SCX_DSQ_ITER_REV)
+	{
+		struct task_ctx *tctx = task_ctx(p);
+		u32 before = tctx ? task_weight(p, tctx) : 0;
+
+		if (before) {
+			update_share(p, tctx);
+			if (task_weight(p, tctx) / 2 >= before) {
+				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, queue_deadline(p, tctx, cctx));
+				scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue, 0);
+			}
+		}
+		looks += bpf_arena_loop_one;
+		if (looks >= MAX_PULL_LOOKS)
+			break;
+	}
+	return 0;
+}
+
 /* In dispatch: what @cpu runs next, be it @prev (NULL: not a task of ours), goes to its local DSQ. */
 static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 {
@@ -65,8 +99,14 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 
 	if (READ_ONCE(cctx->throttled_due))
 		offer_unthrottled(cpu);
-	if (cctx->queued)
+	if (cctx->queued) {
+		if (nr_groups && now - cctx->requeued_at >= REQUEUE_NS) {
+			cctx->requeued_at = now;
+			requeue_heavier(cpu, cpu);
+			requeue_heavier(cpu, pinned_queue(cpu));
+		}
 		next = first_queued(cpu, cctx, &queue);
+	}
 	at = tctx ? deadline(prev, tctx) : 0;
 	if (next && (!tctx || cctx->preempted || cctx->first_come || !vtime_before(at, next->scx.dsq_vtime))) {
 		at = next->scx.dsq_vtime;

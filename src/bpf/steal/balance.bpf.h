@@ -155,13 +155,13 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 	if (!tctx)
 		return false;
 	from = cpu_ctx(victim);
-	weight = last_weight(first, tctx);
+	weight = task_weight(first, tctx);
 	trim_drift(cctx, from, weight);
 	gran = to_vtime(share_llc(cpu, victim) ? BALANCE_GRAN_NS : 2 * BALANCE_GRAN_NS, weight);
 	want.before = deadline + cctx->voffset - from->voffset - gran;
 	want.long_wait = patience(from);
 	if (own) {
-		want.min_wait = by_weight(wait_time(next, now), last_weight(next, own));
+		want.min_wait = by_weight(wait_time(next, now), task_weight(next, own));
 		want.long_wait += want.min_wait;
 	}
 	/* A strong CPU with a big task takes small ones from weak CPUs only if they waited for too long. */

@@ -57,7 +57,7 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 	case PULL_HOME:
 		return tctx->preferred_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim));
 	case PULL_BALANCE:
-		weight = last_weight(p, tctx);
+		weight = task_weight(p, tctx);
 		if (by_weight(wait, weight) < pull->min_wait)
 			return false;
 		if (vtime_before(p->scx.dsq_vtime, pull->before) && !outweighs(weight, cpu_ctx(victim)))
@@ -75,7 +75,7 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, s32 victim)
 {
 	const struct cpu_ctx *cctx = cpu_ctx(cpu);
-	u64 earliest = cctx->vclock - to_vtime(tunables.credit_ns, last_weight(p, tctx));
+	u64 earliest = cctx->vclock - to_vtime(tunables.credit_ns, task_weight(p, tctx));
 
 	tctx->vruntime += cpu_ctx(victim)->voffset - cctx->voffset;
 	if (vtime_before(tctx->vruntime, earliest))

@@ -393,6 +393,7 @@ fn a_task_of_a_cpu_idle_group_has_no_credit() {
         let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle });
         let task = task_at(&mut rig, 0, 1 << 50, 0, 100);
         rig.kernel.move_to_cgroup(task, group);
+        rig.call(rig.u.update_share, (rig.raw(task), rig.tctx(task)));
         let [timer, message] = [SCX_WAKE_TTWU, SCX_WAKE_SYNC].map(|flags| {
             note_wakeup(&mut rig, task, flags);
             deadline(&mut rig, task)

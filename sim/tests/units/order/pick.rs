@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `order/pick.bpf.h`: what a CPU runs next.
 
+use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
+use magpie_sim::native::SHARE_NS;
 use magpie_sim::task::{SCHED_IDLE, SCHED_NORMAL};
 use scx_magpie::bpf_intf::*;
 
@@ -158,4 +160,33 @@ fn an_idle_cpu_that_finds_nothing_is_marked_idle_again() {
     assert!(rig.dispatch(0, None).is_empty());
     assert_eq!(rig.idle(), [0].into());
     assert_eq!(rig.stat(magpie_stat_STAT_EMPTY), 1);
+}
+
+/// It waits by the share that it had when its siblings were runnable. One whose share grew less than that stays where it is.
+#[test]
+fn a_task_whose_share_has_doubled_since_it_came_is_put_where_it_belongs() {
+    for (siblings, moves) in [(2, true), (1, true), (0, false)] {
+        let (mut rig, _) = rig();
+        rig.kernel.now = 1_000_000_000_000;
+        let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: false });
+        let tasks: Vec<_> = (0..=siblings).map(|_| rig.task()).collect();
+        for &task in &tasks {
+            rig.kernel.move_to_cgroup(task, group);
+            rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), 0, true));
+        }
+        rig.call(rig.u.settle_cpu, (0,));
+        rig.kernel.now += u64::from(SHARE_NS);
+        let task = tasks[0];
+        rig.call(rig.u.update_share, (rig.raw(task), rig.tctx(task)));
+        rig.queue(task, 0, 2 * DEADLINE);
+        for &sibling in &tasks[1..] {
+            rig.call(rig.u.group_leave, (rig.tctx(sibling), 0));
+        }
+        rig.call(rig.u.settle_cpu, (0,));
+        rig.kernel.now += u64::from(SHARE_NS);
+        rig.call(rig.u.requeue_heavier, (0, 0));
+        let deadline = rig.kernel.tasks[task].raw().scx.dsq_vtime;
+        assert_eq!(deadline < 2 * DEADLINE, moves, "{siblings}: {deadline}");
+        assert_eq!(rig.waiting(0), [task]);
+    }
 }

@@ -145,6 +145,7 @@ fn a_task_of_a_cpu_idle_group_is_preempted_and_preempts_not() {
     let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: true });
     let (of_idle_group, other) = (rig.task(), rig.task());
     rig.kernel.move_to_cgroup(of_idle_group, group);
+    rig.call(rig.u.update_share, (rig.raw(of_idle_group), rig.tctx(of_idle_group)));
     for task in [of_idle_group, other] {
         rig.call(rig.u.note_wakeup, (rig.raw(task), rig.tctx(task), SCX_WAKE_TTWU));
     }

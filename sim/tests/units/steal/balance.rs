@@ -71,7 +71,7 @@ fn of_half_weight(rig: &mut Rig, wait: u64) -> TaskId {
     let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 50, idle: false });
     let task = rig.task();
     rig.kernel.move_to_cgroup(task, group);
-    rig.call(rig.u.task_weight, (rig.raw(task), rig.tctx(task)));
+    rig.call(rig.u.update_share, (rig.raw(task), rig.tctx(task)));
     rig.queue(task, 1, 0);
     let since = rig.kernel.now - wait;
     rig.remembered(task, |tctx| tctx.enqueued_at = since);
