@@ -127,6 +127,7 @@ fn tunables_of(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) ->
         node_cost_ns: tunables.migration_cost_node_us * NSEC_PER_USEC,
         steal_tries: tunables.steal_tries,
         nr_nodes: layout.nr_nodes() as u32,
+        max_groups: tunables.max_cgroups + 1,
         numa_backoff: tunables.numa_backoff,
         numa_sampler: u8::from(tunables.numa_sample_share > 0),
         affine_idle: u8::from(tunables.wake_affine.idle),

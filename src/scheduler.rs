@@ -10,7 +10,7 @@
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use libbpf_rs::skel::OpenSkel;
-use libbpf_rs::{Link, MapHandle, OpenObject, ProgramInput, ProgramMut};
+use libbpf_rs::{AsRawLibbpf, Link, MapHandle, OpenMapMut, OpenObject, ProgramInput, ProgramMut, libbpf_sys};
 use log::{info, warn};
 use scx_stats::prelude::*;
 use scx_utils::{
@@ -56,6 +56,10 @@ pub struct Scheduler<'a> {
     /// The kernel does not report all that is set of cgroups.
     polls_cgroups: bool,
     tunables: Tunables,
+    /// As many as `tunables` says, and the root.
+    groups: NonNull<UnsafeCell<group>>,
+    /// Cgroups that none was left for, when that was last said.
+    lost_groups: u32,
     sampler: Option<Sampler>,
     link: Option<Link>,
 }
@@ -96,6 +100,8 @@ impl<'a> Scheduler<'a> {
         }
         let rodata = skel.maps.rodata_data.as_mut().context("no .rodata in the BPF object")?;
         tell(rodata, &Rodata::new(&layout, &tunables, *NR_CPUS_POSSIBLE));
+        skel.maps.group_ids.set_max_entries(tunables.max_cgroups + 1)?;
+        let groups = cut_groups(&mut skel.maps.bss_groups, tunables.max_cgroups + 1)?;
 
         // scx_ops_load! would refuse a kernel without function tracing.
         uei_set_size!(skel, magpie, uei);
@@ -111,6 +117,8 @@ impl<'a> Scheduler<'a> {
             util_interval: Duration::from_millis(opts.tunables.util_interval),
             polls_cgroups,
             tunables,
+            groups,
+            lost_groups: 0,
             sampler: None,
             link: None,
         })
@@ -172,6 +180,7 @@ impl<'a> Scheduler<'a> {
             let now = Instant::now();
             if now >= frequencies_at {
                 self.look_at_frequencies()?;
+                self.warn_of_lost_groups()?;
                 frequencies_at = now + FREQUENCY_INTERVAL;
             }
             if self.polls_cgroups && now >= cgroups_at {
@@ -193,20 +202,33 @@ impl<'a> Scheduler<'a> {
 
     fn look_at_frequencies(&mut self) -> Result<()> {
         self.publisher.set_reachable(|cpu, capacity| frequency::reachable(frequency::SYS_CPU.as_ref(), cpu, capacity));
-        let shared = shared(&mut self.skel)?;
+        let shared = shared(&mut self.skel, self.groups, &self.tunables)?;
         self.publisher.publish_capacities(shared.capacities);
         Ok(())
     }
 
+    /// Says how many cgroups there are too many, once and again when there are more.
+    fn warn_of_lost_groups(&mut self) -> Result<()> {
+        let shared = shared(&mut self.skel, self.groups, &self.tunables)?;
+        if shared.lost_groups > self.lost_groups {
+            self.lost_groups = shared.lost_groups;
+            let cgroups = stats::cgroups::Snapshot::new(shared.groups, shared.lost_groups);
+            let max = self.tunables.max_cgroups;
+            // Walking all folders takes its time.
+            thread::spawn(move || cgroups.warn_of_lost(max, stats::cgroups::SYS_CGROUP.as_ref()));
+        }
+        Ok(())
+    }
+
     fn publish(&mut self) -> Result<()> {
-        let shared = shared(&mut self.skel)?;
+        let shared = shared(&mut self.skel, self.groups, &self.tunables)?;
         self.publisher.publish(shared.cpu_ctxs, shared.llc_publisheds, monotonic());
         Ok(())
     }
 
     fn snapshot(&mut self) -> Result<Snapshot> {
         call(&mut self.skel.progs.sample_queues)?;
-        let shared = shared(&mut self.skel)?;
+        let shared = shared(&mut self.skel, self.groups, &self.tunables)?;
         let now = monotonic();
         let sum_util = self.publisher.sum_util(shared.cpu_ctxs, now);
         let sampler = self.sampler.as_ref().map(|sampler| sampler.costs.as_ref());
@@ -243,6 +265,22 @@ fn fit_cgroup_ops(ops: &mut types::sched_ext_ops, no_cgroups: bool) -> Result<bo
     Ok(true)
 }
 
+/// Cuts the program's array of groups to `nr`, and returns it: the memory stays where it is when the program is loaded. libbpf-rs
+/// has no calls for that.
+fn cut_groups(map: &mut OpenMapMut<'_>, nr: u32) -> Result<NonNull<UnsafeCell<group>>> {
+    let map = map.as_libbpf_object().as_ptr();
+    let mut size = 0;
+    // SAFETY: an open map that is not loaded.
+    let (err, value) = unsafe {
+        let err = libbpf_sys::bpf_map__set_value_size(map, nr * size_of::<group>() as u32);
+        (err, libbpf_sys::bpf_map__initial_value(map, &raw mut size))
+    };
+    ensure!(err == 0, "cannot make room for {nr} cgroups: {}", std::io::Error::from_raw_os_error(-err));
+    NonNull::new(value.cast())
+        .filter(|_| size as usize == nr as usize * size_of::<group>())
+        .context("no map of cgroups")
+}
+
 /// Tells the program, through the memory it will load with.
 fn tell(skel: &mut types::rodata, rodata: &Rodata) {
     // SAFETY: pairs made from the same C structs, which hold integers only.
@@ -259,16 +297,21 @@ fn tell(skel: &mut types::rodata, rodata: &Rodata) {
 }
 
 /// What the loader reads and writes while the program runs.
-fn shared<'a>(skel: &'a mut BpfSkel<'_>) -> Result<Shared<'a>> {
+fn shared<'a>(
+    skel: &'a mut BpfSkel<'_>,
+    groups: NonNull<UnsafeCell<group>>,
+    tunables: &Tunables,
+) -> Result<Shared<'a>> {
     let counts_wake_cases = skel.maps.rodata_data.as_ref().context("no .rodata")?.tunables.asym != 0;
     let skel = skel.maps.bss_data.as_mut().context("no .bss")?;
-    // SAFETY: pairs made from the same C structs, which hold integers only.
+    // SAFETY: pairs made from the same C structs, which hold integers only; cut_groups() made the groups so many.
     Ok(unsafe {
         Shared {
             cpu_ctxs: twins::<_, cpu_ctx>(&mut skel.cpu_ctxs),
             llc_publisheds: twins::<_, llc_published>(&mut skel.llc_publisheds),
             latency_hists: twins::<_, latency_hist>(&mut skel.latency_hists),
-            groups: twins::<_, group>(&mut skel.groups),
+            groups: slice::from_raw_parts(groups.as_ptr(), tunables.max_cgroups as usize + 1),
+            lost_groups: skel.lost_groups,
             capacities: &twins::<_, capacities>(slice::from_mut(&mut skel.capacities))[0],
             wake_cases: counts_wake_cases.then_some(twins::<_, wake_cases>(&mut skel.wake_cases)),
         }

@@ -6,7 +6,7 @@
 //! store:  the only copy is ours? free : from the last writer; then ours is the only copy
 //! ```
 //!
-//! Lines are the words of the sparse bitmaps (by address) and one for each runqueue with its DSQ and locks.
+//! Lines are those of the sparse bitmaps and of cgroups (by address) and one for each runqueue with its DSQ and locks.
 
 use crate::costs::{LINE_CORE, LINE_FAR, LINE_LLC, LINE_NODE};
 use crate::machine::{Distance, Machine};

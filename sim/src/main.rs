@@ -20,6 +20,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
+use magpie_sim::cgroup::Spec;
 use magpie_sim::experiments;
 use magpie_sim::fuzz::{self, Verdict};
 use magpie_sim::growth;
@@ -84,6 +85,10 @@ struct Run {
     /// Start all tasks on the first N CPUs, an LLC or a node for example.
     #[arg(long, value_name = "N")]
     start_cpus: Option<usize>,
+
+    /// Put all tasks into a cgroup this many levels below the root, each level with one child.
+    #[arg(long, default_value_t = 0, value_name = "LEVELS", value_parser = clap::value_parser!(u32).range(0..=32))]
+    cgroup_level: u32,
 
     /// Leave out the background load: kernel threads and the loader.
     #[arg(long)]
@@ -197,8 +202,8 @@ fn run(args: &Run) -> Result<bool> {
                 machine: args.machine.clone(),
                 flags: args.flags.iter().chain(set).cloned().collect(),
                 workloads: args.workloads.clone(),
-                cgroups: vec![],
-                places: vec![],
+                cgroups: (0..args.cgroup_level as usize).map(|parent| Spec { parent, ..Spec::default() }).collect(),
+                places: vec![args.cgroup_level as usize; args.workloads.len()],
                 faults: vec![],
                 ms: args.ms,
                 warm_up_ms: 0,

@@ -56,6 +56,7 @@ unsafe extern "C" {
     static cpu_ctxs: [UnsafeCell<cpu_ctx>; MAX_CPUS];
     static llc_publisheds: [UnsafeCell<llc_published>; MAX_LLCS];
     static groups: [UnsafeCell<group>; magpie_limits_MAX_GROUPS as usize];
+    static lost_groups: UnsafeCell<u32>;
     static processes: UnsafeCell<u8>;
     static group_ids: UnsafeCell<u8>;
     #[link_name = "changes"]
@@ -97,8 +98,8 @@ impl Native {
         unsafe {
             // Volatile, lest it becomes memset() and memcpy(): AddressSanitizer's own refuse the gaps that it leaves
             // between variables.
-            let bss = &raw mut __start_bpf_bss;
-            for i in 0..(&raw const __stop_bpf_bss).offset_from_unsigned(bss) {
+            let bss = (&raw mut __start_bpf_bss).cast::<u64>();
+            for i in 0..(&raw const __stop_bpf_bss).cast::<u64>().offset_from_unsigned(bss) {
                 bss.add(i).write_volatile(0);
             }
             let data = &raw mut __start_bpf_data;
@@ -147,6 +148,7 @@ impl Native {
                 llc_publisheds: &llc_publisheds,
                 latency_hists: &latency_hists,
                 groups: &groups,
+                lost_groups: *lost_groups.get(),
                 capacities: &reachable,
                 wake_cases: ((*tunables.get()).asym != 0).then_some(&cases[..]),
             }
@@ -253,21 +255,17 @@ pub fn text() -> Range<usize> {
     (&raw const __start_bpf_text).addr()..(&raw const __stop_bpf_text).addr()
 }
 
-/// Which line of the sparse bitmaps `addr` is in, idle_map's first, overload_map's after them.
-pub fn map_line_index(addr: usize) -> Option<usize> {
-    let maps = [(&raw const idle_map).addr(), (&raw const overload_map).addr()];
-    let line = maps.map(|map| addr.wrapping_sub(map) / size_of::<map_line>());
-    match line {
-        [line, _] if line < LINES_OF_MAP => Some(line),
-        [_, line] if line < LINES_OF_MAP => Some(LINES_OF_MAP + line),
-        _ => None,
-    }
+/// Is the address in what many CPUs read and write: the sparse bitmaps, and what is kept of cgroups?
+pub fn is_shared(addr: usize) -> bool {
+    let shared = [
+        (&raw const idle_map).addr()..(&raw const idle_map).addr() + size_of::<sparse_map>(),
+        (&raw const overload_map).addr()..(&raw const overload_map).addr() + size_of::<sparse_map>(),
+        (&raw const groups).addr()..(&raw const groups).addr() + size_of_val(unsafe { &groups }),
+        (&raw const untold_changes).addr()
+            ..(&raw const untold_changes).addr() + size_of_val(unsafe { &untold_changes }),
+    ];
+    shared.iter().any(|range| range.contains(&addr))
 }
-
-const LINES_OF_MAP: usize = size_of::<sparse_map>() / size_of::<map_line>();
-
-/// Lines that [`map_line_index`] tells apart.
-pub const NR_MAP_LINES: usize = 2 * LINES_OF_MAP;
 
 /// # Safety
 /// Nobody uses `to` meanwhile, and it is writable.

@@ -57,6 +57,8 @@ pub struct Report {
     pub groups: Vec<GroupReport>,
     /// The scheduler's own counters, as --stats prints them.
     pub stats: Group,
+    /// Lines of bitmaps and cgroups that came from another CPU, for each context switch.
+    pub lines_a_switch: f64,
     pub events: u64,
     pub callbacks: u64,
     /// Hash of the trace. The same seed gives the same hash.
@@ -117,6 +119,7 @@ impl Kernel {
             busy: 100.0 - 100.0 * idle as f64 / (self.online.len() as u64 * self.now) as f64,
             groups,
             stats: snapshot.since(&self.warm_up, Duration::from_nanos(elapsed)).total,
+            lines_a_switch: self.lines_moved as f64 / self.trace.counts[Op::Switch as usize].max(1) as f64,
             events: self.nr_events,
             callbacks: self.trace.counts[..Op::Switch as usize].iter().sum(),
             hash: format!("{:016x}", self.trace.hash),
@@ -149,7 +152,7 @@ impl Table {
 impl Report {
     /// The rows of a [`Table`], in order.
     fn rows(&self) -> Vec<(String, f64)> {
-        let mut rows = vec![("busy %".to_string(), self.busy)];
+        let mut rows = vec![("busy %".to_string(), self.busy), ("lines a switch".to_string(), self.lines_a_switch)];
         for group in &self.groups {
             let name = &group.name;
             rows.push((format!("{name}: units/s"), group.throughput));

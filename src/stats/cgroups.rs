@@ -3,8 +3,8 @@
 //! `cpu.stat` says that they used.
 //!
 //! ```text
-//! groups[]       -----------+
-//! <cgroup>/cpu.stat, by id -+--Snapshot::new()--> Snapshot --since()--> Cgroups, the busiest in it
+//! groups[]                 --Snapshot::new()--+     in the loop that publishes nr_scan
+//! <cgroup>/cpu.stat, by id --look_up()--------+--> Snapshot --since()--> Cgroups, the busiest in it
 //! ```
 
 use std::cell::UnsafeCell;
@@ -13,10 +13,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use log::warn;
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
@@ -34,6 +35,7 @@ const TOP: usize = 5;
 struct State {
     level: u32,
     weight: u32,
+    nr_periods: u64,
     nr_throttled: u64,
     throttled_ns: u64,
     /// Where it is below the root, and CPU time so far. Not of one that went meanwhile.
@@ -44,6 +46,7 @@ struct State {
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     cgroups: BTreeMap<u64, State>,
+    nr_lost: u32,
 }
 
 /// One of the busiest.
@@ -54,6 +57,10 @@ pub struct Cgroup {
     pub cpu_pct: f64,
     #[stat(desc = "cpu.weight")]
     pub weight: u64,
+    #[stat(desc = "periods of its cpu.max in which it ran or was throttled")]
+    pub nr_periods: u64,
+    #[stat(desc = "... in which it was throttled")]
+    pub nr_throttled: u64,
     #[stat(desc = "milliseconds that it was throttled for; counted when it goes on")]
     pub throttled_ms: u64,
 }
@@ -64,14 +71,37 @@ pub struct Cgroup {
 pub struct Cgroups {
     #[stat(desc = "cgroups with a share of their own, the root not counted")]
     pub nr_groups: u64,
+    #[stat(desc = "cgroups beyond --max-cgroups, which count as part of their parents")]
+    pub nr_lost: u64,
     #[stat(desc = "level of the deepest: 1 below the root")]
     pub max_level: u64,
-    #[stat(desc = "times that one had used up its cpu.max")]
+    #[stat(desc = "periods of their cpu.max in which they ran or were throttled, summed up")]
+    pub nr_periods: u64,
+    #[stat(desc = "... in which they were throttled")]
     pub nr_throttled: u64,
     #[stat(desc = "milliseconds that they were throttled for so, summed up; counted when they go on")]
     pub throttled_ms: u64,
     #[stat(desc = "those that used most CPU time, by path")]
     pub top: BTreeMap<String, Cgroup>,
+}
+
+/// A cgroup's folder.
+struct Folder {
+    /// The kernel's id of the cgroup.
+    ino: u64,
+    path: PathBuf,
+    /// Below the root.
+    name: String,
+}
+
+/// All below `root`.
+fn folders(root: &Path) -> impl Iterator<Item = Folder> {
+    let folders = WalkDir::new(root).min_depth(1).into_iter().filter_entry(|entry| entry.file_type().is_dir());
+    folders.flatten().filter_map(move |folder| {
+        let ino = folder.metadata().ok()?.ino();
+        let name = folder.path().strip_prefix(root).unwrap_or(folder.path()).display().to_string();
+        Some(Folder { ino, path: folder.into_path(), name })
+    })
 }
 
 /// CPU time of a cgroup, from its `cpu.stat`.
@@ -82,41 +112,76 @@ fn usage(folder: &Path) -> Option<Duration> {
 }
 
 impl Snapshot {
-    /// Looks into each cgroup's folder below `root`; the kernel's id is the folder's inode.
-    pub fn new(groups: &[UnsafeCell<group>], root: &Path) -> Self {
+    /// Of the program's groups, and the count of cgroups for which it had none.
+    pub fn new(groups: &[UnsafeCell<group>], nr_lost: u32) -> Self {
         let states = groups.iter().filter_map(|group| {
             // SAFETY: valid; plain words, which the program may write meanwhile.
             let group = unsafe { group.get().read_volatile() };
-            let (level, weight) = (group.level, group.weight);
-            let (nr_throttled, throttled_ns) = (group.nr_throttled, group.throttled_ns);
-            (weight != 0).then_some((group.cgroup, State { level, weight, nr_throttled, throttled_ns, used: None }))
+            let state = State {
+                level: group.level,
+                weight: group.weight,
+                nr_periods: group.nr_periods,
+                nr_throttled: group.nr_throttled,
+                throttled_ns: group.throttled_ns,
+                used: None,
+            };
+            (group.weight != 0).then_some((group.cgroup, state))
         });
-        let mut cgroups: BTreeMap<_, _> = states.collect();
-        if cgroups.is_empty() {
-            return Self::default();
+        Self { cgroups: states.collect(), nr_lost }
+    }
+
+    /// Looks into each cgroup's folder below `root` for what it has used; the kernel's id is the folder's inode.
+    pub fn look_up(&mut self, root: &Path) {
+        if self.cgroups.is_empty() {
+            return;
         }
-        let folders = WalkDir::new(root).min_depth(1).into_iter().filter_entry(|entry| entry.file_type().is_dir());
-        for folder in folders.flatten() {
-            let Some(state) = folder.metadata().ok().and_then(|meta| cgroups.get_mut(&meta.ino())) else { continue };
-            let path = folder.path().strip_prefix(root).unwrap_or(folder.path()).display().to_string();
-            state.used = usage(folder.path()).map(|used| (path, used));
+        for folder in folders(root) {
+            let Some(state) = self.cgroups.get_mut(&folder.ino) else { continue };
+            state.used = usage(&folder.path).map(|used| (folder.name, used));
         }
-        Self { cgroups }
+    }
+
+    /// Logs that cgroups are more than `max`, and which have a cpu.max that does not count.
+    pub fn warn_of_lost(&self, max: u32, root: &Path) {
+        let Self { cgroups, nr_lost } = self;
+        warn!(
+            "{nr_lost} cgroups more than --max-cgroups {max}: their cpu.weight, cpu.max and cpu.idle do not count; start with \
+             --max-cgroups {}",
+            (max + nr_lost).saturating_mul(2).min(65535)
+        );
+        let is_limited = |folder: &Folder| {
+            !cgroups.contains_key(&folder.ino)
+                && fs::read_to_string(folder.path.join("cpu.max")).is_ok_and(|max| !max.starts_with("max"))
+        };
+        let lost: Vec<_> = folders(root).filter(is_limited).map(|folder| folder.name).collect();
+        if let Some(names) = lost.chunks(TOP).next() {
+            let more = if lost.len() > TOP { format!(", and {} more", lost.len() - TOP) } else { String::new() };
+            warn!("cpu.max does not count in {}{more}", names.join(", "));
+        }
     }
 
     /// What came in the `interval` since `prev`.
     pub fn since(&self, prev: &Self, interval: Duration) -> Cgroups {
-        let mut sum = Cgroups { nr_groups: self.cgroups.len() as u64, ..Cgroups::default() };
+        let (nr_groups, nr_lost) = (self.cgroups.len() as u64, self.nr_lost.into());
+        let mut sum = Cgroups { nr_groups, nr_lost, ..Cgroups::default() };
         let (mut throttled_ns, mut used) = (0, BTreeMap::new());
         for (id, state) in &self.cgroups {
             let before = prev.cgroups.get(id).cloned().unwrap_or_default();
             let throttled = state.throttled_ns.saturating_sub(before.throttled_ns);
+            let cgroup = Cgroup {
+                cpu_pct: 0.0,
+                weight: state.weight.into(),
+                nr_periods: state.nr_periods.saturating_sub(before.nr_periods),
+                nr_throttled: state.nr_throttled.saturating_sub(before.nr_throttled),
+                throttled_ms: throttled / 1_000_000,
+            };
             throttled_ns += throttled;
             sum.max_level = sum.max_level.max(state.level.into());
-            sum.nr_throttled += state.nr_throttled.saturating_sub(before.nr_throttled);
+            sum.nr_periods += cgroup.nr_periods;
+            sum.nr_throttled += cgroup.nr_throttled;
             if let Some((path, now)) = &state.used {
                 let since = now.saturating_sub(before.used.map_or(Duration::ZERO, |(_, used)| used));
-                used.insert(path.as_str(), (since, state.weight, throttled));
+                used.insert(path.as_str(), (since, cgroup));
             }
         }
         // What the kernel counts for a cgroup includes those below it.
@@ -129,9 +194,8 @@ impl Snapshot {
         let mut top: Vec<_> = own.into_iter().filter(|(_, own)| !own.is_zero()).collect();
         top.sort_by_key(|&(path, own)| (Reverse(own), path));
         let listed = top.into_iter().take(TOP).map(|(path, own)| {
-            let (_, weight, throttled) = used[path];
             let cpu_pct = 100.0 * own.as_secs_f64() / interval.as_secs_f64();
-            (path.to_owned(), Cgroup { cpu_pct, weight: weight.into(), throttled_ms: throttled / 1_000_000 })
+            (path.to_owned(), Cgroup { cpu_pct, ..used[path].1.clone() })
         });
         sum.top = listed.collect();
         sum.throttled_ms = throttled_ns / 1_000_000;
@@ -142,17 +206,21 @@ impl Snapshot {
 impl Cgroups {
     /// A line for all and one for each of the busiest, most use first. Nothing if there are none.
     pub fn format<W: Write>(&self, w: &mut W) -> Result<()> {
-        let Self { nr_groups, max_level, nr_throttled, throttled_ms, top } = self;
+        let Self { nr_groups, nr_lost, max_level, nr_periods, nr_throttled, throttled_ms, top } = self;
         if *nr_groups == 0 {
             return Ok(());
         }
         writeln!(
             w,
-            "cgroups {nr_groups}, deepest at level {max_level}; throttled {nr_throttled} times, {throttled_ms} ms"
+            "cgroups {nr_groups}, deepest at level {max_level}; throttled in {nr_throttled} of {nr_periods} periods, \
+             {throttled_ms} ms"
         )?;
+        if *nr_lost > 0 {
+            writeln!(w, "  {nr_lost} more than --max-cgroups, which count as part of their parents")?;
+        }
         let mut top: Vec<_> = top.iter().collect();
         top.sort_by(|a, b| b.1.cpu_pct.total_cmp(&a.1.cpu_pct));
-        for (path, Cgroup { cpu_pct, weight, throttled_ms }) in top {
+        for (path, Cgroup { cpu_pct, weight, throttled_ms, .. }) in top {
             writeln!(w, "  {cpu_pct:>7.1} % of a CPU, weight {weight:>5}, throttled {throttled_ms:>6} ms: {path}")?;
         }
         Ok(())
@@ -187,10 +255,10 @@ mod tests {
     #[test]
     fn the_busiest_are_listed() {
         let (root, groups) = tree([900_000, 700_000, 999_000]);
-        let before = Snapshot::new(&groups, root.path());
+        let before = looked_up(&groups, root.path());
         fs::write(root.path().join("a/cpu.stat"), "usage_usec 4900000\n").unwrap();
         fs::write(root.path().join("a/b/cpu.stat"), "nr_periods 1\nusage_usec 3700000\n").unwrap();
-        let cgroups = Snapshot::new(&groups, root.path()).since(&before, 2 * SECOND);
+        let cgroups = looked_up(&groups, root.path()).since(&before, 2 * SECOND);
         assert_eq!((cgroups.nr_groups, cgroups.max_level, cgroups.nr_throttled), (2, 2, 0));
         let listed = |path: &str| (cgroups.top[path].cpu_pct, cgroups.top[path].weight);
         assert_eq!((cgroups.top.len(), listed("a"), listed("a/b")), (2, (50.0, 100), (150.0, 70)));
@@ -200,11 +268,17 @@ mod tests {
         assert!(text.find(": a/b").unwrap() < text.find(": a\n").unwrap(), "{text}");
     }
 
+    fn looked_up(groups: &[UnsafeCell<group>], root: &Path) -> Snapshot {
+        let mut snapshot = Snapshot::new(groups, 0);
+        snapshot.look_up(root);
+        snapshot
+    }
+
     #[test]
     fn groups_that_come_and_go_count_from_zero_or_not_at_all() {
         let (root, groups) = tree([900_000, 700_000, 999_000]);
         fs::remove_dir_all(root.path().join("a/b")).unwrap();
-        let cgroups = Snapshot::new(&groups, root.path()).since(&Snapshot::default(), SECOND);
+        let cgroups = looked_up(&groups, root.path()).since(&Snapshot::default(), SECOND);
         assert_eq!((cgroups.nr_throttled, cgroups.throttled_ms, cgroups.top.len()), (900 + 700, 900 + 700, 1));
         assert_eq!((cgroups.top["a"].cpu_pct, cgroups.top["a"].throttled_ms), (90.0, 900));
         let mut text = vec![];

@@ -41,10 +41,10 @@ use crate::preflight::Refusal;
 pub fn server_data() -> StatsServerData<(), Snapshot> {
     let open: Box<dyn StatsOpener<(), Snapshot>> = Box::new(|(req, res)| {
         req.send(())?;
-        let mut prev = res.recv()?;
+        let mut prev = looked_up(res.recv()?);
         let read: Box<dyn StatsReader<(), Snapshot>> = Box::new(move |_args, (req, res)| {
             req.send(())?;
-            let now = res.recv()?;
+            let now = looked_up(res.recv()?);
             let metrics = now.since(&prev, now.at.saturating_sub(prev.at));
             prev = now;
             metrics.to_json()
@@ -60,6 +60,13 @@ pub fn server_data() -> StatsServerData<(), Snapshot> {
         .add_meta(Node::meta())
         .add_meta(WakeCase::meta())
         .add_ops("top", StatsOps { open, close: None })
+}
+
+/// Looks cgroups' names and use up: in the server's thread, not in the loop that publishes `nr_scan`, for it takes milliseconds
+/// where there are many.
+fn looked_up(mut snapshot: Snapshot) -> Snapshot {
+    snapshot.cgroups.look_up(cgroups::SYS_CGROUP.as_ref());
+    snapshot
 }
 
 /// Prints the statistics of the scheduler that runs, each `interval`, until `shutdown`.

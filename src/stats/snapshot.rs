@@ -27,6 +27,8 @@ pub struct Shared<'a> {
     pub llc_publisheds: &'a [UnsafeCell<llc_published>],
     pub latency_hists: &'a [UnsafeCell<latency_hist>],
     pub groups: &'a [UnsafeCell<group>],
+    /// Cgroups for which there was none.
+    pub lost_groups: u32,
     pub capacities: &'a UnsafeCell<capacities>,
     /// None: it counts none, for CPUs are of one kind, or taken to be.
     pub wake_cases: Option<&'a [UnsafeCell<crate::bpf_intf::wake_cases>]>,
@@ -115,7 +117,7 @@ impl Snapshot {
                 *total += unsafe { (&raw const (*hist).buckets[bucket]).read_volatile() };
             }
         }
-        let cgroups = cgroups::Snapshot::new(shared.groups, cgroups::SYS_CGROUP.as_ref());
+        let cgroups = cgroups::Snapshot::new(shared.groups, shared.lost_groups);
         let sampler = sampler.map(SamplerSnapshot::from).unwrap_or_default();
         let ids = layout.cpus.keys().copied();
         let wake_cases = wake_cases::Snapshot::new(shared.wake_cases, ids);
@@ -172,6 +174,7 @@ mod tests {
             llc_publisheds: &llc_publisheds,
             latency_hists: &latency_hists,
             groups: &[],
+            lost_groups: 0,
             capacities: &capacities,
             wake_cases: None,
         };

@@ -275,6 +275,9 @@ void sim_store(const volatile void *addr);
 	})
 #define __sync_fetch_and_or(addr, val)	(sim_store(addr), __atomic_fetch_or(addr, val, __ATOMIC_SEQ_CST))
 #define __sync_fetch_and_and(addr, val) (sim_store(addr), __atomic_fetch_and(addr, val, __ATOMIC_SEQ_CST))
+#define __sync_fetch_and_add(addr, val) (sim_store(addr), __atomic_fetch_add(addr, val, __ATOMIC_SEQ_CST))
+#define __sync_lock_test_and_set(addr, val) (sim_store(addr), __atomic_exchange_n(addr, val, __ATOMIC_SEQ_CST))
+#define __sync_val_compare_and_swap(addr, was, val) (sim_store(addr), (__sync_val_compare_and_swap)(addr, was, val))
 
 /* Maps: only storage of tasks, arrays, and hashes of words that are never full. */
 enum {

@@ -7,14 +7,16 @@
 use std::collections::btree_map::Entry;
 use std::ffi::{CStr, c_char, c_void};
 
+use scx_magpie::bpf_intf::magpie_limits_CACHE_LINE;
+
 use crate::costs::KFUNC;
 use crate::dsq::{TaskId, is_throttled_queue, local_on, queue_cpu};
 use crate::kernel::call::current;
 use crate::kernel::{Kernel, Moment};
 use crate::mask::Mask;
 use crate::native::{
-    SCX_DSQ_LOCAL, SCX_KICK_IDLE, bpf_iter_scx_dsq, cgroup, cpumask, map_line_index,
-    scx_public_consts_SCX_DSQ_ITER_REV, task_struct,
+    SCX_DSQ_LOCAL, SCX_KICK_IDLE, bpf_iter_scx_dsq, cgroup, cpumask, is_shared, scx_public_consts_SCX_DSQ_ITER_REV,
+    task_struct,
 };
 use crate::task::Work;
 use crate::task::{Insert, Place};
@@ -445,16 +447,22 @@ extern "C" fn sim_can_loop() -> bool {
 #[unsafe(no_mangle)]
 extern "C" fn sim_load(addr: *const c_void) {
     let kernel = kernel();
-    if let Some(line) = map_line_index(addr as usize) {
-        kernel.cost += kernel.map_lines[line].load(&kernel.machine, kernel.cpu);
+    if is_shared(addr as usize) {
+        let line = kernel.shared_lines.entry(addr as usize / magpie_limits_CACHE_LINE as usize).or_default();
+        let cost = line.load(&kernel.machine, kernel.cpu);
+        kernel.lines_moved += u64::from(cost > 0);
+        kernel.cost += cost;
     }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn sim_store(addr: *const c_void) {
     let kernel = kernel();
-    if let Some(line) = map_line_index(addr as usize) {
-        kernel.cost += KFUNC + kernel.map_lines[line].store(&kernel.machine, kernel.cpu);
+    if is_shared(addr as usize) {
+        let line = kernel.shared_lines.entry(addr as usize / magpie_limits_CACHE_LINE as usize).or_default();
+        let cost = line.store(&kernel.machine, kernel.cpu);
+        kernel.lines_moved += u64::from(cost > 0);
+        kernel.cost += KFUNC + cost;
         if let Some(cpu) = kernel.quirks.queued_at_store.take() {
             kernel.native.add_queued_load(cpu, 1);
         }

@@ -38,7 +38,7 @@ mod wakeup;
 mod work;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use anyhow::Result;
 use scx_magpie::cli::Tunables;
@@ -56,7 +56,7 @@ use crate::fault::Fault;
 use crate::instructions::Counter;
 use crate::machine::Machine;
 use crate::mask::Mask;
-use crate::native::{NR_MAP_LINES, Native, PF_IDLE, cpumask, sched_ext_ops, task_struct};
+use crate::native::{Native, PF_IDLE, cpumask, sched_ext_ops, task_struct};
 use crate::program::{Channel, Program};
 use crate::stats::GroupStats;
 use crate::task::{State, Task};
@@ -211,8 +211,10 @@ pub struct Kernel {
     pub warm_up: Snapshot,
     pub measured_from: u64,
     pub faults: Vec<(u64, Fault)>,
-    /// Lines of the BPF program's bitmaps.
-    pub map_lines: Vec<Line>,
+    /// Lines of the BPF program that many CPUs use, by address.
+    pub shared_lines: HashMap<usize, Line>,
+    /// Times that one of them came from another CPU.
+    pub lines_moved: u64,
     pub kicks: Vec<(usize, u64)>,
     pub quirks: Quirks,
     observer: Observer,
@@ -289,7 +291,8 @@ impl Kernel {
             warm_up: Snapshot::default(),
             measured_from: 0,
             faults: Vec::new(),
-            map_lines: vec![Line::default(); NR_MAP_LINES],
+            shared_lines: HashMap::new(),
+            lines_moved: 0,
             kicks: Vec::new(),
             quirks: Quirks::of_seed(seed),
             observer,

@@ -11,7 +11,10 @@
 
 enum {
 	SHARES_SHIFT = 10,
+	MAX_LOOKS = 1024, /* groups */
 };
+
+u32 looked_at; /* id */
 
 #define NSEC_PER_USEC 1000ULL
 #define RUNTIME_INF   (~0ULL)
@@ -63,14 +66,19 @@ static void look_at_group(u32 id, struct cgroup *cgrp)
 	}
 }
 
-/* What the kernel does not report, looked up. Bounded by max_group < MAX_GROUPS: run by the loader, now and then. */
+/* What the kernel does not report, looked up, the next MAX_LOOKS at a time: run by the loader ten times a second. */
 static void look_at_groups(void)
 {
-	u32 id;
+	u32 i;
 
-	bpf_for(id, 1, max_group + 1) {
+	bpf_for(i, 0, MAX_LOOKS) {
 		struct cgroup *cgrp;
+		u32 id;
 
+		if (i >= max_group)
+			break;
+		looked_at = looked_at % max_group + 1;
+		id = looked_at;
 		if (!group(id)->weight)
 			continue;
 		cgrp = bpf_cgroup_from_id(group(id)->cgroup);
@@ -86,8 +94,10 @@ static u32 free_group(void)
 {
 	u32 i;
 
-	bpf_for(i, 1, MAX_GROUPS) {
-		u32 id = (last_group + i) % MAX_GROUPS;
+	if (nr_groups + 1 >= tunables.max_groups)
+		return 0;
+	bpf_for(i, 1, tunables.max_groups) {
+		u32 id = (last_group + i) % tunables.max_groups;
 
 		if (id && !group(id)->weight)
 			return id;
@@ -104,8 +114,10 @@ static s32 add_group(struct cgroup *cgrp, u32 weight)
 	s32 err;
 
 	/* Its tasks count as its parent's. */
-	if (!id)
+	if (!id) {
+		lost_groups++;
 		return 0;
+	}
 	err = bpf_map_update_elem(&group_ids, &cgroup, &own, BPF_NOEXIST);
 	if (err)
 		return err;
@@ -139,8 +151,10 @@ static void remove_group(struct cgroup *cgrp)
 	u64 cgroup = g->cgroup;
 	s32 cpu;
 
-	if (!id)
+	if (!id) {
+		lost_groups -= cgrp->level > 0;
 		return;
+	}
 	bpf_for(cpu, 0, tunables.nr_cpu_ids)
 		settle_cpu(cpu);
 	/* A task that is about to die may still be counted. */

@@ -48,11 +48,14 @@ struct changes {
 	u64 settled_at;		 /* scx_bpf_now() of one of the last times; not exact */
 } __attribute__((aligned(CACHE_LINE)));
 
-struct group groups[MAX_GROUPS];
+/* By id. As long as --max-cgroups says: the loader cuts it. */
+struct group groups[MAX_GROUPS] SEC(".bss.groups");
+
 struct changes changes[MAX_CPUS];
-u32 nr_groups;	/* without the root */
-u32 last_group; /* id given last */
-u32 max_group;	/* the highest that was ever given */
+u32 nr_groups;	 /* without the root */
+u32 last_group;	 /* id given last */
+u32 max_group;	 /* the highest that was ever given */
+u32 lost_groups; /* for which there was no id */
 
 /*
  * By the kernel's id. Not in cgroup storage, which cannot be made on a CPU where a task that makes some was preempted
@@ -61,6 +64,7 @@ u32 max_group;	/* the highest that was ever given */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_GROUPS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, u64);
 	__type(value, u64);
 } group_ids SEC(".maps");
@@ -69,7 +73,7 @@ struct {
 static struct group *group(u32 id)
 {
 	barrier_var(id);
-	return &groups[id & (MAX_GROUPS - 1)];
+	return &groups[id < tunables.max_groups ? id : 0];
 }
 
 /* 0, the root's, also for a group that counts as part of its parent, for there was no id left. */

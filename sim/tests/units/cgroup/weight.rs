@@ -9,7 +9,6 @@ use magpie_sim::native::{
 };
 use magpie_sim::task::State;
 use proptest::prelude::*;
-use scx_magpie::bpf_intf::magpie_limits_MAX_GROUPS as MAX_GROUPS;
 
 use crate::rig::Rig;
 
@@ -316,21 +315,22 @@ fn a_task_with_a_new_weight_is_owed_the_same_cpu_time() {
 
 #[test]
 fn without_a_free_id_a_group_counts_as_its_parent() {
-    let mut rig = rig(&[(0, 100), (1, 100)]);
-    rig.kernel.remove_cgroup(2);
-    let id = |rig: &mut Rig, parent| {
-        let cgroup = rig.kernel.make_cgroup(&Spec { parent, weight: 100, idle: false });
-        rig.kernel.program_id(cgroup)
-    };
-    assert_eq!(id(&mut rig, 0), 3);
-    for expected in (4..MAX_GROUPS).chain([2]) {
-        assert_eq!(id(&mut rig, 0), expected);
-    }
-    assert_eq!((id(&mut rig, 1), id(&mut rig, 0)), (1, 0));
+    let mut rig = Rig::new("1x1x4x1", &["--max-cgroups", "4"]);
+    let make = |rig: &mut Rig, parent| rig.kernel.make_cgroup(&Spec { parent, weight: 100, idle: false });
+    let lost = |rig: &Rig| rig.kernel.native.shared().lost_groups;
+    let (first, second) = (make(&mut rig, 0), make(&mut rig, 1));
+    rig.kernel.remove_cgroup(second);
+    // The id that has been free for longest.
+    let more = [0, 0, 0].map(|parent| make(&mut rig, parent));
+    assert_eq!([first, more[0], more[1], more[2]].map(|cgroup| rig.kernel.program_id(cgroup)), [1, 3, 4, 2]);
+    assert_eq!(lost(&rig), 0);
+    let beyond = [first, 0].map(|parent| make(&mut rig, parent));
+    assert_eq!(beyond.map(|cgroup| rig.kernel.program_id(cgroup)), [1, 0]);
+    assert_eq!(lost(&rig), 2);
     // Such a group's weight is not its parent's.
-    let last = rig.kernel.cgroups.len() - 2;
-    rig.kernel.set_cgroup_weight(last, 1234);
+    rig.kernel.set_cgroup_weight(beyond[0], 1234);
     assert_eq!(rig.kernel.native.group(1).weight, 100);
-    rig.kernel.remove_cgroup(last);
+    rig.kernel.remove_cgroup(beyond[0]);
     assert_eq!(rig.kernel.native.group(1).weight, 100);
+    assert_eq!(lost(&rig), 1);
 }
