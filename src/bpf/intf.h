@@ -86,7 +86,7 @@ struct tunables {
 	u64 node_cost_ns; /* ... and by those of other nodes */
 	u32 steal_tries;  /* overloaded CPUs that a CPU about to go idle tries before it gives up */
 	u32 nr_nodes;	  /* with CPUs */
-	u32 max_groups;	  /* ids of cgroups are below this; those for which there is none count as part of their parents */
+	u32 max_groups; /* ids of cgroups are below this; those for which there is none count as part of their parents */
 	u32 numa_backoff; /* scan periods for which a task is not moved home after wake-affine moved it away */
 	u8 numa_sampler;  /* does the loader tell where processes have their memory? */
 	/* Which of wake-affine's rules are in force; see numa/wake_affine.bpf.h. */

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 4 --llcs 1 --nodes 1
-# More cgroups than --max-cgroups: those beyond it count as part of their parents, which the log and the statistics say, with the names of
-# those whose cpu.max is lost so. When others go there is room for new ones.
+# More cgroups than --max-cgroups: those beyond it count as part of their parents, which the log and the statistics say, with the
+# names of those whose cpu.max is lost so. When others go there is room for new ones.
 . /root/lib.sh
 CG=/sys/fs/cgroup
 

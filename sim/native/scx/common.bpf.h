@@ -273,10 +273,10 @@ void sim_store(const volatile void *addr);
 		sim_store(&(x));                                                                                       \
 		*(volatile typeof(x) *)&(x) = (val);                                                                   \
 	})
-#define __sync_fetch_and_or(addr, val)	(sim_store(addr), __atomic_fetch_or(addr, val, __ATOMIC_SEQ_CST))
-#define __sync_fetch_and_and(addr, val) (sim_store(addr), __atomic_fetch_and(addr, val, __ATOMIC_SEQ_CST))
-#define __sync_fetch_and_add(addr, val) (sim_store(addr), __atomic_fetch_add(addr, val, __ATOMIC_SEQ_CST))
-#define __sync_lock_test_and_set(addr, val) (sim_store(addr), __atomic_exchange_n(addr, val, __ATOMIC_SEQ_CST))
+#define __sync_fetch_and_or(addr, val)		    (sim_store(addr), __atomic_fetch_or(addr, val, __ATOMIC_SEQ_CST))
+#define __sync_fetch_and_and(addr, val)		    (sim_store(addr), __atomic_fetch_and(addr, val, __ATOMIC_SEQ_CST))
+#define __sync_fetch_and_add(addr, val)		    (sim_store(addr), __atomic_fetch_add(addr, val, __ATOMIC_SEQ_CST))
+#define __sync_lock_test_and_set(addr, val)	    (sim_store(addr), __atomic_exchange_n(addr, val, __ATOMIC_SEQ_CST))
 #define __sync_val_compare_and_swap(addr, was, val) (sim_store(addr), (__sync_val_compare_and_swap)(addr, was, val))
 
 /* Maps: only storage of tasks, arrays, and hashes of words that are never full. */
@@ -327,8 +327,8 @@ s32 bpf_timer_cancel(struct bpf_timer *timer);
 /* What has a meaning for BPF's loader and verifier only. */
 #define SEC(name)
 #define __ksym
-#define __weak __attribute__((weak))
-#define barrier() asm volatile("" ::: "memory")
+#define __weak	   __attribute__((weak))
+#define barrier()  asm volatile("" ::: "memory")
 #define __noinline __attribute__((noinline))
 #define __arg_trusted
 #define __arg_nonnull
