@@ -310,7 +310,7 @@ fn shared<'a>(
             cpu_ctxs: twins::<_, cpu_ctx>(&mut skel.cpu_ctxs),
             llc_publisheds: twins::<_, llc_published>(&mut skel.llc_publisheds),
             latency_hists: twins::<_, latency_hist>(&mut skel.latency_hists),
-            groups: slice::from_raw_parts(groups.as_ptr(), tunables.max_cgroups as usize + 1),
+            groups: slice::from_raw_parts(groups.as_ptr(), skel.max_group.min(tunables.max_cgroups) as usize + 1),
             lost_groups: skel.lost_groups,
             capacities: &twins::<_, capacities>(slice::from_mut(&mut skel.capacities))[0],
             wake_cases: counts_wake_cases.then_some(twins::<_, wake_cases>(&mut skel.wake_cases)),

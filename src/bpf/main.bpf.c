@@ -327,6 +327,7 @@ void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
 		return;
 	queue_del(tctx);
 	tctx->enqueued_at = 0;
+	tctx->at_user = false;
 	group_leave(tctx, scx_bpf_task_cpu(p));
 }
 
