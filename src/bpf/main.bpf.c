@@ -326,8 +326,8 @@ void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
 	if (!tctx)
 		return;
 	queue_del(tctx);
-	tctx->enqueued_at = 0;
 	tctx->at_user = false;
+	tctx->enqueued_at = 0;
 	group_leave(tctx, scx_bpf_task_cpu(p));
 }
 

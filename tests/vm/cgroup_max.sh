@@ -65,7 +65,8 @@ within "$USED" 180 222 || fail "a raised limit does not count yet, or too much"
 stats_json 1
 echo "$JSON" | grep -Eq '"top":\{("[^"]*":\{[^}]*\},)*"a/b":\{"cpu_pct":[12][0-9][0-9]' || fail "a/b is not among the busiest: $JSON"
 
-# What is not used is saved, up to the burst: all is used within a tenth of a second after 2.5 s without.
+# What is not used is saved, up to the burst: all is used within a tenth of a second after 2.5 s without. (Eight hogs overrun by a
+# tick each, before 6.18 by one more, for only ticks tell where they are.)
 echo max >$CG/a/cpu.max
 for burst in 0 200000; do
 	echo 0 >$CG/a/b/cpu.max.burst
@@ -82,7 +83,7 @@ for burst in 0 200000; do
 		[ $_u -ge $least ] || least=$_u
 	done
 	say "200000 of 1000000, burst $burst: $least us at once"
-	within $least $(((200000 + burst) * 8 / 10)) $(((200000 + burst) * 13 / 10)) || fail "not the quota and the burst"
+	within $least $(((200000 + burst) * 8 / 10)) $(((200000 + burst) * 14 / 10)) || fail "not the quota and the burst"
 done
 
 # One millisecond a second for eight hogs: each waits for longer than the watchdog allows, and so runs for a moment each half

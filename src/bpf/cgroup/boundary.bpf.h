@@ -68,11 +68,14 @@ static bool tick_in_user(void)
 	return regs && user_mode(regs);
 }
 
-/* In tick of @p. If its slice is over it is preempted on the way back from this interrupt. */
+/*
+ * In tick of @p. If its slice is over it is preempted on the way back from this interrupt: where that has interrupted user space, the
+ * task is at the boundary until then, though another tick may come meanwhile, while the first is still at its work.
+ */
 static void note_boundary(const struct task_struct *p, struct task_ctx *tctx)
 {
-	if (is_limited(tctx) && !p->scx.slice)
-		tctx->at_user = tick_in_user();
+	if (is_limited(tctx) && !p->scx.slice && tick_in_user())
+		tctx->at_user = true;
 }
 
 /* Task work of the current task, on its way to user space; sleepable, migration disabled. */

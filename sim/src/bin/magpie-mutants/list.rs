@@ -426,7 +426,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("throttle-counts", "a throttled task counts in the sum of its group", "cgroup/throttle.bpf.h",
         "\tgroup_leave(tctx, cpu);\n\treturn true;", "\treturn true;"),
     survivor("boundary-tick-anywhere", "a tick in the kernel counts as the boundary of user space", "cgroup/boundary.bpf.h",
-        "tctx->at_user = tick_in_user();", "tctx->at_user = true;",
+        "!p->scx.slice && tick_in_user()", "!p->scx.slice",
         "no scenario has kernel locks; units/cgroup/throttle.rs catches it"),
     mutant("boundary-untold", "a task is not asked to tell when it is at the boundary of user space", "cgroup/throttle.bpf.h",
         "\t\task_boundary(p, tctx);\n", ""),

@@ -320,10 +320,12 @@ fn a_task_that_cannot_be_asked_is_asked_again() {
 
 #[test]
 fn a_tick_that_ends_the_slice_tells_where_the_task_is() {
-    for (user, slice, at_user) in [(true, 0, 1), (false, 0, 0), (true, 1, 0)] {
+    // The last: a second tick interrupts what the first one's interrupt still does.
+    for (user, slice, before, at_user) in [(true, 0, 0, 1), (false, 0, 0, 0), (true, 1, 0, 0), (false, 0, 1, 1)] {
         let (mut rig, task) = rig(&[0, 1], &[0, 1]);
         rig.remembered(task, |tctx| tctx.at_user = 0);
         run(&mut rig, task, 0);
+        rig.remembered(task, |tctx| tctx.at_user = before);
         rig.kernel.tasks[task].raw_mut().scx.slice = slice;
         rig.kernel.native.interrupt(user);
         let raw = rig.raw(task);
