@@ -69,8 +69,8 @@ static bool tick_in_user(void)
 }
 
 /*
- * In tick of @p. If its slice is over it is preempted on the way back from this interrupt: where that has interrupted user space, the
- * task is at the boundary until then, though another tick may come meanwhile, while the first is still at its work.
+ * In tick of @p. If its slice is over it is preempted on the way back from this interrupt: where that has interrupted user
+ * space the task is at the boundary until then, though another tick may come while the first interrupt is still at its work.
  */
 static void note_boundary(const struct task_struct *p, struct task_ctx *tctx)
 {

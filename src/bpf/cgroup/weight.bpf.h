@@ -42,7 +42,7 @@ enum {
 	GROUP_FLAGS = GROUP_IDLE | GROUP_LIMITED,
 };
 
-/* Of a CPU. Any may write it: that one, where a task of it wakes, and who settles it. */
+/* Of a CPU. Any may write it: that one, the one where a task of it wakes, and the one that settles it. */
 struct changes {
 	u64 slots[CHANGE_SLOTS]; /* group id << 32 | weight, signed; atomic */
 	u64 settled_at;		 /* scx_bpf_now() of one of the last times; not exact */

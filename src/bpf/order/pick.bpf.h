@@ -61,7 +61,7 @@ static bool run_other(s32 cpu, struct cpu_ctx *cctx)
 
 /*
  * In dispatch of @cpu: tasks wait in @queue by the shares that they had when they came. The last ones may have asked for long,
- * as one of many of their group, and the others sleep now: whose weight has doubled since is put where it belongs. Bounded by
+ * as one of many of their group, and the others sleep now: one whose weight has doubled is put where it belongs. Bounded by
  * MAX_PULL_LOOKS. Returns 0.
  */
 __noinline s32 requeue_heavier(s32 cpu, u64 queue)

@@ -407,7 +407,7 @@ pub const MUTANTS: &[Mutant] = &[
     survivor("throttle-timer-late", "the timer does not come for one that is due before the first", "cgroup/throttle.bpf.h",
         "(s64)(at - cctx->throttle_timer_at) >= 0", "true",
         "the period of the first is not much longer; units/cgroup/throttle.rs catches it"),
-    mutant("throttle-forgotten", "those for whom there is no slice are never looked at again", "cgroup/throttle.bpf.h",
+    mutant("throttle-forgotten", "tasks that get no slice are never looked at again", "cgroup/throttle.bpf.h",
         "\t\t\tset_throttle_timer(cpu, cctx, at, now);\n\t\t\tcontinue;", "\t\t\tcontinue;"),
     mutant("throttle-first-batch", "those beyond the first batch are never looked at again", "cgroup/throttle.bpf.h",
         "\t\t\tset_throttle_timer(cpu, cctx, at, now);\n\t\t\tbreak;", "\t\t\tbreak;"),
