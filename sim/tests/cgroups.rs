@@ -70,8 +70,8 @@ fn two_groups_of_hogs_share_by_weight() {
 #[test]
 fn two_groups_of_hogs_share_four_cpus_by_weight() {
     // As long as the lightest has its turn so often that one more or less is not 5 %.
-    // Of a thousandth, half as much more is a few turns, too.
-    for ([a, b], ms, most) in [([100, 300], 60_000, 1.05), ([1, 10], 60_000, 1.05), ([10, 10_000], 300_000, 1.6)] {
+    // Of a thousandth, two thirds more are a few turns, too.
+    for ([a, b], ms, most) in [([100, 300], 60_000, 1.05), ([1, 10], 60_000, 1.05), ([10, 10_000], 300_000, 1.7)] {
         let groups = [spec(0, a), spec(0, b)];
         // Something of the root's runs now and then, too.
         let hogs = [("hogs:nr=4", 1), ("hogs:nr=4", 2), ("schbench:m=1,t=2,s=20000,c=1000", 0)];
@@ -136,5 +136,23 @@ fn wakeups_in_nested_groups_are_as_fast_as_in_the_root() {
         println!("{workers}: p99 us: root {root:.1}, first level {first:.1}, depth 4 {deep:.1}");
         // What CPUs read and write of groups are lines that travel.
         assert!(first / root <= 1.1 && deep / root <= 1.1, "root {root}, first level {first}, depth 4 {deep}");
+    }
+}
+
+/// Many tasks of a group that sleep for most of the time are light, each: they must not come first for that. Those of eight CPUs
+/// that have one of ten hogs, and not two, leave them 8 % more.
+#[test]
+fn a_group_of_many_sleepers_has_its_share() {
+    for (hogs, most) in [(10, 1.15), (16, 1.1)] {
+        let mut workloads = vec![("hogs:nr=1", 0); hogs];
+        for (id, (_, cgroup)) in workloads.iter_mut().enumerate() {
+            *cgroup = id as CgroupId + 1;
+        }
+        workloads.push(("rtapp:file=examples/sleepers.json", hogs as CgroupId + 1));
+        let outcome = run("1x1x8x1", &vec![spec(0, 100); hogs + 1], &workloads, &[], 20_000, 1);
+        let used: Vec<f64> = outcome.report.groups.iter().map(|group| group.cpu_s).collect();
+        let share = used[hogs..].iter().sum::<f64>() / used.iter().sum::<f64>() * (hogs as f64 + 1.0);
+        println!("beside {hogs} hogs: {share:.3} times its share");
+        assert!((0.95..=most).contains(&share), "beside {hogs} hogs: {share} times its share");
     }
 }

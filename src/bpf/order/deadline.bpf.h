@@ -20,7 +20,9 @@
  *
  * The request is a slice, and nothing for a short task. The credit (--slice-us-lag) is for wakeups that are not sync, until
  * the task has run for a slice: it did not choose its moment, while a reader of a pipe finds more to read when it comes later.
- * In the queue a lead of less than a slice counts for nothing until the task has run for one: tasks of a kind run in the order
+ * A task that is ahead has none: it would have more than its share, and light tasks, whose credit reaches far, would always
+ * come first.
+ * In the queue a small lead, of a slice of nice 0 at most, counts for nothing until the task has run for one: tasks of a kind run in the order
  * in which they came, for no other order keeps the last one waiting for less.
  *
  * Wakeup preemption (preempt.bpf.h): a sync wakeup never preempts. Otherwise the wakee preempts current if its deadline is
@@ -89,9 +91,28 @@ static void note_sleep(struct task_ctx *tctx)
 		tctx->burst_est -= (tctx->burst_est - ns) >> BURST_SHIFT;
 }
 
+/*
+ * The lead over the clock that counts for nothing: what a slice takes of the clock of a CPU that runs tasks of nice 0. A light
+ * task's own slice takes far more than that.
+ */
+static u64 small_lead(const struct task_struct *p, struct task_ctx *tctx)
+{
+	u64 slice = to_vtime(tunables.slice_ns, task_weight(p, tctx));
+
+	return slice < tunables.slice_ns ? slice : tunables.slice_ns;
+}
+
+/* Has it run for more than its share, by the clock of its CPU? */
+static bool is_ahead(const struct task_struct *p, struct task_ctx *tctx)
+{
+	s64 ahead = tctx->vclock_cpu < 0 ? 0 : tctx->vruntime - cpu_ctx(tctx->vclock_cpu)->vclock;
+
+	return ahead > (s64)small_lead(p, tctx);
+}
+
 static bool has_credit(const struct task_struct *p, struct task_ctx *tctx)
 {
-	return !tctx->sync_wakeup && burst(tctx) < tunables.slice_ns && !never_preempts(p, tctx);
+	return !tctx->sync_wakeup && burst(tctx) < tunables.slice_ns && !never_preempts(p, tctx) && !is_ahead(p, tctx);
 }
 
 static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)

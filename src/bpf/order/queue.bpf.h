@@ -77,10 +77,10 @@ static u64 cpu_load(const struct cpu_ctx *cctx)
 /* Where @p is put into the queue of the CPU of @cctx, on whose clock it is. */
 static u64 queue_deadline(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
-	u64 at = deadline(p, tctx), slice = to_vtime(tunables.slice_ns, task_weight(p, tctx));
+	u64 at = deadline(p, tctx);
 	s64 ahead = tctx->vruntime - cctx->vclock;
 
-	if (ahead > 0 && ahead < (s64)slice && burst(tctx) < tunables.slice_ns)
+	if (ahead > 0 && !is_ahead(p, tctx) && burst(tctx) < tunables.slice_ns)
 		at -= ahead;
 	if (vtime_before(cctx->last_deadline, at))
 		cctx->last_deadline = at;
