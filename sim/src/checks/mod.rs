@@ -223,7 +223,7 @@ impl Kernel {
         let asks = if burst < limit && tctx.burst_est < limit { 0 } else { by_weight(slice) };
         let never_preempts =
             matches!(raw.policy, SCHED_BATCH | SCHED_IDLE) || tctx.group != 0 && tctx.share & GROUP_IDLE != 0;
-        let is_ahead = tctx.vruntime.wrapping_sub(vclock) as i64 > by_weight(slice).min(slice as i64);
+        let is_ahead = tctx.vruntime.wrapping_sub(vclock) as i64 > 3 * by_weight(slice).min(slice as i64);
         let has_credit = tctx.sync_wakeup == 0 && burst < slice && !never_preempts && !is_ahead;
         let credit = if has_credit { by_weight(self.tunables.slice_us_lag * USEC) } else { 0 };
         let asks = asks - credit;

@@ -20,8 +20,7 @@
  *
  * The request is a slice, and nothing for a short task. The credit (--slice-us-lag) is for wakeups that are not sync, until
  * the task has run for a slice: it did not choose its moment, while a reader of a pipe finds more to read when it comes later.
- * A task that is ahead has none: it would have more than its share, and light tasks, whose credit reaches far, would always
- * come first.
+ * A light task that is ahead by far has none: its credit reaches as far, so it would always come first.
  * In the queue a small lead, of a slice of nice 0 at most, counts for nothing until the task has run for one: tasks of a kind run in the order
  * in which they came, for no other order keeps the last one waiting for less.
  *
@@ -38,6 +37,7 @@
 
 enum {
 	OVERRUN_NS = 20000000, /* beyond a slice that a waiting task may be ahead: it overran by two ticks at HZ=100 */
+	CREDIT_LEAD = 3,       /* slices that a task with credit may be ahead: place() leaves it two, and it may run for one */
 	SHORT_SHARE = 4,       /* of a slice that a short task runs for at most */
 	LONG_QUEUE_SLICE_NS = 100000, /* until the next tick */
 	BURST_SHIFT = 2,	      /* the estimate of bursts falls by a quarter of the distance at each sleep */
@@ -92,27 +92,22 @@ static void note_sleep(struct task_ctx *tctx)
 }
 
 /*
- * The lead over the clock that counts for nothing: what a slice takes of the clock of a CPU that runs tasks of nice 0. A light
- * task's own slice takes far more than that.
+ * Has it run for so many slices more than its share, by the clock of its CPU? The slices are its own, or those of nice 0: a light
+ * task's own takes far more of the clock.
  */
-static u64 small_lead(const struct task_struct *p, struct task_ctx *tctx)
-{
-	u64 slice = to_vtime(tunables.slice_ns, task_weight(p, tctx));
-
-	return slice < tunables.slice_ns ? slice : tunables.slice_ns;
-}
-
-/* Has it run for more than its share, by the clock of its CPU? */
-static bool is_ahead(const struct task_struct *p, struct task_ctx *tctx)
+static bool is_ahead(const struct task_struct *p, struct task_ctx *tctx, u32 nr_slices)
 {
 	s64 ahead = tctx->vclock_cpu < 0 ? 0 : tctx->vruntime - cpu_ctx(tctx->vclock_cpu)->vclock;
+	u64 slice = to_vtime(tunables.slice_ns, task_weight(p, tctx));
 
-	return ahead > (s64)small_lead(p, tctx);
+	if (slice > tunables.slice_ns)
+		slice = tunables.slice_ns;
+	return ahead > (s64)(nr_slices * slice);
 }
 
 static bool has_credit(const struct task_struct *p, struct task_ctx *tctx)
 {
-	return !tctx->sync_wakeup && burst(tctx) < tunables.slice_ns && !never_preempts(p, tctx) && !is_ahead(p, tctx);
+	return !tctx->sync_wakeup && burst(tctx) < tunables.slice_ns && !never_preempts(p, tctx) && !is_ahead(p, tctx, CREDIT_LEAD);
 }
 
 static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)

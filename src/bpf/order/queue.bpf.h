@@ -80,7 +80,7 @@ static u64 queue_deadline(const struct task_struct *p, struct task_ctx *tctx, st
 	u64 at = deadline(p, tctx);
 	s64 ahead = tctx->vruntime - cctx->vclock;
 
-	if (ahead > 0 && !is_ahead(p, tctx) && burst(tctx) < tunables.slice_ns)
+	if (ahead > 0 && !is_ahead(p, tctx, 1) && burst(tctx) < tunables.slice_ns)
 		at -= ahead;
 	if (vtime_before(cctx->last_deadline, at))
 		cctx->last_deadline = at;

@@ -345,7 +345,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("credit-for-good", "a task has credit until it sleeps", "order/deadline.bpf.h",
         " && burst(tctx) < tunables.slice_ns &&", " &&"),
     survivor("credit-ahead", "a task that is ahead has credit", "order/deadline.bpf.h",
-        " && !is_ahead(p, tctx)", "",
+        " && !is_ahead(p, tctx, CREDIT_LEAD)", "",
         "no scenario has so many light tasks for long; sim/tests/cgroups.rs and units/order/deadline.rs catch it"),
     mutant("credit-never", "no wakeup has credit", "order/deadline.bpf.h",
         "\tif (has_credit(p, tctx))\n\t\tat -= to_vtime(tunables.credit_ns, weight);\n", ""),

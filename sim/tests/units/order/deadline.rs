@@ -376,16 +376,16 @@ fn a_wakeup_that_select_cpu_has_not_seen_is_noted() {
     assert_eq!(rig.remembered(task, |tctx| (tctx.woke_exec, tctx.sync_wakeup)), (5, 0));
 }
 
-/// A task that is ahead by more than a slice of nice 0, or of its own if that is shorter, has used more than its share.
+/// By more than three slices of nice 0, or of its own if those are shorter.
 #[test]
-fn who_is_ahead_has_no_credit() {
+fn a_task_that_is_ahead_has_no_credit() {
     for (weight, ahead, has) in [
-        (100, SLICE, true),
-        (100, SLICE + 1, false),
-        (1, SLICE, true),
-        (1, SLICE + 1, false),
-        (1000, SLICE / 10, true),
-        (1000, SLICE / 10 + 1, false),
+        (100, 3 * SLICE, true),
+        (100, 3 * SLICE + 1, false),
+        (1, 3 * SLICE, true),
+        (1, 3 * SLICE + 1, false),
+        (1000, 3 * SLICE / 10, true),
+        (1000, 3 * SLICE / 10 + 1, false),
         (100, -SLICE, true),
     ] {
         let mut rig = Rig::new("1x1x1x1", &[]);
