@@ -3,7 +3,7 @@
 //! machines that it makes up, tells it what the loader does, publishes what the loader does, and reports alike.
 //!
 //! ```text
-//! Tunables, Layout --Rodata::new()--> const data of the C
+//! Tunables, Layout --Told::new()--> constants and layouts of the C
 //!                                       cpu_ctxs --Publisher::publish()--> llc_publisheds
 //!                                       cpu_ctxs --Snapshot::new()-------> Metrics
 //!                                       processes <--> numa::Sampler
@@ -14,14 +14,15 @@ pub mod bpf_intf;
 pub mod bpf_skel;
 pub mod cli;
 pub mod frequency;
+pub mod hotplug;
 pub mod nr_scan;
 pub mod numa;
 pub mod pelt;
 pub mod preflight;
 pub mod publisher;
-pub mod rodata;
 pub mod scheduler;
 pub mod stats;
+pub mod told;
 pub mod topology;
 pub mod verifier_stats;
 

@@ -21,8 +21,8 @@ use tracing_subscriber::prelude::*;
 
 use scx_magpie::cli::{Command, Opts};
 use scx_magpie::preflight::{self, Refusal};
-use scx_magpie::scheduler::Scheduler;
-use scx_magpie::{SCHEDULER_NAME, nr_scan, stats, topology, verifier_stats};
+use scx_magpie::scheduler::{Ended, Scheduler};
+use scx_magpie::{SCHEDULER_NAME, hotplug, nr_scan, stats, topology, verifier_stats};
 
 fn main() -> ExitCode {
     let opts = match Opts::try_parse() {
@@ -89,8 +89,8 @@ fn run(opts: &Opts) -> Result<()> {
     }
 }
 
-/// Runs the scheduler until it is told to stop or ejected, starting anew when the kernel asks for that, as it
-/// does after a CPU came or went.
+/// Runs the scheduler until it is told to stop or ejected, starting anew for a machine that has become another one. What fails
+/// while CPUs come or go is tried once more.
 fn schedule(opts: &Opts, shutdown: Arc<AtomicBool>) -> Result<()> {
     preflight::check()?;
     let flag = shutdown.clone();
@@ -104,24 +104,54 @@ fn schedule(opts: &Opts, shutdown: Arc<AtomicBool>) -> Result<()> {
             }
         });
     }
+    let (mut old, mut pause) = (None, hotplug::QUIET);
+    while !shutdown.load(Ordering::Relaxed) {
+        let before = hotplug::seq();
+        match start(opts, &mut old) {
+            Ok(mut scheduler) => {
+                old = None;
+                pause = hotplug::QUIET;
+                match scheduler.run(&shutdown)? {
+                    Ended::Outgrown => {
+                        info!("the machine has CPUs that there is no place for: starting anew");
+                        old = Some(scheduler);
+                        continue;
+                    }
+                    Ended::Exit(report) if report.should_restart() => info!("the kernel wants a new start"),
+                    Ended::Exit(_) => return Ok(()),
+                }
+            }
+            Err(err) if hotplug::seq() != before => {
+                warn!("{err:#}; but CPUs came or went: once more when none does for {} s", pause.as_secs());
+            }
+            Err(err) => return Err(err),
+        }
+        hotplug::wait_until_quiet(pause, &shutdown);
+        pause = (2 * pause).min(hotplug::MAX_PAUSE);
+    }
+    Ok(())
+}
+
+/// Loads a scheduler for the machine as it is now, and attaches it in place of the `old` one, if there is any.
+fn start(opts: &Opts, old: &mut Option<Scheduler<'static>>) -> Result<Scheduler<'static>> {
     let mut capacities = BTreeMap::new();
     loop {
-        let mut object = MaybeUninit::uninit();
-        let mut scheduler = Scheduler::load_for(opts, &mut object, |layout| layout.set_capacities(&capacities))?;
+        // Some bytes for each start, of which there are few.
+        let object = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut scheduler = Scheduler::load_for(opts, object, |layout| layout.set_capacities(&capacities))?;
+        if let Some(old) = old {
+            old.detach();
+        }
         // Somebody may have been faster.
         scheduler.attach().or_else(|err| preflight::check().map_err(Into::into).and(Err(err)))?;
-        if capacities.is_empty()
-            && let Some(others) = scheduler.other_capacities()?
-        {
-            info!("the kernel knows of other capacities than sysfs shows: starting anew");
-            capacities = others;
-            continue;
+        match scheduler.other_capacities()? {
+            Some(others) if capacities.is_empty() => {
+                info!("the kernel knows of other capacities than sysfs shows: starting anew");
+                capacities = others;
+                *old = Some(scheduler);
+            }
+            _ => return Ok(scheduler),
         }
-        if !scheduler.run(&shutdown)?.should_restart() {
-            return Ok(());
-        }
-        info!("a CPU came or went: starting anew");
-        capacities.clear();
     }
 }
 

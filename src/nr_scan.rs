@@ -27,6 +27,10 @@ impl ScanLimit {
     /// both on the scale of 1024 a CPU.
     pub fn nr_scan(&self, sum_util: u32, capacity: u32, nr_cpus: u32) -> u32 {
         let scale = u64::from(CAPACITY_SCALE);
+        // All its CPUs are gone.
+        if nr_cpus == 0 {
+            return 0;
+        }
         let x = u64::from(sum_util) * scale / u64::from(capacity);
         let used = (x * x * u64::from(self.imbalance_pct).pow(2) / (10_000 * scale)).min(scale);
         let nr = (u64::from(nr_cpus) * (scale - used) / scale) as u32;

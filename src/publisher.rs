@@ -15,7 +15,10 @@ use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::bpf_intf::{capacities, cpu_ctx, llc_published};
+use crate::bpf_intf::{
+    capacities, cpu_ctx, cpu_layout, cpu_state_CPU_ONLINE as CPU_ONLINE, cpu_state_CPU_PRESENT as CPU_PRESENT,
+    llc_published,
+};
 use crate::nr_scan::ScanLimit;
 use crate::pelt::{Pelt, decay_factors};
 use crate::topology::Layout;
@@ -24,28 +27,29 @@ use crate::topology::Layout;
 pub struct Publisher {
     layout: Layout,
     limit: ScanLimit,
-    /// What each CPU can reach now, by id; and those of each LLC together.
+    /// What each CPU can reach now, by id.
     reachable: BTreeMap<usize, u32>,
-    capacities: Vec<u32>,
     factors: [u32; 32],
 }
 
 impl Publisher {
     /// All CPUs reach their capacity until [`Publisher::set_reachable`] says otherwise.
     pub fn new(layout: Layout, limit: ScanLimit) -> Self {
-        let (reachable, capacities) = (BTreeMap::new(), Vec::new());
-        let mut publisher = Self { layout, limit, reachable, capacities, factors: decay_factors() };
-        publisher.set_reachable(|_, capacity| capacity);
-        publisher
+        let reachable = layout.cpus.iter().map(|(&id, cpu)| (id, cpu.capacity as u32)).collect();
+        Self { layout, limit, reachable, factors: decay_factors() }
     }
 
     /// Notes what CPUs can reach now: `reachable(id, capacity)`, 1..=capacity.
     pub fn set_reachable(&mut self, reachable: impl Fn(usize, usize) -> usize) {
-        self.capacities = vec![0; self.layout.llcs.len()];
-        for (&id, cpu) in &self.layout.cpus {
-            let reachable = reachable(id, cpu.capacity) as u32;
-            self.reachable.insert(id, reachable);
-            self.capacities[cpu.llc] += reachable;
+        let cpus = self.layout.cpus.iter();
+        self.reachable = cpus.map(|(&id, cpu)| (id, reachable(id, cpu.capacity) as u32)).collect();
+    }
+
+    /// CPUs have come. They reach their capacity until [`Publisher::set_reachable`] says otherwise.
+    pub fn set_layout(&mut self, layout: &Layout) {
+        self.layout = layout.clone();
+        for (&id, cpu) in &layout.cpus {
+            self.reachable.entry(id).or_insert(cpu.capacity as u32);
         }
     }
 
@@ -62,7 +66,17 @@ impl Publisher {
         }
     }
 
-    /// Sum of `util_avg` of each LLC's CPUs at `now` (CLOCK_MONOTONIC), 0..nr_cpus * 1024.
+    /// Of each LLC the CPUs that are present, and what they can reach together.
+    fn present(&self, cpu_layouts: &[UnsafeCell<cpu_layout>]) -> Vec<(u32, u32)> {
+        let mut sums = vec![(0, 0); self.layout.llcs.len()];
+        for (&id, cpu) in self.layout.cpus.iter().filter(|(id, _)| is_present(cpu_layouts, **id)) {
+            sums[cpu.llc].0 += 1;
+            sums[cpu.llc].1 += self.reachable[&id];
+        }
+        sums
+    }
+
+    /// Sum of `util_avg` of each LLC's CPUs at `now` (CLOCK_MONOTONIC), 0..nr_cpus * 1024. CPUs that went are idle.
     pub fn sum_util(&self, cpu_ctxs: &[UnsafeCell<cpu_ctx>], now: Duration) -> Vec<u32> {
         let mut sums = vec![0; self.layout.llcs.len()];
         for (&id, cpu) in &self.layout.cpus {
@@ -90,12 +104,13 @@ impl Publisher {
     pub fn publish(
         &self,
         cpu_ctxs: &[UnsafeCell<cpu_ctx>],
+        cpu_layouts: &[UnsafeCell<cpu_layout>],
         llc_publisheds: &[UnsafeCell<llc_published>],
         now: Duration,
     ) {
-        for (llc, sum_util) in self.sum_util(cpu_ctxs, now).into_iter().enumerate() {
-            let published = llc_publisheds[llc].get();
-            let (capacity, nr_cpus) = (self.capacities[llc], self.layout.llcs[llc].nr_cpus as u32);
+        let llcs = self.sum_util(cpu_ctxs, now).into_iter().zip(self.present(cpu_layouts));
+        for ((sum_util, (nr_cpus, capacity)), published) in llcs.zip(llc_publisheds) {
+            let published = published.get();
             let nr_scan = self.limit.nr_scan(sum_util, capacity, nr_cpus);
             // SAFETY: plain words in valid memory; the time comes last, so that it is never too new.
             unsafe {
@@ -106,6 +121,21 @@ impl Publisher {
             }
         }
     }
+}
+
+/// Is the CPU online, and does the BPF program know where it stands?
+pub fn is_present(cpu_layouts: &[UnsafeCell<cpu_layout>], cpu: usize) -> bool {
+    state(cpu_layouts, cpu) == CPU_PRESENT
+}
+
+/// Is it online, as far as the BPF program was told?
+pub fn is_online(cpu_layouts: &[UnsafeCell<cpu_layout>], cpu: usize) -> bool {
+    state(cpu_layouts, cpu) & CPU_ONLINE != 0
+}
+
+fn state(cpu_layouts: &[UnsafeCell<cpu_layout>], cpu: usize) -> u32 {
+    // SAFETY: valid; a plain word.
+    unsafe { (&raw const (*cpu_layouts[cpu].get()).state).read_volatile() }
 }
 
 /// CLOCK_MONOTONIC, the clock of `bpf_ktime_get_ns()`.
@@ -129,7 +159,9 @@ mod tests {
     #[test]
     fn what_is_published_is_the_sum_by_llc() {
         let (topo, nr_cpus) = make_test_topo(1, 2, 2, 1);
-        let layout = Layout::new(&topo).unwrap();
+        let layout = Layout::new(&topo, 0).unwrap();
+        let present = || cpu_layout { llc: 0, node: 0, slot: 0, capacity: 0, state: CPU_PRESENT };
+        let mut cpu_layouts: Vec<_> = (0..nr_cpus).map(|_| UnsafeCell::new(present())).collect();
         // SAFETY: plain integers.
         let zeroed: (cpu_ctx, llc_published) = unsafe { std::mem::zeroed() };
         let mut cpu_ctxs: Vec<_> = (0..nr_cpus).map(|_| UnsafeCell::new(zeroed.0)).collect();
@@ -141,7 +173,7 @@ mod tests {
         let limit = ScanLimit { imbalance_pct: 117, small_llc_boost: false };
         let mut publisher = Publisher::new(layout, limit);
         let now = Duration::from_secs(1); // since when the CPUs of LLC 1 are busy
-        publisher.publish(&cpu_ctxs, &llc_publisheds, now);
+        publisher.publish(&cpu_ctxs, &cpu_layouts, &llc_publisheds, now);
         let sums: Vec<u32> = llc_publisheds.iter_mut().map(|llc| llc.get_mut().sum_util).collect();
         assert_eq!(sums, publisher.sum_util(&cpu_ctxs, now));
         assert_eq!(sums[0], 0);
@@ -152,10 +184,17 @@ mod tests {
 
         // Clamped to half, an LLC in use to half of its capacity is full.
         cpu_ctxs[2].get_mut().pelt.running = 0;
-        publisher.publish(&cpu_ctxs, &llc_publisheds, now);
+        publisher.publish(&cpu_ctxs, &cpu_layouts, &llc_publisheds, now);
         assert_eq!(llc_publisheds[1].get_mut().nr_scan, 1);
         publisher.set_reachable(|_, capacity| capacity / 2);
-        publisher.publish(&cpu_ctxs, &llc_publisheds, now);
+        publisher.publish(&cpu_ctxs, &cpu_layouts, &llc_publisheds, now);
         assert_eq!((llc_publisheds[1].get_mut().capacity, llc_publisheds[1].get_mut().nr_scan), (1024, 0));
+
+        // A CPU that went counts for nothing.
+        cpu_layouts[3].get_mut().state = 0;
+        cpu_ctxs[3].get_mut().pelt.running = 0;
+        publisher.set_reachable(|_, capacity| capacity);
+        publisher.publish(&cpu_ctxs, &cpu_layouts, &llc_publisheds, now);
+        assert_eq!((llc_publisheds[1].get_mut().capacity, llc_publisheds[1].get_mut().nr_scan), (1024, 1));
     }
 }

@@ -2,8 +2,8 @@
 //! The BPF program's life: load, attach, serve it while it runs, detach and report.
 //!
 //! ```text
-//! open -> tell it machine and tunables (Rodata) -> load -> register_loader -> attach
-//!   run: publish sum_util each interval, answer statistics, watch for its exit
+//! open -> tell it machine and tunables (Told) -> load -> register_loader -> attach
+//!   run: publish sum_util each interval, answer statistics, give CPUs that come a place, watch for its exit
 //! detach -> the kernel's exit reason and dump
 //! ```
 
@@ -19,23 +19,26 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{AsRawLibbpf, Link, MapHandle, OpenMapMut, OpenObject, ProgramInput, ProgramMut, libbpf_sys};
-use log::{info, warn};
+use log::{debug, info, warn};
 use scx_stats::prelude::*;
 use scx_utils::{
-    NR_CPUS_POSSIBLE, UserExitInfo, compat, scx_ops_attach, scx_ops_open, try_set_rlimit_infinity, uei_exited,
-    uei_report, uei_set_size,
+    NR_CPU_IDS, NR_CPUS_POSSIBLE, UserExitInfo, compat, scx_ops_attach, scx_ops_open, try_set_rlimit_infinity,
+    uei_exited, uei_report, uei_set_size,
 };
 
-use crate::bpf_intf::{capacities, cpu_ctx, group, latency_hist, llc_published, wake_cases};
+use crate::bpf_intf::{
+    capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_layout, llc_published, placed_cpu, wake_cases,
+};
 use crate::bpf_skel::*;
 use crate::cli::{Opts, Tunables};
 use crate::frequency;
+use crate::hotplug;
 use crate::nr_scan::ScanLimit;
 use crate::numa::Sampler;
 use crate::preflight;
-use crate::publisher::{Publisher, monotonic};
-use crate::rodata::Rodata;
+use crate::publisher::{self, Publisher, monotonic};
 use crate::stats::{self, Shared, Snapshot};
+use crate::told::{Possible, Told};
 use crate::topology::Layout;
 
 /// How long Ctrl-C, an ejection or a request for statistics waits at most.
@@ -46,6 +49,27 @@ const FREQUENCY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often cgroups are looked at, where the kernel does not report all that is set of them.
 const CGROUP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// When sysfs is read once more that was changing.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Why a scheduler does not serve any more.
+pub enum Ended {
+    /// It is detached.
+    Exit(UserExitInfo),
+    /// CPUs came for which it has no place. It is still attached.
+    Outgrown,
+}
+
+/// CPUs that came and went.
+struct Hotplugs {
+    /// How many the program had seen at the last look.
+    seen: u64,
+    at: Instant,
+    /// When to look at the machine.
+    look_at: Option<Instant>,
+    outgrown: bool,
+}
 
 /// A loaded scheduler, attached while `link` is held.
 pub struct Scheduler<'a> {
@@ -60,6 +84,7 @@ pub struct Scheduler<'a> {
     groups: NonNull<UnsafeCell<group>>,
     /// Cgroups that none was left for, when that was last said.
     lost_groups: u32,
+    hotplugs: Hotplugs,
     sampler: Option<Sampler>,
     link: Option<Link>,
 }
@@ -81,7 +106,8 @@ impl<'a> Scheduler<'a> {
         let mut skel = scx_ops_open!(builder, object, magpie, opts.libbpf.clone().into_bpf_open_opts())?;
         // scx_utils links in an fentry program. Nothing here needs it, and kernels without function tracing lack it.
         skel.progs.scx_lib_init_probe.set_autoload(false);
-        // After the open, which notes hotplug_seq: so the kernel refuses a layout that a hotplug made stale.
+        // CPUs may come and go from here on: the program sees which are there when it is attached.
+        skel.struct_ops.magpie_mut().hotplug_seq = 0;
         let mut layout = Layout::of_this_machine()?;
         change(&mut layout);
 
@@ -98,8 +124,8 @@ impl<'a> Scheduler<'a> {
         if layout.nr_nodes() < 2 {
             skel.maps.processes.set_max_entries(1)?;
         }
-        let rodata = skel.maps.rodata_data.as_mut().context("no .rodata in the BPF object")?;
-        tell(rodata, &Rodata::new(&layout, &tunables, *NR_CPUS_POSSIBLE));
+        let possible = Possible { cpus: *NR_CPUS_POSSIBLE, ids: *NR_CPU_IDS };
+        tell(&mut skel, &Told::new(&layout, &tunables, possible))?;
         skel.maps.group_ids.set_max_entries(tunables.max_cgroups + 1)?;
         let groups = cut_groups(&mut skel.maps.bss_groups, tunables.max_cgroups + 1)?;
 
@@ -119,6 +145,7 @@ impl<'a> Scheduler<'a> {
             tunables,
             groups,
             lost_groups: 0,
+            hotplugs: Hotplugs { seen: 0, at: Instant::now(), look_at: Some(Instant::now()), outgrown: false },
             sampler: None,
             link: None,
         })
@@ -128,9 +155,9 @@ impl<'a> Scheduler<'a> {
     pub fn attach(&mut self) -> Result<()> {
         call(&mut self.skel.progs.register_loader)?;
         self.look_at_frequencies()?;
-        self.publish()?;
         let skel = &mut self.skel;
         self.link = Some(scx_ops_attach!(skel, magpie)?);
+        self.publish()?;
         info!("attached: {} CPUs, {} LLCs", self.layout.cpus.len(), self.layout.llcs.len());
         self.start_sampler()
     }
@@ -140,8 +167,10 @@ impl<'a> Scheduler<'a> {
     pub fn other_capacities(&mut self) -> Result<Option<BTreeMap<usize, usize>>> {
         call(&mut self.skel.progs.note_capacities)?;
         let known = &self.skel.maps.bss_data.as_ref().context("no .bss")?.kernel_capacities;
-        let capacities: BTreeMap<_, _> = self.layout.cpus.keys().map(|&id| (id, known[id] as usize)).collect();
-        Ok(self.layout.cpus.iter().any(|(id, cpu)| capacities[id] != cpu.capacity).then_some(capacities))
+        // 0: it has just gone.
+        let known = self.layout.cpus.keys().map(|&id| (id, known[id] as usize)).filter(|(_, capacity)| *capacity > 0);
+        let capacities: BTreeMap<_, _> = known.collect();
+        Ok(capacities.iter().any(|(id, capacity)| self.layout.cpus[id].capacity != *capacity).then_some(capacities))
     }
 
     /// Looks at where processes have their memory, where there are several nodes.
@@ -160,16 +189,26 @@ impl<'a> Scheduler<'a> {
         Ok(())
     }
 
-    /// Serves until `shutdown` or until the kernel ejects the scheduler, then detaches and reports.
-    pub fn run(&mut self, shutdown: &AtomicBool) -> Result<UserExitInfo> {
-        let served = self.serve(shutdown);
-        self.sampler.take();
-        self.link.take();
+    /// Serves until `shutdown` or until the kernel ejects the scheduler, then detaches and reports; or until the machine has
+    /// outgrown it.
+    pub fn run(&mut self, shutdown: &AtomicBool) -> Result<Ended> {
+        let outgrown = self.serve(shutdown);
+        if let Ok(true) = outgrown {
+            return Ok(Ended::Outgrown);
+        }
+        self.detach();
         let report = uei_report!(&self.skel, uei)?;
-        served.map(|()| report)
+        outgrown.map(|_| Ended::Exit(report))
     }
 
-    fn serve(&mut self, shutdown: &AtomicBool) -> Result<()> {
+    /// The kernel's own scheduler takes over, or the next one attached.
+    pub fn detach(&mut self) {
+        self.sampler.take();
+        self.link.take();
+    }
+
+    /// True if the machine has outgrown it.
+    fn serve(&mut self, shutdown: &AtomicBool) -> Result<bool> {
         let server = StatsServer::new(stats::server_data()).launch().context("cannot serve statistics")?;
         let (res, req) = server.channels();
         let mut publish_at = Instant::now();
@@ -187,6 +226,9 @@ impl<'a> Scheduler<'a> {
                 call(&mut self.skel.progs.poll_cgroups)?;
                 cgroups_at = now + CGROUP_INTERVAL;
             }
+            if self.follow_hotplugs(now)? {
+                return Ok(true);
+            }
             if now >= publish_at {
                 self.publish()?;
                 publish_at = now + self.util_interval;
@@ -196,6 +238,64 @@ impl<'a> Scheduler<'a> {
             }
             // Waiting on the channel would spin first, which costs more than all the rest.
             thread::sleep(publish_at.saturating_duration_since(now).min(RESPONSE));
+        }
+        Ok(false)
+    }
+
+    /// CPUs that came get a place. True: there is none for them, and no other has come or gone since.
+    fn follow_hotplugs(&mut self, now: Instant) -> Result<bool> {
+        let seen = self.nr_hotplugs()?;
+        if seen != self.hotplugs.seen {
+            self.hotplugs = Hotplugs { seen, at: now, look_at: Some(now), outgrown: self.hotplugs.outgrown };
+        }
+        if self.hotplugs.look_at.is_some_and(|at| at <= now) {
+            self.hotplugs.look_at = Some(now + LOOK_AGAIN);
+            // While CPUs come and go, files do.
+            match Layout::of_this_machine() {
+                Ok(fresh) if self.nr_hotplugs()? == seen => {
+                    self.hotplugs.look_at = None;
+                    let shared = shared(&mut self.skel, self.groups, &self.tunables)?;
+                    let came = self.layout.follow(&fresh, |cpu| publisher::is_online(shared.cpu_layouts, cpu));
+                    self.hotplugs.outgrown = came.is_none();
+                    self.place(&came.unwrap_or_default())?;
+                }
+                Ok(_) => debug!("CPUs came or went while sysfs was read"),
+                Err(err) => debug!("{err:#}"),
+            }
+        }
+        Ok(self.hotplugs.outgrown && now - self.hotplugs.at >= hotplug::QUIET)
+    }
+
+    fn nr_hotplugs(&self) -> Result<u64> {
+        Ok(self.skel.maps.bss_data.as_ref().context("no .bss")?.nr_hotplugs)
+    }
+
+    /// Tells the program where CPUs stand that have come, and then that it may use them.
+    fn place(&mut self, cpus: &[usize]) -> Result<()> {
+        for &cpu in cpus {
+            let place = &self.layout.cpus[&cpu];
+            let bss = self.skel.maps.bss_data.as_mut().context("no .bss")?;
+            // SAFETY: pairs made from the same C structs, which hold integers only.
+            let (cpu_layouts, llc_layouts) =
+                unsafe { (twins::<_, cpu_layout>(&mut bss.cpu_layouts), twins::<_, llc_layout>(&mut bss.llc_layouts)) };
+            // SAFETY: plain words in valid memory. Of the CPU's nobody reads but the state, which is the program's: the CPU may
+            // come online meanwhile.
+            unsafe {
+                let (to, from) = (cpu_layouts[cpu].get(), cpu_layout::from(place));
+                (&raw mut (*to).llc).write_volatile(from.llc);
+                (&raw mut (*to).node).write_volatile(from.node);
+                (&raw mut (*to).slot).write_volatile(from.slot);
+                (&raw mut (*to).capacity).write_volatile(from.capacity);
+                let nr_slots = self.layout.llcs[place.llc].nr_slots as u32;
+                (&raw mut (*llc_layouts[place.llc].get()).nr_slots).write_volatile(nr_slots);
+            }
+            bss.slot_cpus[place.slot] = cpu as u16;
+            self.publisher.set_layout(&self.layout);
+            let mut args = placed_cpu { cpu: cpu as i32 };
+            // SAFETY: an integer.
+            let bytes = unsafe { slice::from_raw_parts_mut((&raw mut args).cast(), size_of_val(&args)) };
+            call_with(&mut self.skel.progs.place_cpu, Some(bytes))?;
+            info!("CPU {cpu} came, in LLC {}", place.llc);
         }
         Ok(())
     }
@@ -222,7 +322,7 @@ impl<'a> Scheduler<'a> {
 
     fn publish(&mut self) -> Result<()> {
         let shared = shared(&mut self.skel, self.groups, &self.tunables)?;
-        self.publisher.publish(shared.cpu_ctxs, shared.llc_publisheds, monotonic());
+        self.publisher.publish(shared.cpu_ctxs, shared.cpu_layouts, shared.llc_publisheds, monotonic());
         Ok(())
     }
 
@@ -282,18 +382,20 @@ fn cut_groups(map: &mut OpenMapMut<'_>, nr: u32) -> Result<NonNull<UnsafeCell<gr
 }
 
 /// Tells the program, through the memory it will load with.
-fn tell(skel: &mut types::rodata, rodata: &Rodata) {
+fn tell(skel: &mut OpenBpfSkel<'_>, told: &Told) -> Result<()> {
+    let rodata = skel.maps.rodata_data.as_mut().context("no .rodata in the BPF object")?;
+    let bss = skel.maps.bss_data.as_mut().context("no .bss in the BPF object")?;
     // SAFETY: pairs made from the same C structs, which hold integers only.
     unsafe {
-        copy_twins(slice::from_mut(&mut skel.tunables), slice::from_ref(&rodata.tunables));
-        copy_twins(&mut skel.cpu_layouts, &rodata.cpu_layouts);
-        copy_twins(&mut skel.llc_layouts, &rodata.llc_layouts);
+        copy_twins(slice::from_mut(&mut rodata.tunables), slice::from_ref(&told.tunables));
+        copy_twins(&mut bss.cpu_layouts, &told.cpu_layouts);
+        copy_twins(&mut bss.llc_layouts, &told.llc_layouts);
     }
-    skel.slot_cpus.copy_from_slice(&rodata.slot_cpus);
-    skel.node_llcs.copy_from_slice(&rodata.node_llcs);
-    skel.absent_slots.copy_from_slice(&rodata.absent_slots);
-    skel.capacity_order.copy_from_slice(&rodata.capacity_order);
-    skel.pelt_decay = rodata.pelt_decay;
+    bss.slot_cpus.copy_from_slice(&told.slot_cpus);
+    rodata.node_llcs.copy_from_slice(&told.node_llcs);
+    rodata.capacity_order.copy_from_slice(&told.capacity_order);
+    rodata.pelt_decay = told.pelt_decay;
+    Ok(())
 }
 
 /// What the loader reads and writes while the program runs.
@@ -308,6 +410,7 @@ fn shared<'a>(
     Ok(unsafe {
         Shared {
             cpu_ctxs: twins::<_, cpu_ctx>(&mut skel.cpu_ctxs),
+            cpu_layouts: twins::<_, cpu_layout>(&mut skel.cpu_layouts),
             llc_publisheds: twins::<_, llc_published>(&mut skel.llc_publisheds),
             latency_hists: twins::<_, latency_hist>(&mut skel.latency_hists),
             groups: slice::from_raw_parts(groups.as_ptr(), skel.max_group.min(tunables.max_cgroups) as usize + 1),
@@ -347,8 +450,15 @@ unsafe fn twins<S, D>(array: &mut [S]) -> &[UnsafeCell<D>] {
 
 /// Runs a `SEC("syscall")` program, here and now.
 fn call(prog: &mut ProgramMut<'_>) -> Result<()> {
+    call_with(prog, None)
+}
+
+/// The same, with its argument.
+fn call_with(prog: &mut ProgramMut<'_>, context_in: Option<&mut [u8]>) -> Result<()> {
     let name = prog.name().to_string_lossy().into_owned();
-    let out = prog.test_run(ProgramInput::default()).with_context(|| format!("cannot run {name}"))?;
+    let out = prog
+        .test_run(ProgramInput { context_in, ..ProgramInput::default() })
+        .with_context(|| format!("cannot run {name}"))?;
     ensure!(out.return_value == 0, "{name} failed: {}", out.return_value as i32);
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::{fmt, fs};
 
 use anyhow::{Context, Result, ensure};
-use scx_utils::{Core, Cpu, Llc, Topology, compat};
+use scx_utils::{Core, Cpu, Llc, NR_CPUS_POSSIBLE, Topology, compat};
 
 use crate::bpf_intf::{
     magpie_limits_LINES_PER_LLC as LINES_PER_LLC, magpie_limits_MAX_CPUS as MAX_CPUS,
@@ -50,7 +50,7 @@ pub struct LlcPlace {
 /// The machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layout {
-    /// Online CPUs by the kernel's CPU id.
+    /// CPUs by the kernel's id: those that were online, and [came](Layout::follow) since.
     pub cpus: BTreeMap<usize, CpuPlace>,
     pub llcs: Vec<LlcPlace>,
     /// CPUs a core at most, rounded up to a power of two.
@@ -83,19 +83,24 @@ impl Layout {
         classes
     }
 
-    /// Lays this machine out.
+    /// Lays this machine out, with room for CPUs that may come.
     pub fn of_this_machine() -> Result<Self> {
         let topo = Topology::new().context("cannot read the machine's topology")?;
-        Self::with_cores(&topo, |core, id| first_sibling(id).unwrap_or_else(|| first_cpu(core)))
+        let may_come = NR_CPUS_POSSIBLE.saturating_sub(topo.all_cpus.len());
+        let lay_out =
+            |room| Self::with_cores(&topo, room, |core, id| first_sibling(id).unwrap_or_else(|| first_cpu(core)));
+        // Where each LLC has no room for all of them, none has: then they make the loader start anew.
+        lay_out(may_come).or_else(|_| lay_out(0))
     }
 
-    /// Lays out a machine whose topology is right about cores. Fails when it exceeds a limit of `bpf/intf.h`.
-    pub fn new(topo: &Topology) -> Result<Self> {
-        Self::with_cores(topo, |core, _| first_cpu(core))
+    /// Lays out a machine whose topology is right about cores, with `room` for so many CPUs more in each LLC. Fails when it
+    /// exceeds a limit of `bpf/intf.h`.
+    pub fn new(topo: &Topology, room: usize) -> Result<Self> {
+        Self::with_cores(topo, room, |core, _| first_cpu(core))
     }
 
     /// The same, where `first_of` tells the first CPU of a CPU's core.
-    fn with_cores(topo: &Topology, first_of: impl Fn(&Core, usize) -> usize) -> Result<Self> {
+    fn with_cores(topo: &Topology, room: usize, first_of: impl Fn(&Core, usize) -> usize) -> Result<Self> {
         let max_id = topo.all_cpus.keys().max().copied().unwrap_or(0);
         ensure!(max_id < MAX_CPUS as usize, "CPU id {max_id}: at most {MAX_CPUS} CPUs are supported");
         let llc_cores: Vec<Cores> = topo.all_llcs.values().map(|llc| split_cores(llc, &first_of)).collect();
@@ -131,6 +136,7 @@ impl Layout {
                 nr_cores += 1;
             }
             let nr_slots = layout.slot_cpus.len() - first_line * SLOTS_PER_LINE as usize;
+            layout.slot_cpus.resize(layout.slot_cpus.len() + room * smt_width, None);
             layout.slot_cpus.resize(layout.slot_cpus.len().next_multiple_of(SLOTS_PER_LINE as usize), None);
 
             let nr_lines = layout.slot_cpus.len() / SLOTS_PER_LINE as usize - first_line;
@@ -157,6 +163,49 @@ impl Layout {
         Ok(layout)
     }
 
+    /// The machine has become `fresh`, which was laid out anew: gives CPUs that came a place, and returns which those are.
+    /// `None`: they fit no place that this layout has, or CPUs that it knows stand elsewhere now. Of CPUs that are not `online`
+    /// for good, sysfs shows a part only: they are passed over.
+    pub fn follow(&mut self, fresh: &Self, online: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
+        let cpus: BTreeMap<usize, &CpuPlace> =
+            fresh.cpus.iter().filter(|(id, _)| online(**id)).map(|(id, cpu)| (*id, cpu)).collect();
+        let known: Vec<_> = cpus.iter().filter_map(|(id, cpu)| Some((*cpu, self.cpus.get(id)?))).collect();
+        let llcs = one_to_one(known.iter().map(|(fresh, own)| (fresh.llc, own.llc)))?;
+        let mut cores = one_to_one(known.iter().map(|(fresh, own)| (fresh.core, own.core)))?;
+        let moved = known.iter().any(|(fresh, own)| fresh.node != own.node);
+        let came: Vec<_> = cpus.keys().copied().filter(|id| !self.cpus.contains_key(id)).collect();
+        if moved || (!came.is_empty() && self.nr_stronger() > 0) {
+            return None;
+        }
+        for &id in &came {
+            let cpu = cpus[&id];
+            let index = *llcs.get(&cpu.llc)?;
+            let core =
+                *cores.entry(cpu.core).or_insert_with(|| self.cpus.values().map(|cpu| cpu.core + 1).max().unwrap_or(0));
+            let slot = self.free_slot(index, core)?;
+            let llc = &mut self.llcs[index];
+            if llc.node != cpu.node || self.cpus.values().any(|other| other.capacity != cpu.capacity) {
+                return None;
+            }
+            llc.nr_cpus += 1;
+            llc.capacity += cpu.capacity;
+            llc.nr_slots = llc.nr_slots.max(slot + 1 - llc.first_line * SLOTS_PER_LINE as usize);
+            self.slot_cpus[slot] = Some(id);
+            self.cpus.insert(id, CpuPlace { llc: index, core, slot, ..cpu.clone() });
+        }
+        Some(came)
+    }
+
+    /// Beside the CPUs of the core, or where the next core begins.
+    fn free_slot(&self, llc: usize, core: usize) -> Option<usize> {
+        let (llc, width) = (&self.llcs[llc], self.smt_width);
+        let (first, end) =
+            (llc.first_line * SLOTS_PER_LINE as usize, (llc.first_line + llc.nr_lines) * SLOTS_PER_LINE as usize);
+        let sibling = self.cpus.values().find(|cpu| cpu.core == core);
+        let start = sibling.map_or((first + llc.nr_slots).next_multiple_of(width), |cpu| cpu.slot - cpu.slot % width);
+        (start..start + width).find(|&slot| slot < end && self.slot_cpus[slot].is_none())
+    }
+
     /// The ids of the CPUs, strongest first.
     pub fn capacity_order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = self.cpus.keys().copied().collect();
@@ -181,35 +230,22 @@ impl Layout {
         }
     }
 
-    /// One more than the highest CPU id.
-    pub fn nr_cpu_ids(&self) -> usize {
-        self.cpus.keys().max().map_or(0, |id| id + 1)
-    }
-
     /// In a line's bits, the first slot of each core and the last.
     pub fn core_ends(&self) -> (u32, u32) {
         let first = (0..SLOTS_PER_LINE).step_by(self.smt_width).fold(0, |bits, slot| bits | 1 << slot);
         (first, first << (self.smt_width - 1))
     }
+}
 
-    /// Per line, the slots without a CPU in cores that have one: for the search such a core is idle when its
-    /// CPUs are.
-    pub fn absent_slots(&self) -> Vec<u16> {
-        let lines = self.slot_cpus.chunks(SLOTS_PER_LINE as usize);
-        lines
-            .map(|line| {
-                let mut absent = 0;
-                for (i, core) in line.chunks(self.smt_width).enumerate() {
-                    if core.iter().any(Option::is_some) {
-                        for (j, _) in core.iter().enumerate().filter(|(_, cpu)| cpu.is_none()) {
-                            absent |= 1 << (i * self.smt_width + j);
-                        }
-                    }
-                }
-                absent
-            })
-            .collect()
+/// Which of ours each of theirs is; `None` if it is several, or several are one.
+fn one_to_one(pairs: impl Iterator<Item = (usize, usize)>) -> Option<BTreeMap<usize, usize>> {
+    let (mut ours, mut theirs) = (BTreeMap::new(), BTreeMap::new());
+    for (their, our) in pairs {
+        if *ours.entry(their).or_insert(our) != our || *theirs.entry(our).or_insert(their) != their {
+            return None;
+        }
     }
+    Some(ours)
 }
 
 /// The CPUs of each core of an LLC, by the core's first.
@@ -306,7 +342,7 @@ mod tests {
     #[test]
     fn siblings_are_neighbours_and_llcs_start_lines() {
         let (topo, _) = make_test_topo(2, 1, 9, 2);
-        let layout = Layout::new(&topo).unwrap();
+        let layout = Layout::new(&topo, 0).unwrap();
         assert_eq!(layout.smt_width, 2);
         assert_eq!(layout.core_ends(), (0x5555, 0xaaaa));
         assert_eq!(layout.llcs[0].nr_lines, 2); // 18 CPUs
@@ -322,8 +358,8 @@ mod tests {
     #[test]
     fn cores_of_two_clusters_stay_apart() {
         let (topo, _) = make_test_topo(1, 1, 4, 2);
-        assert_eq!(Layout::new(&topo).unwrap().smt_width, 2);
-        let layout = Layout::with_cores(&topo, |_, id| id).unwrap();
+        assert_eq!(Layout::new(&topo, 0).unwrap().smt_width, 2);
+        let layout = Layout::with_cores(&topo, 0, |_, id| id).unwrap();
         assert_eq!(layout.smt_width, 1);
         assert_eq!(layout.llcs[0].nr_cpus, 8);
         assert_eq!(layout.cpus.values().map(|cpu| cpu.core).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
@@ -334,7 +370,7 @@ mod tests {
     #[test]
     fn capacity_classes_are_told() {
         let (topo, _) = make_test_topo(1, 1, 8, 1);
-        let mut layout = Layout::with_cores(&topo, |_, id| id & !2).unwrap();
+        let mut layout = Layout::with_cores(&topo, 0, |_, id| id & !2).unwrap();
         assert_eq!(layout.smt_width, 2);
         assert_eq!(layout.slot_cpus[..4], [Some(0), Some(2), Some(1), Some(3)]);
         assert!(!layout.to_string().contains("capacity 1024: "));
@@ -349,7 +385,7 @@ mod tests {
     #[test]
     fn near_llcs_come_first_and_thieves_spread() {
         let (topo, _) = make_test_topo(2, 3, 1, 1);
-        let layout = Layout::new(&topo).unwrap();
+        let layout = Layout::new(&topo, 0).unwrap();
         assert_eq!(layout.llcs[0].others, [1, 2, 3, 4, 5]);
         assert_eq!(layout.llcs[1].others[..2], [2, 0]);
         assert_eq!(layout.llcs[4].others[..2], [5, 3]);
@@ -359,7 +395,7 @@ mod tests {
     #[test]
     fn capacities_that_sysfs_does_not_show() {
         let (topo, _) = make_test_topo(1, 2, 2, 1);
-        let mut layout = Layout::new(&topo).unwrap();
+        let mut layout = Layout::new(&topo, 0).unwrap();
         assert_eq!((layout.nr_stronger(), layout.llcs[0].capacity), (0, 2048));
         layout.set_capacities(&BTreeMap::from([(1, 400), (2, 800), (9, 5)]));
         assert_eq!((layout.nr_stronger(), layout.capacity_order()), (3, vec![0, 3, 2, 1]));
@@ -369,17 +405,7 @@ mod tests {
     #[test]
     fn too_large_a_machine_is_refused() {
         let (topo, _) = make_test_topo(1, 257, 1, 1);
-        assert!(Layout::new(&topo).unwrap_err().to_string().contains("at most 256"));
-    }
-
-    #[test]
-    fn a_missing_sibling_is_absent() {
-        let layout = Layout {
-            smt_width: 2,
-            slot_cpus: [Some(0), Some(1), Some(2), None].into_iter().chain([None; 12]).collect(),
-            ..Layout::default()
-        };
-        assert_eq!(layout.absent_slots(), [0b1000]);
+        assert!(Layout::new(&topo, 0).unwrap_err().to_string().contains("at most 256"));
     }
 
     proptest! {
@@ -388,7 +414,7 @@ mod tests {
         fn layouts_are_consistent(nodes in prop::collection::vec(prop::collection::vec(1..20usize, 1..4), 1..4), smt in 0..3u32) {
             let shape: Vec<&[usize]> = nodes.iter().map(Vec::as_slice).collect();
             let (topo, nr_cpus) = make_het_test_topo(&shape, 1 << smt);
-            let layout = Layout::new(&topo).unwrap();
+            let layout = Layout::new(&topo, 0).unwrap();
             prop_assert_eq!(layout.cpus.len(), nr_cpus);
             for (id, cpu) in &layout.cpus {
                 prop_assert_eq!(layout.slot_cpus[cpu.slot], Some(*id));

@@ -8,7 +8,7 @@
 /* clang-format off */
 #define UNITS(X) \
 	X(cpu_layout) X(llc_layout) X(other_llc) X(slot_cpu) X(cpu_ctx) X(llc_published) X(llc_ctx) \
-	X(this_cpu_ctx) X(share_llc) \
+	X(this_cpu_ctx) X(share_llc) X(is_present) \
 	X(stat_inc) \
 	X(task_ctx) X(is_migratable) X(is_critical) X(is_idle_task) X(may_use) X(any_allowed) \
 	X(map_test) X(map_set) X(map_test_and_clear) X(map_walk_from) X(map_walk_more) X(map_walk_next) \
@@ -28,7 +28,7 @@
 	X(note_wake_case) \
 	X(nr_scan_of) X(budget) X(sum_util) X(estimate_nr_scan) \
 	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) X(any_idle) \
-	X(begin_search) X(count_allowed) X(scan_llc) X(scan_beyond) X(scan_home) X(find_idle) \
+	X(begin_search) X(count_allowed) X(scan_window) X(scan_llc) X(scan_beyond) X(scan_home) X(find_idle) \
 	X(note_wakee) X(wake_wide) X(wake_affine_weight) X(affine_target) \
 	X(hands_off) X(judge_handoff) \
 	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_preferred_node) X(adapt_scan_period) \

@@ -2,7 +2,7 @@
 //! The native build of the BPF program: its callbacks, its variables, and how it is set back to freshly loaded.
 //!
 //! ```text
-//! load():  .bss = 0, .data as compiled, .rodata = what the loader says (scx_magpie::rodata), then read-only
+//! load():  .bss = 0, .data as compiled, then what the loader says (scx_magpie::told); .rodata read-only from then on
 //! ops():   the callbacks, for kernel.rs to call; kfuncs.rs is where they call back
 //! units(): the functions that they are made of, for tests/units
 //! ```
@@ -16,12 +16,13 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use scx_magpie::bpf_intf::{
-    capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_layout, llc_published, magpie_limits_MAX_CPUS,
-    magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES, magpie_limits_MAX_LLCS, magpie_limits_MAX_NODE_IDS,
-    magpie_limits_SLOTS_PER_LINE, map_line, sparse_map, tunables, wake_cases,
+    capacities, cpu_ctx, cpu_layout, cpu_state_CPU_PRESENT, group, latency_hist, llc_layout, llc_published,
+    magpie_limits_MAX_CPUS, magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES, magpie_limits_MAX_LLCS,
+    magpie_limits_MAX_NODE_IDS, magpie_limits_SLOTS_PER_LINE, map_line, placed_cpu, sparse_map, tunables, wake_cases,
 };
-use scx_magpie::rodata::Rodata;
 use scx_magpie::stats::Shared;
+use scx_magpie::told::Told;
+use scx_magpie::topology::Layout;
 
 #[allow(clippy::all, dead_code, unsafe_op_in_unsafe_fn)]
 mod bindings {
@@ -46,7 +47,6 @@ unsafe extern "C" {
     static llc_layouts: [UnsafeCell<llc_layout>; MAX_LLCS];
     static slot_cpus: [UnsafeCell<u16>; MAX_LINES * SLOTS_PER_LINE];
     static node_llcs: [UnsafeCell<u16>; magpie_limits_MAX_NODE_IDS as usize];
-    static absent_slots: [UnsafeCell<u16>; MAX_LINES];
     static capacity_order: [UnsafeCell<u16>; MAX_CPUS];
     #[link_name = "capacities"]
     static reachable: UnsafeCell<capacities>;
@@ -75,6 +75,7 @@ unsafe extern "C" {
     fn sim_interrupt(user: bool);
     fn register_loader(ctx: *mut std::ffi::c_void) -> i32;
     fn sample_queues(ctx: *mut std::ffi::c_void) -> i32;
+    fn place_cpu(placed: *mut placed_cpu) -> i32;
 }
 
 static OWNER: Mutex<()> = Mutex::new(());
@@ -93,7 +94,7 @@ impl Native {
     }
 
     /// As if just loaded, and told of machine and tunables.
-    pub fn load(&mut self, rodata: &Rodata) {
+    pub fn load(&mut self, told: &Told) {
         // SAFETY: the linker's bounds of sections that are ours alone; nobody runs the program, we hold it.
         unsafe {
             // Volatile, lest it becomes memset() and memcpy(): AddressSanitizer's own refuse the gaps that it leaves
@@ -109,15 +110,15 @@ impl Native {
                 data.add(i).write_volatile(*byte);
             }
 
+            copy(&cpu_layouts, &told.cpu_layouts);
+            copy(&llc_layouts, &told.llc_layouts);
+            copy(&slot_cpus, &told.slot_cpus);
+
             protect_rodata(libc::PROT_READ | libc::PROT_WRITE);
-            tunables.get().write(rodata.tunables);
-            copy(&cpu_layouts, &rodata.cpu_layouts);
-            copy(&llc_layouts, &rodata.llc_layouts);
-            copy(&slot_cpus, &rodata.slot_cpus);
-            copy(&node_llcs, &rodata.node_llcs);
-            copy(&absent_slots, &rodata.absent_slots);
-            copy(&capacity_order, &rodata.capacity_order);
-            copy(&pelt_decay, &rodata.pelt_decay);
+            tunables.get().write(told.tunables);
+            copy(&node_llcs, &told.node_llcs);
+            copy(&capacity_order, &told.capacity_order);
+            copy(&pelt_decay, &told.pelt_decay);
             protect_rodata(libc::PROT_READ);
         }
     }
@@ -145,6 +146,7 @@ impl Native {
         unsafe {
             Shared {
                 cpu_ctxs: &cpu_ctxs,
+                cpu_layouts: &cpu_layouts,
                 llc_publisheds: &llc_publisheds,
                 latency_hists: &latency_hists,
                 groups: &groups,
@@ -178,11 +180,11 @@ impl Native {
         (&raw const processes).addr()
     }
 
-    /// The CPU's slot in the bitmaps; `None` if the loader saw no such CPU.
+    /// The CPU's slot in the bitmaps; `None` if it is offline, or the loader has not found its place.
     pub fn slot(&self, cpu: usize) -> Option<usize> {
         // SAFETY: as cpu_ctx().
         let layout = unsafe { &*cpu_layouts[cpu].get() };
-        (layout.present != 0).then_some(layout.slot as usize)
+        (layout.state == cpu_state_CPU_PRESENT).then_some(layout.slot as usize)
     }
 
     /// CPUs of an LLC that a search may go over.
@@ -236,6 +238,19 @@ impl Native {
     pub fn register_loader(&self) {
         // SAFETY: takes no notice of its argument.
         assert_eq!(unsafe { register_loader(std::ptr::null_mut()) }, 0);
+    }
+
+    /// Tells the program where a CPU stands that came.
+    pub fn place_cpu(&self, layout: &Layout, cpu: usize) {
+        let place = &layout.cpus[&cpu];
+        // SAFETY: as cpu_ctx(); what the loader does.
+        unsafe {
+            let to = cpu_layouts[cpu].get();
+            *to = cpu_layout { state: (*to).state, ..place.into() };
+            (*llc_layouts[place.llc].get()).nr_slots = layout.llcs[place.llc].nr_slots as u32;
+            *slot_cpus[place.slot].get() = cpu as u16;
+            assert_eq!(place_cpu(&mut placed_cpu { cpu: cpu as i32 }), 0);
+        }
     }
 
     pub fn sample_queues(&self) {

@@ -19,6 +19,9 @@ pub enum Op {
     Yield,
     UpdateIdle,
     CpuRelease,
+    /// `arg` is the CPU.
+    CpuOnline,
+    CpuOffline,
     InitTask,
     Init,
     /// `arg` is the cgroup.
@@ -54,6 +57,8 @@ impl Op {
             Self::Yield => "yield",
             Self::UpdateIdle => "update_idle",
             Self::CpuRelease => "cpu_release",
+            Self::CpuOnline => "cpu_online",
+            Self::CpuOffline => "cpu_offline",
             Self::InitTask => "init_task",
             Self::Init => "init",
             Self::CgroupInit => "cgroup_init",

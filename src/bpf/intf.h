@@ -9,7 +9,8 @@
  *	line 0            line 1            line 2
  *	[0 1|2 3|4 5|6 7] [8 9|10 11|. .]   [12 13|...        (4 cores a line here, 8 for real)
  *
- * The loader fills cpu_layouts, llc_layouts, slot_cpus and absent_slots before the program loads.
+ * The loader fills cpu_layouts, llc_layouts and slot_cpus before the program loads, for CPUs that are online; for others when
+ * they come.
  */
 #ifndef __MAGPIE_INTF_H
 #define __MAGPIE_INTF_H
@@ -68,7 +69,7 @@ struct tunables {
 	u32 smt_width;	/* CPUs a core at most, a power of two up to SLOTS_PER_LINE */
 	u32 core_first; /* bits of a line: the first slot of each core, */
 	u32 core_last;	/* ... and the last */
-	u32 nr_cpu_ids; /* CPU ids are below this */
+	u32 nr_cpu_ids; /* CPU ids are below this, also of CPUs that may come */
 	u32 nr_cpus_possible;
 	u32 nr_llcs;
 	u64 util_interval_ns; /* between two of the publisher's rounds */
@@ -80,7 +81,7 @@ struct tunables {
 	u8 steal;	  /* do CPUs take each other's waiting tasks? */
 	u8 cgroups;	  /* do cgroups' settings count? */
 	u8 asym;	  /* do CPUs differ in capacity, and does that count? */
-	u32 nr_cpus;	  /* present */
+	u32 nr_cpus;	  /* with a place when the program was loaded */
 	u32 nr_stronger;  /* of them, stronger than the weakest: the first of capacity_order */
 	u64 llc_cost_ns;  /* for which a task that ran is left to its LLC by idle CPUs of the node's others, */
 	u64 node_cost_ns; /* ... and by those of other nodes */
@@ -96,13 +97,20 @@ struct tunables {
 	u8 affine_wide;
 };
 
+/* See core/hotplug.bpf.h. */
+enum cpu_state {
+	CPU_ONLINE = 1,
+	CPU_PLACED = 2,
+	CPU_PRESENT = CPU_ONLINE | CPU_PLACED,
+};
+
 /* Where a CPU stands. */
 struct cpu_layout {
 	u32 llc;
 	u32 node;
 	u32 slot;
 	u32 capacity; /* 0..CAPACITY_SCALE */
-	u8 present;
+	u32 state;    /* enum cpu_state; atomic */
 };
 
 /* An LLC, and the others in the order in which they are searched and robbed: nearest first. */
@@ -111,10 +119,15 @@ struct llc_layout {
 	u32 node;
 	u32 nr_lines;
 	u32 nr_slots; /* from its first CPU's to its last's */
-	u32 nr_cpus;
+	u32 nr_cpus;  /* present; counted by the program, atomic */
 	u32 nr_near;  /* the first nr_near of others[] are on the same node */
 	u32 nr_reach; /* its CPUs steal from the first nr_reach of others[] */
 	u16 others[MAX_LLCS];
+};
+
+/* For place_cpu(). */
+struct placed_cpu {
+	s32 cpu;
 };
 
 /* What CPUs can reach now, for their frequency may be clamped: 1..CAPACITY_SCALE. Written by the loader. */

@@ -56,6 +56,7 @@
 #include "cgroup/throttle.bpf.h"
 #include "order/pick.bpf.h"
 #include "cgroup/groups.bpf.h"
+#include "core/hotplug.bpf.h"
 #include "core/dump.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -69,7 +70,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	s32 target, cpu;
 	bool handed_off;
 
-	if (!cpu_layout(prev)->present || !may_use(p, prev))
+	if (!is_present(prev) || !may_use(p, prev))
 		prev = any_allowed(p, prev);
 	if (!tctx)
 		return prev;
@@ -112,8 +113,8 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 
 	if (tctx)
 		queue_del(tctx);
-	/* A CPU that has just come online has no queue: the kernel is about to have us start anew for it. */
-	if (!tctx || !cpu_layout(cpu)->present) {
+	/* A CPU that has come is not used until the loader knows where it stands, but for what the kernel sends there. */
+	if (!tctx || !is_present(cpu)) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 		return;
 	}
@@ -202,8 +203,8 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	tctx->enqueued_at = 0;
 	if (is_asym())
 		util_starts(p, tctx, cpu, cctx);
-	/* A CPU that has just come online: enqueue() would only have it run again. */
-	if (!cpu_layout(cpu)->present)
+	/* enqueue() would only have the other one run again. */
+	if (!is_present(cpu))
 		return;
 	/* Another task came at the same time, and cannot be stolen from the local DSQ. This one can, once it is queued. */
 	if ((!cctx->curr_critical || is_migratable(p)) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL))
@@ -384,18 +385,42 @@ void BPF_STRUCT_OPS(magpie_cgroup_set_idle, struct cgroup *cgrp, bool idle)
 		look_at_group(id, cgrp);
 }
 
-/* Sleepable. Creates the queues and notes which CPUs are idle. */
+/*
+ * @cpu has come, and its runqueue is about to be used. No rq lock is held. An id beyond what there is room for would be taken for
+ * another CPU's.
+ */
+void BPF_STRUCT_OPS(magpie_cpu_online, s32 cpu)
+{
+	if (cpu >= tunables.nr_cpu_ids) {
+		scx_bpf_error("CPU %d came: there is room for %d", cpu, tunables.nr_cpu_ids);
+		return;
+	}
+	cpu_comes(cpu, CPU_ONLINE);
+	nr_hotplugs++;
+}
+
+/* @cpu goes, and its runqueue is not used any more, but for its local DSQ. No rq lock is held. */
+void BPF_STRUCT_OPS(magpie_cpu_offline, s32 cpu)
+{
+	cpu_goes(cpu);
+	empty_queue(cpu, cpu);
+	empty_queue(cpu, pinned_queue(cpu));
+	empty_queue(cpu, throttled_queue(cpu));
+	note_none_queued(cpu, cpu_ctx(cpu));
+	nr_hotplugs++;
+}
+
+/* Sleepable. Creates the queues of all CPUs that there may be, and notes which are online and idle. None comes or goes meanwhile. */
 s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 {
 	struct task_struct *curr;
 	s32 cpu, err;
 
 	bpf_for(cpu, 0, tunables.nr_cpu_ids) {
-		if (!cpu_layout(cpu)->present)
-			continue;
-		err = scx_bpf_create_dsq(cpu, cpu_layout(cpu)->node)
-			      ?: scx_bpf_create_dsq(pinned_queue(cpu), cpu_layout(cpu)->node)
-			      ?: scx_bpf_create_dsq(throttled_queue(cpu), cpu_layout(cpu)->node);
+		s32 node = cpu_layout(cpu)->state ? cpu_node(cpu) : NO_NODE;
+
+		err = scx_bpf_create_dsq(cpu, node) ?: scx_bpf_create_dsq(pinned_queue(cpu), node)
+			      ?: scx_bpf_create_dsq(throttled_queue(cpu), node);
 		if (err) {
 			scx_bpf_error("cannot create the queues of CPU %d: %d", cpu, err);
 			return err;
@@ -404,6 +429,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 		cpu_ctx(cpu)->pelt.updated_at = scx_bpf_now();
 		note_clock(cpu_ctx(cpu), scx_bpf_now());
 		cpu_ctx(cpu)->steal_slot = NO_SLOT;
+		if (is_online(cpu))
+			cpu_comes(cpu, CPU_ONLINE);
 		bpf_rcu_read_lock();
 		curr = __COMPAT_scx_bpf_cpu_curr(cpu);
 		if (curr && is_idle_task(curr))
@@ -433,8 +460,17 @@ int note_capacities(void *ctx)
 	s32 cpu;
 
 	bpf_for(cpu, 0, tunables.nr_cpu_ids)
-		if (cpu_layout(cpu)->present)
+		if (is_present(cpu))
 			kernel_capacities[cpu & (MAX_CPUS - 1)] = scx_bpf_cpuperf_cap(cpu);
+	return 0;
+}
+
+/* Run by the loader: a CPU has come, and cpu_layouts[], slot_cpus[] and its LLC's nr_slots have it. If it idles, it shall say so. */
+SEC("syscall")
+int place_cpu(struct placed_cpu *placed)
+{
+	cpu_comes(placed->cpu, CPU_PLACED);
+	scx_bpf_kick_cpu(placed->cpu, 0);
 	return 0;
 }
 
@@ -453,7 +489,7 @@ int sample_queues(void *ctx)
 	s32 cpu;
 
 	bpf_for(cpu, 0, tunables.nr_cpu_ids)
-		if (cpu_layout(cpu)->present)
+		if (is_present(cpu))
 			cpu_ctx(cpu)->nr_queued = scx_bpf_dsq_nr_queued(cpu) + scx_bpf_dsq_nr_queued(pinned_queue(cpu));
 	return 0;
 }
@@ -477,6 +513,8 @@ SCX_OPS_DEFINE(magpie,
 	       .cgroup_set_weight	= (void *)magpie_cgroup_set_weight,
 	       .cgroup_set_bandwidth	= (void *)magpie_cgroup_set_bandwidth,
 	       .cgroup_set_idle		= (void *)magpie_cgroup_set_idle,
+	       .cpu_online		= (void *)magpie_cpu_online,
+	       .cpu_offline		= (void *)magpie_cpu_offline,
 	       .init			= (void *)magpie_init,
 	       .exit			= (void *)magpie_exit,
 	       .dump			= (void *)magpie_dump,

@@ -12,6 +12,7 @@ use super::memory::SamplerSnapshot;
 use super::{cgroups, wake_cases};
 use crate::bpf_intf::*;
 use crate::numa;
+use crate::publisher::is_present;
 use crate::topology::Layout;
 
 pub type Counters = [u64; magpie_stat_MAGPIE_NR_STATS as usize];
@@ -24,6 +25,7 @@ pub type Latencies = [u64; magpie_limits_LATENCY_BUCKETS as usize];
 /// Memory that the BPF program writes while we read it.
 pub struct Shared<'a> {
     pub cpu_ctxs: &'a [UnsafeCell<cpu_ctx>],
+    pub cpu_layouts: &'a [UnsafeCell<cpu_layout>],
     pub llc_publisheds: &'a [UnsafeCell<llc_published>],
     pub latency_hists: &'a [UnsafeCell<latency_hist>],
     pub groups: &'a [UnsafeCell<group>],
@@ -84,8 +86,8 @@ impl Snapshot {
     ) -> Self {
         let mut llcs: Vec<LlcSnapshot> = (layout.llcs.iter().zip(sum_util).zip(shared.llc_publisheds))
             .map(|((llc, &sum_util), published)| LlcSnapshot {
-                nr_cpus: llc.nr_cpus,
-                capacity: llc.capacity,
+                nr_cpus: 0,
+                capacity: 0,
                 sum_util,
                 // SAFETY: valid; a plain word.
                 nr_scan: unsafe { (&raw const (*published.get()).nr_scan).read_volatile() },
@@ -99,6 +101,10 @@ impl Snapshot {
         for (&id, cpu) in &layout.cpus {
             let (cctx, hist) = (shared.cpu_ctxs[id].get(), shared.latency_hists[id].get());
             let llc = &mut llcs[cpu.llc];
+            if is_present(shared.cpu_layouts, id) {
+                llc.nr_cpus += 1;
+                llc.capacity += cpu.capacity;
+            }
             // SAFETY: valid; plain words, the counters among them incremented by their CPU.
             let (nr_queued, counters) = unsafe {
                 let mut stats: Counters = std::array::from_fn(|stat| (&raw const (*cctx).stats[stat]).read_volatile());
@@ -151,7 +157,7 @@ mod tests {
     #[test]
     fn cpus_add_up_by_llc() {
         let (topo, nr_cpus) = scx_utils::testutils::make_test_topo(1, 2, 2, 1);
-        let layout = Layout::new(&topo).unwrap();
+        let layout = Layout::new(&topo, 0).unwrap();
         // SAFETY: plain integers.
         let mut cpu_ctxs: Vec<UnsafeCell<cpu_ctx>> = (0..nr_cpus).map(|_| unsafe { std::mem::zeroed() }).collect();
         for (id, cctx) in cpu_ctxs.iter_mut().enumerate() {
@@ -164,6 +170,8 @@ mod tests {
         }
         cpu_ctxs[0].get_mut().nr_queued = -1; // an error: counts as none
 
+        let present = || cpu_layout { llc: 0, node: 0, slot: 0, capacity: 0, state: cpu_state_CPU_PRESENT };
+        let cpu_layouts: Vec<_> = (0..nr_cpus).map(|_| UnsafeCell::new(present())).collect();
         // SAFETY: as above.
         let zeroed = || unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
         let (llc_publisheds, latency_hists): (Vec<_>, Vec<_>) = (0..nr_cpus).map(|_| zeroed()).unzip();
@@ -171,6 +179,7 @@ mod tests {
         let capacities = unsafe { std::mem::zeroed() };
         let shared = Shared {
             cpu_ctxs: &cpu_ctxs,
+            cpu_layouts: &cpu_layouts,
             llc_publisheds: &llc_publisheds,
             latency_hists: &latency_hists,
             groups: &[],

@@ -23,6 +23,7 @@ use crate::kernel::{Call, Curr, Event, Kernel, Moment, Notes, Util};
 use crate::native::{GROUP_FLAGS, GROUP_IDLE, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT};
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, Task};
 use crate::time::{MSEC, USEC};
+use crate::trace::Op;
 
 const CHECK_EVERY: u64 = 500 * USEC;
 
@@ -132,7 +133,8 @@ impl Kernel {
         }
         let [llc] = &self.layout.llcs[..] else { return };
         let nr_scan = u64::from(self.native.nr_scan(0));
-        let bounded = !self.tunables.no_scan_limit && nr_scan < llc.nr_cpus as u64;
+        let present = (0..self.cpus.len()).filter(|&cpu| self.native.slot(cpu).is_some()).count() as u64;
+        let bounded = !self.tunables.no_scan_limit && nr_scan < present;
         let budget = if bounded { nr_scan } else { llc.nr_slots as u64 };
         if self.layout.smt_width == 1 && self.layout.nr_stronger() == 0 && scanned > budget {
             self.violate("budget", format!("a search went over {scanned} CPUs, more than {budget}"));
@@ -152,7 +154,7 @@ impl Kernel {
     /// A callback has returned.
     pub fn check_call(&mut self) {
         let Some(Call { op, looks, .. }) = self.call else { return };
-        if looks > MAX_LOOKS {
+        if looks > MAX_LOOKS && op != Op::CpuOffline {
             self.violate("budget", format!("{op:?} looked at {looks} waiting tasks, more than {MAX_LOOKS}"));
         }
     }

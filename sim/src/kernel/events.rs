@@ -36,7 +36,7 @@ impl Kernel {
             Event::Resched(cpu) | Event::Tick(cpu) | Event::Reenqueue(cpu) => cpu,
             Event::RemoteWake { cpu, .. } | Event::HigherClassEnds(cpu) => cpu,
             Event::Timer(task) => self.timer_cpu(task),
-            Event::Fault(_) | Event::Restart | Event::BpfTimer { .. } => self.boot_cpu(),
+            Event::Fault(_) | Event::FollowHotplug | Event::BpfTimer { .. } => self.boot_cpu(),
             Event::Check => return self.tell(Moment::Period),
         };
         if self.cpus[cpu].busy_until > self.now {
@@ -53,7 +53,7 @@ impl Kernel {
             Event::Fault(index) => self.fault(index),
             Event::HigherClassEnds(_) => self.higher_class_ends(cpu),
             Event::Reenqueue(_) => _ = self.reenqueue(cpu),
-            Event::Restart => self.restart(),
+            Event::FollowHotplug => self.follow_hotplug(),
             Event::BpfTimer { index, due } => self.bpf_timer(index, due),
             Event::Check => {}
         }

@@ -4,7 +4,7 @@
 //! ```text
 //! affinity, nice   change.rs
 //! higher class     the CPU is taken; cpu_release()
-//! hotplug          the CPU's tasks move; a while later the loader restarts: init(), init_task(), enqueue() ...
+//! hotplug          cpu_offline(), the CPU's tasks move; cpu_online(), and the loader finds its place, or starts anew
 //! ```
 
 use crate::cgroup::Spec;
@@ -18,8 +18,8 @@ use crate::time::MSEC;
 use crate::trace::Op;
 use scx_magpie::bpf_intf::NO_NODE;
 
-/// Time from a hotplug until the loader has restarted.
-const RESTART: u64 = 5 * MSEC;
+/// Until the loader has looked at what came.
+const LOOK: u64 = 5 * MSEC;
 
 impl Kernel {
     /// Plans faults, each at its time.
@@ -83,12 +83,7 @@ impl Kernel {
             }
             Fault::Online { cpu } => {
                 if let Some(cpu) = self.pick_cpu(cpu, false) {
-                    self.online.set(cpu);
-                    *self.online_c = self.online.to_c();
-                    self.cpus[cpu].idle_since = self.now;
-                    // A CPU comes online with the idle task running.
-                    self.resched_curr(cpu);
-                    self.push(self.now + RESTART, Event::Restart);
+                    self.bring_online(cpu);
                 }
             }
         }
@@ -109,12 +104,27 @@ impl Kernel {
         (!cpus.is_empty()).then(|| cpus[pick % cpus.len()])
     }
 
-    fn offline(&mut self, cpu: usize) {
-        // The running task leaves first: the stopper that takes the CPU down preempts it.
+    /// sched_cpu_activate()
+    pub fn bring_online(&mut self, cpu: usize) {
+        self.call(Op::CpuOnline, None, cpu as u64, |ops| unsafe { ops.cpu_online.unwrap()(cpu as i32) });
+        self.online.set(cpu);
+        *self.online_c = self.online.to_c();
+        self.cpus[cpu].idle_since = self.now;
+        // A CPU comes online with the idle task running.
+        self.resched_curr(cpu);
+        if self.native.slot(cpu).is_none() {
+            self.push(self.now + LOOK, Event::FollowHotplug);
+        }
+    }
+
+    /// sched_cpu_deactivate(), and what follows
+    pub fn offline(&mut self, cpu: usize) {
         self.account(cpu);
         self.update_curr(cpu);
         self.online.clear(cpu);
         *self.online_c = self.online.to_c();
+        self.call(Op::CpuOffline, None, cpu as u64, |ops| unsafe { ops.cpu_offline.unwrap()(cpu as i32) });
+        // The running task leaves: the stopper that takes the CPU down preempts it.
         if let Curr::Task(task) = self.cpus[cpu].curr {
             let raw = self.tasks[task].raw;
             self.call(Op::Stopping, Some(task), 1, |ops| unsafe { ops.stopping.unwrap()(raw, true) });
@@ -132,11 +142,31 @@ impl Kernel {
         self.set_speeds(cpu);
         for task in 0..self.tasks.len() {
             if self.tasks[task].state == State::Runnable && self.tasks[task].cpu == cpu {
+                if let Place::Dsq(id) = self.tasks[task].place {
+                    self.violate(
+                        "left behind",
+                        format!("task {task} waits in DSQ {id:#x} of CPU {cpu}, which is offline"),
+                    );
+                }
                 self.tasks[task].enable_migration();
                 self.move_if_disallowed(task);
             }
         }
-        self.push(self.now + RESTART, Event::Restart);
+    }
+
+    /// The loader gives CPUs that came a place, or starts anew.
+    pub fn follow_hotplug(&mut self) {
+        let fresh = match self.machine.layout(&self.online.iter().collect()) {
+            Ok(fresh) => fresh,
+            Err(err) => return self.violate("layout", format!("{err:#}")),
+        };
+        let Some(came) = self.layout.follow(&fresh, |_| true) else { return self.restart() };
+        for cpu in came {
+            self.publisher.set_layout(&self.layout);
+            let layout = self.layout.clone();
+            self.in_program(|native| native.place_cpu(&layout, cpu));
+            self.resched_curr(cpu);
+        }
     }
 
     /// The loader attaches again: the program forgets everything, and is told of all tasks.

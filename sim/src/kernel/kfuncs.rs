@@ -272,6 +272,16 @@ unsafe extern "C" fn scx_bpf_dsq_move(
     let from = unsafe { (*it).dsq_id } as usize;
     let kernel = kernel();
     let task = id(p);
+    if matches!(kernel.call, Some(call) if call.op == Op::CpuOffline)
+        && local_on(dsq_id) == Some(kernel.tasks[task].cpu)
+    {
+        // SAFETY: as above.
+        unsafe { (*it).pos -= 1 };
+        kernel.lock_dsq(from);
+        kernel.take_out(task);
+        kernel.insert(task, dsq_id, None, 0);
+        return true;
+    }
     if dsq_id != SCX_DSQ_LOCAL {
         kernel.violate("move", format!("to DSQ {dsq_id:#x}: only moves to the local one are simulated"));
         return false;

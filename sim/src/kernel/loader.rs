@@ -8,7 +8,7 @@ use anyhow::Result;
 use scx_magpie::bpf_intf::process;
 use scx_magpie::nr_scan::ScanLimit;
 use scx_magpie::publisher::Publisher;
-use scx_magpie::rodata::Rodata;
+use scx_magpie::told::{Possible, Told};
 
 use crate::dsq::{MAX_DSQS, TaskId};
 use crate::kernel::{Event, Kernel, Moment};
@@ -22,7 +22,8 @@ impl Kernel {
         let online: BTreeSet<_> = self.online.iter().collect();
         self.layout = self.machine.layout(&online)?;
         self.publisher = Publisher::new(self.layout.clone(), ScanLimit::from(&self.tunables));
-        self.native.load(&Rodata::new(&self.layout, &self.tunables, self.machine.nr_cpus()));
+        let possible = Possible { cpus: self.machine.nr_cpus(), ids: self.machine.nr_cpus() };
+        self.native.load(&Told::new(&self.layout, &self.tunables, possible));
         self.ops = self.native.ops();
         self.dsqs = vec![None; MAX_DSQS];
         self.arrays.clear();
@@ -74,7 +75,12 @@ impl Kernel {
     /// Publishes utilization, as the loader does each util_interval.
     pub fn publish(&mut self) {
         let shared = self.native.shared();
-        self.publisher.publish(shared.cpu_ctxs, shared.llc_publisheds, Duration::from_nanos(self.now));
+        self.publisher.publish(
+            shared.cpu_ctxs,
+            shared.cpu_layouts,
+            shared.llc_publisheds,
+            Duration::from_nanos(self.now),
+        );
         self.publisher.publish_capacities(shared.capacities);
     }
 

@@ -4,7 +4,7 @@
 //! ```text
 //! events.rs           takes the next event to its CPU and handles it:
 //!   exec.rs             Step: the running task's work is done; it wakes others, sleeps, forks, yields
-//!   faults.rs           Fault, Restart: affinity, nice, cgroups, real-time tasks, hotplug
+//!   faults.rs           Fault, FollowHotplug: affinity, nice, cgroups, real-time tasks, hotplug
 //!     loader.rs           loads the program: init, init_task
 //!       cgroups.rs          cgroup_init, cgroup_move ...
 //!   sched.rs            Tick, Resched: tick, dispatch, stopping, running, update_idle
@@ -87,8 +87,8 @@ pub enum Event {
     },
     /// The deferred work of scx_bpf_reenqueue_local().
     Reenqueue(usize),
-    /// The loader restarts after a hotplug.
-    Restart,
+    /// The loader looks at CPUs that came.
+    FollowHotplug,
     Check,
 }
 

@@ -46,7 +46,9 @@ impl Kernel {
         let mut cpu = self.tasks[task].cpu;
         if let Some(to) = local_on(dsq_id) {
             // The kernel does it when it drops the runqueue's lock (process_ddsp_deferred_locals). No event comes between.
-            if !self.online.test(to) || !self.tasks[task].may_run_on(to) || self.tasks[task].is_migration_disabled() {
+            let may =
+                self.online.test(to) && self.tasks[task].may_run_on(to) && !self.tasks[task].is_migration_disabled();
+            if to != cpu && !may {
                 return self.violate("affinity", format!("task {task} is sent to CPU {to}, which it may not use"));
             }
             self.cpus[cpu].nr_running -= 1;

@@ -12,7 +12,7 @@
  * runnable. All CPUs share it, so it is neither written at each wakeup and sleep nor read at each switch:
  *
  *	change    what wakes and sleeps where a CPU's tasks ran last, not told to the sums yet       group_change()
- *	   |      SETTLE_NS after the CPU's last time; by its tick; of an idle CPU by others' ticks   settle_cpu()
+ *	   |      SETTLE_NS after the CPU's last time; by its tick; if it has none by others' ticks   settle_cpu()
  *	   v
  *	sum       and that of the parent, if the group comes to have something, or nothing left       group_add()
  *	   |      when it differs by more than a 32nd
@@ -204,7 +204,7 @@ static void settle(s32 cpu, struct cpu_ctx *cctx)
 	bpf_for(i, 0, SETTLE_CPUS) {
 		s32 other = cctx->settle_turn++ % tunables.nr_cpu_ids;
 
-		if (cpu_ctx(other)->idle)
+		if (cpu_ctx(other)->idle || !is_present(other))
 			settle_cpu(other);
 	}
 }

@@ -26,8 +26,8 @@
  */
 #pragma once
 
-/* Slots without a CPU whose core has one: such a core is whole when its CPUs are. */
-const volatile u16 absent_slots[MAX_LINES];
+/* By line, the slots whose CPU is present; atomic. */
+u32 present_slots[MAX_LINES];
 
 enum {
 	ALL_SLOTS = 1 << 30, /* a window as large as the LLC */
@@ -67,6 +67,11 @@ static struct map_line *map_llc(struct sparse_map *map, u32 llc)
 static u64 map_bit(u32 slot)
 {
 	return 1ULL << (slot % SLOTS_PER_LINE);
+}
+
+static bool is_present_slot(u32 slot)
+{
+	return READ_ONCE(present_slots[(slot / SLOTS_PER_LINE) & (MAX_LINES - 1)]) & map_bit(slot);
 }
 
 static u64 line_bit(u32 line)
@@ -113,18 +118,18 @@ static void map_line_emptied(struct sparse_map *map, u32 llc, u32 line, const st
 }
 
 /*
- * The first slots of those cores of a line all of whose CPUs are set. Added to a core's bits but the last, a one
- * carries into the last if they are all set:
+ * The first slots of those cores of a line all of whose CPUs that are present are set. Added to a core's bits but the last, a
+ * one carries into the last if they are all set:
  *
  *	cores of four    0111 & 1111    last bit apart    111 + 001 = 1000    and last bit set? whole
  */
-static u64 whole_cores(u64 bits, u32 line)
+static u64 whole_cores(u64 set, u32 line)
 {
 	u64 first = tunables.core_first, last = tunables.core_last;
+	u64 bits = set | ~(u64)READ_ONCE(present_slots[line & (MAX_LINES - 1)]);
 
-	bits |= absent_slots[line & (MAX_LINES - 1)];
 	bits &= (bits & ~last) + first;
-	return (bits & last) >> (tunables.smt_width - 1);
+	return (bits & last) >> (tunables.smt_width - 1) & set;
 }
 
 /* Where a walk from the slot after @slot on begins, relative to the first slot of @llc. */

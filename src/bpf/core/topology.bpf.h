@@ -12,11 +12,13 @@
 #pragma once
 
 const volatile struct tunables tunables;
-const volatile struct cpu_layout cpu_layouts[MAX_CPUS];
-const volatile struct llc_layout llc_layouts[MAX_LLCS];
-const volatile u16 slot_cpus[MAX_SLOTS];
 const volatile u16 node_llcs[MAX_NODE_IDS];  /* the first of the node's LLCs */
-const volatile u16 capacity_order[MAX_CPUS]; /* ids of the CPUs that are present, strongest first */
+const volatile u16 capacity_order[MAX_CPUS]; /* ids of the CPUs that have a place, strongest first */
+
+/* As the loader found them; CPUs are added when they come. */
+struct cpu_layout cpu_layouts[MAX_CPUS];
+struct llc_layout llc_layouts[MAX_LLCS];
+u16 slot_cpus[MAX_SLOTS];
 
 struct cpu_ctx cpu_ctxs[MAX_CPUS];
 struct llc_published llc_publisheds[MAX_LLCS];
@@ -62,6 +64,12 @@ static struct cpu_ctx *cpu_ctx(s32 cpu)
 static struct cpu_ctx *this_cpu_ctx(void)
 {
 	return cpu_ctx(bpf_get_smp_processor_id());
+}
+
+/* Online, and the loader knows where it stands. Others are not searched for, and no task is sent there. */
+static bool is_present(s32 cpu)
+{
+	return READ_ONCE(cpu_layout(cpu)->state) == CPU_PRESENT;
 }
 
 static u32 cpu_node(s32 cpu)

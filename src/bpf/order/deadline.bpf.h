@@ -37,8 +37,9 @@
 
 enum {
 	OVERRUN_NS = 20000000, /* beyond a slice that a waiting task may be ahead: it overran by two ticks at HZ=100 */
-	CREDIT_LEAD = 3,       /* slices that a task with credit may be ahead: place() leaves it two, and it may run for one */
-	SHORT_SHARE = 4,       /* of a slice that a short task runs for at most */
+	CREDIT_LEAD =
+		3, /* slices that a task with credit may be ahead: place() leaves it two, and it may run for one */
+	SHORT_SHARE = 4,	      /* of a slice that a short task runs for at most */
 	LONG_QUEUE_SLICE_NS = 100000, /* until the next tick */
 	BURST_SHIFT = 2,	      /* the estimate of bursts falls by a quarter of the distance at each sleep */
 };
@@ -107,7 +108,8 @@ static bool is_ahead(const struct task_struct *p, struct task_ctx *tctx, u32 nr_
 
 static bool has_credit(const struct task_struct *p, struct task_ctx *tctx)
 {
-	return !tctx->sync_wakeup && burst(tctx) < tunables.slice_ns && !never_preempts(p, tctx) && !is_ahead(p, tctx, CREDIT_LEAD);
+	return !tctx->sync_wakeup && burst(tctx) < tunables.slice_ns && !never_preempts(p, tctx) &&
+	       !is_ahead(p, tctx, CREDIT_LEAD);
 }
 
 static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)

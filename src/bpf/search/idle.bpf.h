@@ -32,13 +32,18 @@ static void note_idle_core(s32 cpu)
 		llc_ctx(l->llc)->has_idle_core = true;
 }
 
-/* Nothing is sent to a CPU that came online after the loader looked: it has no slot. */
+/*
+ * If it is present, also when its bit is set: pairs with cpu_goes(), which has the CPU not present any more and then clears the
+ * bit.
+ */
 static void mark_idle(s32 cpu, struct cpu_ctx *cctx)
 {
-	if (!cpu_layout(cpu)->present)
+	if (!is_present(cpu))
 		return;
 	cctx->idle = true;
 	map_set(&idle_map, cpu_layout(cpu));
+	if (!is_present(cpu))
+		map_test_and_clear(&idle_map, cpu_layout(cpu)->slot);
 	note_idle_core(cpu);
 }
 
@@ -58,7 +63,7 @@ static bool claim_idle(s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
 
-	return l->present && map_test(&idle_map, l->slot) && map_test_and_clear(&idle_map, l->slot);
+	return is_present(cpu) && map_test(&idle_map, l->slot) && map_test_and_clear(&idle_map, l->slot);
 }
 
 /* Claims an idle CPU of @llc; -1 if there is none. */

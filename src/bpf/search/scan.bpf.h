@@ -67,12 +67,10 @@ __noinline u64 count_allowed(struct task_struct *p __arg_trusted, u32 llc, u32 s
 	slots = min_u32(slots, l->nr_slots);
 	bpf_for(i, 0, slots) {
 		u32 at = first + (start + i < l->nr_slots ? start + i : start + i - l->nr_slots);
-		s32 cpu = slot_cpu(at);
 
 		if (found >= cpus)
 			return (u64)i << 32 | found;
-		/* Slots without a CPU lead to CPU 0, whose slot is another. */
-		if (cpu_layout(cpu)->slot == at && in_cpus_ptr(p, cpu))
+		if (is_present_slot(at) && in_cpus_ptr(p, slot_cpu(at)))
 			found += bpf_arena_loop_one;
 	}
 	return (u64)slots << 32 | found;

@@ -21,8 +21,8 @@ proptest! {
         for cpu in 0..nr {
             // SAFETY: an entry of the program's table.
             let layout = unsafe { *rig.call(rig.u.cpu_layout, (cpu as i32,)) };
-            prop_assert_eq!(layout.present != 0, online.contains(&cpu));
-            if layout.present == 0 {
+            prop_assert_eq!(rig.call(rig.u.is_present, (cpu as i32,)), online.contains(&cpu));
+            if !online.contains(&cpu) {
                 continue;
             }
             prop_assert!(slots.insert(layout.slot), "slot {} twice", layout.slot);

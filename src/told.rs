@@ -3,41 +3,49 @@
 //! means, `bpf/core/topology.bpf.h` how they are looked up.
 //!
 //! ```text
-//! Layout   --> tunables, cpu_layouts, llc_layouts, slot_cpus, absent_slots, capacity_order --+
-//! Tunables --> tunables                                                                      +--> the C's constants of these names
-//! pelt     --> pelt_decay --------------------------------------------------------------+
+//! Layout   --> tunables, node_llcs, capacity_order --+
+//! Tunables --> tunables                              +--> the C's constants of these names
+//! pelt     --> pelt_decay ---------------------------+
+//! Layout   --> cpu_layouts, llc_layouts, slot_cpus ------> variables: a CPU that comes later gets its place there
 //! ```
 
 use crate::bpf_intf::{
-    cpu_layout, llc_layout, magpie_limits_MAX_CPUS as MAX_CPUS, magpie_limits_MAX_LINES as MAX_LINES,
+    cpu_layout, cpu_state_CPU_PLACED as CPU_PLACED, llc_layout, magpie_limits_MAX_CPUS as MAX_CPUS,
     magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS,
     magpie_limits_MAX_SLOTS as MAX_SLOTS, tunables,
 };
 use crate::cli::{Steal, Switch, Tunables};
 use crate::pelt;
-use crate::topology::Layout;
+use crate::topology::{CpuPlace, Layout};
 
 const NSEC_PER_USEC: u64 = 1000;
 const NSEC_PER_MSEC: u64 = 1_000_000;
 
-/// The constants of the C, by their names there; the vectors are as long as its arrays.
+/// By the names of the C; the vectors are as long as its arrays.
 #[derive(Clone, Debug)]
-pub struct Rodata {
+pub struct Told {
     pub tunables: tunables,
     pub cpu_layouts: Vec<cpu_layout>,
     pub llc_layouts: Vec<llc_layout>,
     pub slot_cpus: Vec<u16>,
     pub node_llcs: Vec<u16>,
-    pub absent_slots: Vec<u16>,
     pub capacity_order: Vec<u16>,
     pub pelt_decay: [u32; 32],
 }
 
-impl Rodata {
-    pub fn new(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) -> Self {
-        let mut rodata = Self {
-            tunables: tunables_of(layout, tunables, nr_cpus_possible),
-            cpu_layouts: vec![cpu_layout { llc: 0, node: 0, slot: 0, capacity: 0, present: 0 }; MAX_CPUS as usize],
+/// CPUs that the kernel has, or could have: at `ids` at most `cpus` of them will ever come.
+#[derive(Clone, Copy, Debug)]
+pub struct Possible {
+    pub cpus: usize,
+    /// One more than the highest id.
+    pub ids: usize,
+}
+
+impl Told {
+    pub fn new(layout: &Layout, tunables: &Tunables, possible: Possible) -> Self {
+        let mut told = Self {
+            tunables: tunables_of(layout, tunables, possible),
+            cpu_layouts: vec![cpu_layout { llc: 0, node: 0, slot: 0, capacity: 0, state: 0 }; MAX_CPUS as usize],
             llc_layouts: vec![
                 llc_layout {
                     first_line: 0,
@@ -53,25 +61,17 @@ impl Rodata {
             ],
             slot_cpus: vec![0; MAX_SLOTS as usize],
             node_llcs: vec![0; MAX_NODE_IDS as usize],
-            absent_slots: vec![0; MAX_LINES as usize],
             capacity_order: vec![0; MAX_CPUS as usize],
             pelt_decay: pelt::decay_factors(),
         };
         for (&id, cpu) in &layout.cpus {
-            rodata.cpu_layouts[id] = cpu_layout {
-                llc: cpu.llc as u32,
-                node: cpu.node as u32,
-                slot: cpu.slot as u32,
-                capacity: cpu.capacity as u32,
-                present: 1,
-            };
+            told.cpu_layouts[id] = cpu_layout { state: CPU_PLACED, ..cpu.into() };
         }
-        for (entry, llc) in rodata.llc_layouts.iter_mut().zip(&layout.llcs) {
+        for (entry, llc) in told.llc_layouts.iter_mut().zip(&layout.llcs) {
             entry.first_line = llc.first_line as u32;
             entry.node = llc.node as u32;
             entry.nr_lines = llc.nr_lines as u32;
             entry.nr_slots = llc.nr_slots as u32;
-            entry.nr_cpus = llc.nr_cpus as u32;
             entry.nr_near = llc.nr_near as u32;
             entry.nr_reach = match tunables.steal {
                 Steal::Off | Steal::Llc => 0,
@@ -83,22 +83,32 @@ impl Rodata {
             }
         }
         for (index, llc) in layout.llcs.iter().enumerate().rev() {
-            rodata.node_llcs[llc.node] = index as u16;
+            told.node_llcs[llc.node] = index as u16;
         }
-        for (entry, cpu) in rodata.slot_cpus.iter_mut().zip(&layout.slot_cpus) {
+        for (entry, cpu) in told.slot_cpus.iter_mut().zip(&layout.slot_cpus) {
             *entry = cpu.unwrap_or(0) as u16;
         }
-        for (entry, absent) in rodata.absent_slots.iter_mut().zip(layout.absent_slots()) {
-            *entry = absent;
-        }
-        for (entry, cpu) in rodata.capacity_order.iter_mut().zip(layout.capacity_order()) {
+        for (entry, cpu) in told.capacity_order.iter_mut().zip(layout.capacity_order()) {
             *entry = cpu as u16;
         }
-        rodata
+        told
     }
 }
 
-fn tunables_of(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) -> tunables {
+/// Where it stands, and that it is nowhere yet.
+impl From<&CpuPlace> for cpu_layout {
+    fn from(cpu: &CpuPlace) -> Self {
+        Self {
+            llc: cpu.llc as u32,
+            node: cpu.node as u32,
+            slot: cpu.slot as u32,
+            capacity: cpu.capacity as u32,
+            state: 0,
+        }
+    }
+}
+
+fn tunables_of(layout: &Layout, tunables: &Tunables, possible: Possible) -> tunables {
     let (core_first, core_last) = layout.core_ends();
     tunables {
         slice_ns: tunables.slice_us * NSEC_PER_USEC,
@@ -109,8 +119,8 @@ fn tunables_of(layout: &Layout, tunables: &Tunables, nr_cpus_possible: usize) ->
         smt_width: layout.smt_width as u32,
         core_first,
         core_last,
-        nr_cpu_ids: layout.nr_cpu_ids() as u32,
-        nr_cpus_possible: nr_cpus_possible as u32,
+        nr_cpu_ids: possible.ids.min(MAX_CPUS as usize) as u32,
+        nr_cpus_possible: possible.cpus as u32,
         nr_llcs: layout.llcs.len() as u32,
         util_interval_ns: tunables.util_interval * NSEC_PER_MSEC,
         imbalance_pct: tunables.imbalance_pct,
@@ -148,30 +158,24 @@ mod tests {
     fn machine_and_tunables_arrive() {
         let (topo, _) = make_test_topo(2, 1, 9, 2); // two nodes, an LLC of 18 CPUs each
         let opts = Opts::parse_from(["scx_magpie", "--slice-us", "500", "--timeout-ms", "4000", "--no-wakeup-preempt"]);
-        let rodata = Rodata::new(&Layout::new(&topo).unwrap(), &opts.tunables, 64);
+        let told = Told::new(&Layout::new(&topo, 0).unwrap(), &opts.tunables, Possible { cpus: 64, ids: 70 });
 
         assert_eq!(
-            (rodata.tunables.slice_ns, rodata.tunables.starve_ns, rodata.tunables.wakeup_preempt),
+            (told.tunables.slice_ns, told.tunables.starve_ns, told.tunables.wakeup_preempt),
             (500_000, 1_000_000_000, 0)
         );
-        assert_eq!(
-            (rodata.tunables.nr_cpu_ids, rodata.tunables.nr_cpus_possible, rodata.tunables.nr_llcs),
-            (36, 64, 2)
-        );
-        assert_eq!(
-            (rodata.tunables.smt_width, rodata.tunables.core_first, rodata.tunables.core_last),
-            (2, 0x5555, 0xaaaa)
-        );
+        assert_eq!((told.tunables.nr_cpu_ids, told.tunables.nr_cpus_possible, told.tunables.nr_llcs), (70, 64, 2));
+        assert_eq!((told.tunables.smt_width, told.tunables.core_first, told.tunables.core_last), (2, 0x5555, 0xaaaa));
 
-        let present = rodata.cpu_layouts.iter().filter(|cpu| cpu.present != 0).count();
-        assert_eq!((present, rodata.cpu_layouts.len()), (36, MAX_CPUS as usize));
-        let cpu = &rodata.cpu_layouts[18];
+        let present = told.cpu_layouts.iter().filter(|cpu| cpu.state == CPU_PLACED).count();
+        assert_eq!((present, told.cpu_layouts.len()), (36, MAX_CPUS as usize));
+        let cpu = &told.cpu_layouts[18];
         assert_eq!((cpu.llc, cpu.slot, cpu.capacity), (1, 32, 1024));
-        assert_eq!(rodata.slot_cpus[32], 18);
-        let llc = &rodata.llc_layouts[1];
+        assert_eq!(told.slot_cpus[32], 18);
+        let llc = &told.llc_layouts[1];
         assert_eq!((llc.first_line, llc.nr_lines, llc.nr_near, llc.others[0]), (2, 2, 0, 0));
-        assert_eq!(rodata.llc_layouts[0].others[0], 1);
-        assert_eq!((rodata.tunables.nr_nodes, &rodata.node_llcs[..2]), (2, &[0, 1][..]));
+        assert_eq!(told.llc_layouts[0].others[0], 1);
+        assert_eq!((told.tunables.nr_nodes, &told.node_llcs[..2]), (2, &[0, 1][..]));
     }
 
     #[test]
@@ -187,8 +191,9 @@ mod tests {
             (&["--steal-node-limit", "1", "--steal", "llc"], 0),
         ] {
             let opts = Opts::parse_from([&["scx_magpie"], flags].concat());
-            let rodata = Rodata::new(&Layout::new(&topo).unwrap(), &opts.tunables, 8);
-            assert_eq!(rodata.llc_layouts[2].nr_reach, nr_reach, "{flags:?}");
+            let possible = Possible { cpus: 8, ids: 8 };
+            let told = Told::new(&Layout::new(&topo, 0).unwrap(), &opts.tunables, possible);
+            assert_eq!(told.llc_layouts[2].nr_reach, nr_reach, "{flags:?}");
         }
     }
 }
