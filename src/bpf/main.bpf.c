@@ -165,7 +165,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	stat_inc(critical_wakes ? STAT_KTHREAD : preempt ? STAT_PREEMPT : STAT_QUEUED);
 	/* It had no slice left, and now has: the CPU is about to go idle. */
 	if (enq_flags & SCX_ENQ_LAST)
-		scx_bpf_kick_cpu(cpu, 0);
+		kick_cpu(cpu, 0);
 }
 
 /*
@@ -203,12 +203,13 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	tctx->enqueued_at = 0;
 	if (is_asym())
 		util_starts(p, tctx, cpu, cctx);
-	/* enqueue() would only have the other one run again. */
-	if (!is_present(cpu))
+	if (!is_present(cpu)) {
+		run_on_absent(p, false);
 		return;
+	}
 	/* Another task came at the same time, and cannot be stolen from the local DSQ. This one can, once it is queued. */
 	if ((!cctx->curr_critical || is_migratable(p)) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL))
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		kick_cpu(cpu, SCX_KICK_PREEMPT);
 	limit_slice(p, tctx, cpu);
 }
 
@@ -258,6 +259,13 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	pelt_update(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
 	settle(cpu, cctx);
+	if (!is_present(cpu)) {
+		run_on_absent(p, true);
+		return;
+	}
+	/* The CPU has become present. */
+	if (p->scx.slice > tunables.slice_ns)
+		scx_bpf_task_set_slice(p, tunables.slice_ns);
 	if (tctx) {
 		charge(p, tctx);
 		note_boundary(p, tctx);
@@ -283,10 +291,12 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 		mark_busy(cpu, cctx);
 		return;
 	}
+	if (!is_present(cpu))
+		return;
 	mark_idle(cpu, cctx);
 	/* The other half of the handshake with enqueue(): a task may have been queued after dispatch() looked. */
 	if (work_in_reach(cpu))
-		scx_bpf_kick_cpu(cpu, 0);
+		kick_cpu(cpu, 0);
 }
 
 /* A higher class takes @cpu from a task of ours: nothing that can go elsewhere must wait. Rq lock held. */
@@ -399,10 +409,11 @@ void BPF_STRUCT_OPS(magpie_cpu_online, s32 cpu)
 	nr_hotplugs++;
 }
 
-/* @cpu goes, and its runqueue is not used any more, but for its local DSQ. No rq lock is held. */
+/* @cpu goes, and its runqueue is not used any more, but for its local DSQ. On its own thread for that; no rq lock is held. */
 void BPF_STRUCT_OPS(magpie_cpu_offline, s32 cpu)
 {
 	cpu_goes(cpu);
+	run_on_absent(bpf_get_current_task_btf(), false);
 	empty_queue(cpu, cpu);
 	empty_queue(cpu, pinned_queue(cpu));
 	empty_queue(cpu, throttled_queue(cpu));
@@ -470,7 +481,7 @@ SEC("syscall")
 int place_cpu(struct placed_cpu *placed)
 {
 	cpu_comes(placed->cpu, CPU_PLACED);
-	scx_bpf_kick_cpu(placed->cpu, 0);
+	kick_cpu(placed->cpu, 0);
 	return 0;
 }
 

@@ -146,7 +146,7 @@ impl LlcSnapshot {
         let since = |i: usize| rise(self.latencies[i], prev.map_or(0, |prev| prev.latencies[i]));
         Group {
             nr_cpus: self.nr_cpus as u64,
-            util: 100.0 * f64::from(self.sum_util) / self.capacity as f64,
+            util: percent(u64::from(self.sum_util), self.capacity as u64),
             nr_queued: self.nr_queued,
             max_queued: self.max_queued,
             nr_scan: u64::from(self.nr_scan),

@@ -50,6 +50,7 @@ static const u64 SCX_WAKE_FORK = 4ULL;
 static const u64 SCX_WAKE_TTWU = 8ULL;
 static const u64 SCX_WAKE_SYNC = 16ULL;
 
+static const u64 SCX_SLICE_INF = ~0ULL;
 static const u64 SCX_KICK_IDLE = 1ULL;
 static const u64 SCX_KICK_PREEMPT = 2ULL;
 

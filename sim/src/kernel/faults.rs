@@ -8,11 +8,12 @@
 //! ```
 
 use crate::cgroup::Spec;
-use crate::costs::CONTEXT_SWITCH;
+use crate::costs::{CONTEXT_SWITCH, IPI};
 use crate::dsq::TaskId;
 use crate::fault::Fault;
 use crate::kernel::{Curr, Event, Kernel};
 use crate::mask::Mask;
+use crate::native::sched_ext_ops;
 use crate::task::{Place, State};
 use crate::time::MSEC;
 use crate::trace::Op;
@@ -104,9 +105,16 @@ impl Kernel {
         (!cpus.is_empty()).then(|| cpus[pick % cpus.len()])
     }
 
+    /// The CPU's own thread for that calls it.
+    fn on_its_own(&mut self, cpu: usize, op: Op, call: impl FnOnce(&sched_ext_ops)) {
+        let executing = std::mem::replace(&mut self.cpu, cpu);
+        self.call(op, None, cpu as u64, call);
+        self.cpu = executing;
+    }
+
     /// sched_cpu_activate()
     pub fn bring_online(&mut self, cpu: usize) {
-        self.call(Op::CpuOnline, None, cpu as u64, |ops| unsafe { ops.cpu_online.unwrap()(cpu as i32) });
+        self.on_its_own(cpu, Op::CpuOnline, |ops| unsafe { ops.cpu_online.unwrap()(cpu as i32) });
         self.online.set(cpu);
         *self.online_c = self.online.to_c();
         self.cpus[cpu].idle_since = self.now;
@@ -123,7 +131,10 @@ impl Kernel {
         self.update_curr(cpu);
         self.online.clear(cpu);
         *self.online_c = self.online.to_c();
-        self.call(Op::CpuOffline, None, cpu as u64, |ops| unsafe { ops.cpu_offline.unwrap()(cpu as i32) });
+        if self.cpu == cpu {
+            self.cpu = self.boot_cpu();
+        }
+        self.on_its_own(cpu, Op::CpuOffline, |ops| unsafe { ops.cpu_offline.unwrap()(cpu as i32) });
         // The running task leaves: the stopper that takes the CPU down preempts it.
         if let Curr::Task(task) = self.cpus[cpu].curr {
             let raw = self.tasks[task].raw;
@@ -151,6 +162,9 @@ impl Kernel {
                 self.tasks[task].enable_migration();
                 self.move_if_disallowed(task);
             }
+        }
+        if self.cpus[self.cpu].need_resched {
+            self.push(self.now + self.cost + IPI, Event::Resched(self.cpu));
         }
     }
 

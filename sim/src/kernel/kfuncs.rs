@@ -15,8 +15,8 @@ use crate::kernel::call::current;
 use crate::kernel::{Kernel, Moment};
 use crate::mask::Mask;
 use crate::native::{
-    SCX_DSQ_LOCAL, SCX_KICK_IDLE, bpf_iter_scx_dsq, cgroup, cpumask, is_shared, scx_public_consts_SCX_DSQ_ITER_REV,
-    task_struct,
+    PF_IDLE, SCX_DSQ_LOCAL, SCX_KICK_IDLE, bpf_iter_scx_dsq, cgroup, cpumask, is_shared,
+    scx_public_consts_SCX_DSQ_ITER_REV, task_struct,
 };
 use crate::task::Work;
 use crate::task::{Insert, Place};
@@ -220,7 +220,10 @@ impl Kernel {}
 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_task_set_slice(p: *mut task_struct, slice: u64) -> bool {
-    kernel().tasks[id(p)].raw_mut().scx.slice = slice;
+    // SAFETY: as above. The idle task is none of the simulator's, and has no slice to speak of.
+    if unsafe { (*p).flags } & PF_IDLE == 0 {
+        kernel().tasks[id(p)].raw_mut().scx.slice = slice;
+    }
     true
 }
 

@@ -91,7 +91,7 @@ static int boundary_reached(struct bpf_map *map, void *key, void *value)
 	tctx->asked = false;
 	tctx->at_user = true;
 	/* Last, for it may be preempted here: dispatch() has it go on if its group has a slice again. */
-	scx_bpf_kick_cpu(bpf_get_smp_processor_id(), SCX_KICK_PREEMPT);
+	kick_cpu(bpf_get_smp_processor_id(), SCX_KICK_PREEMPT);
 	return 0;
 }
 

@@ -54,7 +54,7 @@ static int throttle_timer_fires(void *map, u32 *key, struct throttle_timer *t)
 	s32 cpu = *key;
 
 	WRITE_ONCE(cpu_ctx(cpu)->throttled_due, true);
-	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return 0;
 }
 
@@ -84,7 +84,7 @@ static void set_throttle_timer(s32 cpu, struct cpu_ctx *cctx, u64 at, u64 now)
 		return;
 	/* From 7.0 on the kernel allocates memory for it where interrupts are off: until there is some, the CPU looks. */
 	WRITE_ONCE(cctx->throttled_due, true);
-	scx_bpf_kick_cpu(cpu, 0);
+	kick_cpu(cpu, 0);
 }
 
 /* When @p is looked at that has to wait. */
@@ -203,7 +203,7 @@ static void limit_slice(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	}
 	slice = take_slice(cpu, tctx->group, scx_bpf_now());
 	if (!slice && tctx->at_user) {
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return;
 	}
 	tctx->at_user = false;

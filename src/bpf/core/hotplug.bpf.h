@@ -8,6 +8,9 @@
  * Only present CPUs are searched for, sent tasks and counted. What stays behind in the queues of one that goes is put into its
  * local DSQ, from where the kernel moves tasks to other CPUs, also those that were pinned.
  *
+ * The kernel does not ask what is to run next on a CPU that is not online; it takes the first of the local DSQ. A task whose slice
+ * is over goes there, too, and if it was the only one, the CPU idles over it (SCX_OPS_ENQ_LAST; seen on 6.18): so no slice is over.
+ *
  * Callbacks of CPUs that go and come do not run at the same time; the loader's place_cpus() may.
  */
 #pragma once
@@ -30,14 +33,10 @@ static void count_present(s32 cpu, bool present)
 	}
 }
 
-/* In init, where no CPU comes or goes. */
-static bool is_online(s32 cpu)
+/* @p runs on a CPU that is not present. In its tick: others come to their turn. */
+static void run_on_absent(struct task_struct *p, bool tick)
 {
-	const struct cpumask *online = scx_bpf_get_online_cpumask();
-	bool is = bpf_cpumask_test_cpu(cpu, online);
-
-	scx_bpf_put_cpumask(online);
-	return is;
+	scx_bpf_task_set_slice(p, tick && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) ? 0 : SCX_SLICE_INF);
 }
 
 /* @cpu came, or the loader has found its place. */

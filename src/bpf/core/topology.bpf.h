@@ -72,6 +72,33 @@ static bool is_present(s32 cpu)
 	return READ_ONCE(cpu_layout(cpu)->state) == CPU_PRESENT;
 }
 
+/* Does @cpu serve interrupts? Longer than it is present. */
+static bool is_online(s32 cpu)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	bool is = bpf_cpumask_test_cpu(cpu, online);
+
+	scx_bpf_put_cpumask(online);
+	return is;
+}
+
+/*
+ * May this CPU kick others? A kick is an irq_work of the CPU that it comes from: of one that serves no interrupts any more it stays
+ * pending, and with it all kicks of that CPU when it is back. What is not kicked finds its tasks with a tick.
+ */
+static bool can_kick(void)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+
+	return READ_ONCE(cpu_layout(cpu)->state) & CPU_ONLINE || is_online(cpu);
+}
+
+static void kick_cpu(s32 cpu, u64 flags)
+{
+	if (can_kick())
+		scx_bpf_kick_cpu(cpu, flags);
+}
+
 static u32 cpu_node(s32 cpu)
 {
 	return cpu_layout(cpu)->node;

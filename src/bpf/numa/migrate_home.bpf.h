@@ -71,7 +71,7 @@ static void send(struct task_struct *p, s32 cpu, u64 enq_flags)
 {
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, tunables.slice_ns, enq_flags | arrival_flags(p));
 	if (!no_preempt(p))
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
 /* In enqueue of @p, which is on @cpu. True: it was sent home. */

@@ -53,7 +53,7 @@ static bool run_other(s32 cpu, struct cpu_ctx *cctx)
 			return true;
 		/* Claimed while stealing let go of the rq lock: the kick came too early, for what it asks for ends with this. */
 		if (cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot))
-			scx_bpf_kick_cpu(cpu, 0);
+			kick_cpu(cpu, 0);
 	}
 	/* A task may have been queued here meanwhile. */
 	return cctx->queued && (take_queued(cpu, cctx, cpu) || take_queued(cpu, cctx, pinned_queue(cpu)));

@@ -62,5 +62,5 @@ static void preempt_curr(s32 cpu, struct cpu_ctx *cctx)
 {
 	cctx->curr_weight = 0; /* one at a time */
 	cctx->preempted = cctx->curr_idle_policy;
-	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	kick_cpu(cpu, SCX_KICK_PREEMPT);
 }

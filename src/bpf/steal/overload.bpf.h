@@ -67,7 +67,7 @@ __noinline s32 note_all_taken(s32 victim)
 	    !map_test_and_clear(&overload_map, l->slot) || !READ_ONCE(cpu_ctx(victim)->queued_load))
 		return 0;
 	map_set(&overload_map, l);
-	idle = any_idle(l->llc, l->slot);
+	idle = can_kick() ? any_idle(l->llc, l->slot) : -1;
 	if (idle >= 0)
 		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
 	return 0;
@@ -118,7 +118,8 @@ static bool kick_idle_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 {
 	s32 idle;
 
-	if (!tunables.steal || !is_migratable(p))
+	/* No CPU is claimed that cannot be told. */
+	if (!tunables.steal || !is_migratable(p) || !can_kick())
 		return false;
 	idle = find_idle_for_queued(p, tctx, cpu, now);
 	if (idle < 0)
