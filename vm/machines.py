@@ -35,17 +35,29 @@ class Machine:
 class Amd64(Machine):
     QEMU, userland, may_use_kvm = "qemu-system-x86_64", host, True
 
-    def __init__(self, cpus, llcs, nodes, smt, mem, icount=None, turn=None, append=""):
+    def __init__(self, cpus, llcs, nodes, smt, mem, icount=None, turn=None, append="",
+                 no_l3=False, spare=0, memory_on=0, empty_node=False):
         super().__init__(mem, icount, turn, append)
         for name, value in (("cpus", cpus), ("llcs", llcs), ("nodes", nodes), ("smt", smt)):
             if value < 1:
                 raise Error(f"--{name} {value}: at least 1")
-        if llcs % nodes:
-            raise Error(f"--llcs {llcs} is not a multiple of --nodes {nodes}: each node has the same number of LLCs")
-        if cpus % (llcs * smt):
-            raise Error(f"--cpus {cpus} is not a multiple of --llcs {llcs} x --smt {smt}: all LLCs are alike, of whole cores")
+        if llcs % nodes and nodes % llcs:
+            raise Error(f"--llcs {llcs} is not a multiple of --nodes {nodes}, nor a divisor: each node has as many LLCs, or "
+                        "each LLC as many nodes")
+        if cpus % (max(llcs, nodes) * smt):
+            raise Error(f"--cpus {cpus} is not a multiple of --llcs {llcs} (--nodes {nodes}) x --smt {smt}: all LLCs and nodes "
+                        "are alike, of whole cores")
+        if not 0 <= spare < cpus or spare % smt:
+            raise Error(f"--spare {spare}: whole cores, and fewer than --cpus {cpus}")
+        if not 0 <= memory_on <= nodes:
+            raise Error(f"--memory-on {memory_on}: at most --nodes {nodes}")
         self.cpus, self.llcs, self.nodes, self.smt = cpus, llcs, nodes, smt
-        self.dies = llcs // nodes
+        self.no_l3, self.spare, self.empty_node = no_l3, spare, empty_node
+        self.sockets = min(llcs, nodes)
+        self.dies = llcs // self.sockets
+        self.memory_on = memory_on or nodes
+        # Linux reads dies, and takes an LLC of several nodes, only from Intel's CPUs.
+        self.intel = llcs != nodes
 
     def kernel_arguments(self, accel):
         ours = "console=ttyS0 loglevel=5 panic=-1 oops=panic cryptomgr.notests"
@@ -54,24 +66,31 @@ class Amd64(Machine):
             # takes the HPET, which costs microseconds to read and makes CPUs wait for each other.
             # On a busy host the timer check fails by chance ("MP-BIOS bug").
             ours += " tsc=reliable no_timer_check"
-            if self.dies > 1:
-                # Linux reads dies only from Intel's CPUs, and then mitigates Intel's flaws: five times slower here.
+            if self.intel:
+                # Linux mitigates Intel's flaws: five times slower here.
                 ours += " mitigations=off"
         return f"{ours} {self.append}".strip()
 
     def arguments(self, accel):
-        """A socket is a node, a die has an L3: so dies are LLCs."""
-        node_mem = self.mem // self.nodes
-        smp = f"{self.cpus},sockets={self.nodes},dies={self.dies},cores={self.cpus // self.llcs // self.smt}"
-        arguments = ["-machine", "q35", "-m", f"{node_mem * self.nodes}M", "-smp", f"{smp},threads={self.smt}"]
+        """A die has an L3: so dies are LLCs. A socket is a node, or several where they share an LLC."""
+        cores = self.cpus // self.llcs // self.smt
+        smp = (f"{self.cpus - self.spare},maxcpus={self.cpus},sockets={self.sockets},dies={self.dies},cores={cores},"
+               f"threads={self.smt}")
         share = self.cpus // self.nodes
-        for node in range(self.nodes):
-            arguments += ["-object", f"memory-backend-ram,id=m{node},size={node_mem}M",
-                          "-numa", f"node,nodeid={node},memdev=m{node},cpus={node * share}-{(node + 1) * share - 1}"]
+        nodes = [f",cpus={node * share}-{(node + 1) * share - 1}" for node in range(self.nodes)] + [""] * self.empty_node
+        has_memory = [node < self.memory_on or not cpus for node, cpus in enumerate(nodes)]
+        node_mem = self.mem // sum(has_memory)
+        arguments = ["-machine", "q35", "-m", f"{node_mem * sum(has_memory)}M", "-smp", smp]
+        for node, cpus in enumerate(nodes):
+            if has_memory[node]:
+                arguments += ["-object", f"memory-backend-ram,id=m{node},size={node_mem}M"]
+                cpus = f",memdev=m{node}{cpus}"
+            arguments += ["-numa", f"node,nodeid={node}{cpus}"]
+        l3 = f"l3-cache={'off' if self.no_l3 else 'on'}"
         if accel == "kvm":
-            return arguments + ["-accel", "kvm", "-cpu", "host,l3-cache=on"]
+            return arguments + ["-accel", "kvm", "-cpu", f"host,{l3}"]
         # With a thread for each vCPU guest kernels die at random, in text patching.
-        arguments += ["-accel", "tcg,thread=single", "-cpu", f"max,l3-cache=on{',vendor=GenuineIntel' if self.dies > 1 else ''}"]
+        arguments += ["-accel", "tcg,thread=single", "-cpu", f"max,{l3}{',vendor=GenuineIntel' if self.intel else ''}"]
         return arguments + self.clock()
 
 
