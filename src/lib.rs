@@ -15,6 +15,7 @@ pub mod bpf_skel;
 pub mod cli;
 pub mod frequency;
 pub mod hotplug;
+pub mod llcs;
 pub mod nr_scan;
 pub mod numa;
 pub mod pelt;

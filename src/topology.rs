@@ -14,6 +14,7 @@ use crate::bpf_intf::{
     magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS, magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE,
     pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE,
 };
+use crate::llcs::{self, LlcKind};
 
 /// Where a CPU stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +34,8 @@ pub struct CpuPlace {
 /// An LLC and its neighbours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlcPlace {
+    /// What its CPUs share.
+    pub kind: LlcKind,
     pub node: usize,
     pub nr_cpus: usize,
     /// Sum of its CPUs' capacities.
@@ -85,12 +88,17 @@ impl Layout {
 
     /// Lays this machine out, with room for CPUs that may come.
     pub fn of_this_machine() -> Result<Self> {
-        let topo = Topology::new().context("cannot read the machine's topology")?;
+        let mut topo = Topology::new().context("cannot read the machine's topology")?;
+        let first_of = |core: &Core, id| first_sibling(id).unwrap_or_else(|| first_cpu(core));
+        let kinds = llcs::regroup(&mut topo, first_of);
         let may_come = NR_CPUS_POSSIBLE.saturating_sub(topo.all_cpus.len());
-        let lay_out =
-            |room| Self::with_cores(&topo, room, |core, id| first_sibling(id).unwrap_or_else(|| first_cpu(core)));
+        let lay_out = |room| Self::with_cores(&topo, room, first_of);
         // Where each LLC has no room for all of them, none has: then they make the loader start anew.
-        lay_out(may_come).or_else(|_| lay_out(0))
+        let mut layout = lay_out(may_come).or_else(|_| lay_out(0))?;
+        for (llc, kind) in layout.llcs.iter_mut().zip(kinds) {
+            llc.kind = kind;
+        }
+        Ok(layout)
     }
 
     /// Lays out a machine whose topology is right about cores, with `room` for so many CPUs more in each LLC. Fails when it
@@ -148,6 +156,7 @@ impl Layout {
 
             let others = neighbours(topo, &llcs, index);
             layout.llcs.push(LlcPlace {
+                kind: LlcKind::Cache(3),
                 node: llc.node_id,
                 nr_cpus: llc_cores[index].values().map(Vec::len).sum(),
                 capacity,
@@ -287,12 +296,14 @@ fn list(cpus: &[usize]) -> String {
 /// The other LLCs, nearest first; among equals those that follow `index`, so that neighbours differ in order.
 fn neighbours(topo: &Topology, llcs: &[&Llc], index: usize) -> Vec<usize> {
     let node = llcs[index].node_id;
+    // A node's distances are those of the nodes online, in order: ids may have holes.
+    let position = |node| topo.nodes.keys().position(|id| *id == node);
     let distance = |other: usize| match llcs[other].node_id {
-        id if id == node => 0,
-        id => topo.nodes.get(&node).and_then(|n| n.distance.get(id).copied()).unwrap_or(usize::MAX),
+        id if id == node => Some(0),
+        id => topo.nodes.get(&node).and_then(|n| n.distance.get(position(id)?).copied()),
     };
     let mut others: Vec<usize> = (1..llcs.len()).map(|step| (index + step) % llcs.len()).collect();
-    others.sort_by_key(|&other| distance(other));
+    others.sort_by_key(|&other| distance(other).unwrap_or(usize::MAX));
     others
 }
 
@@ -318,7 +329,7 @@ impl fmt::Display for Layout {
             for (index, llc) in self.llcs.iter().enumerate().filter(|(_, llc)| llc.node == node) {
                 let order: Vec<_> = llc.others.iter().map(usize::to_string).collect();
                 let order = if order.is_empty() { "-".into() } else { order.join(" ") };
-                writeln!(f, "  LLC {index}: {} CPUs, looks next at LLC {order}", llc.nr_cpus)?;
+                writeln!(f, "  LLC {index} ({}): {} CPUs, looks next at LLC {order}", llc.kind, llc.nr_cpus)?;
                 let mut cores: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
                 for (id, cpu) in self.cpus.iter().filter(|(_, cpu)| cpu.llc == index) {
                     cores.entry(cpu.core).or_default().push((*id, cpu.capacity));
@@ -336,6 +347,8 @@ impl fmt::Display for Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use proptest::prelude::*;
     use scx_utils::testutils::{make_het_test_topo, make_test_topo};
 
@@ -390,6 +403,21 @@ mod tests {
         assert_eq!(layout.llcs[1].others[..2], [2, 0]);
         assert_eq!(layout.llcs[4].others[..2], [5, 3]);
         assert_eq!(layout.llcs[0].nr_near, 2);
+    }
+
+    #[test]
+    fn distances_go_by_the_order_of_nodes() {
+        let (mut topo, _) = make_test_topo(3, 1, 1, 1);
+        for (old, new) in [(2, 7), (1, 3)] {
+            Arc::make_mut(topo.all_llcs.get_mut(&old).unwrap()).node_id = new;
+            let node = topo.nodes.remove(&old).unwrap();
+            topo.nodes.insert(new, node);
+        }
+        topo.nodes.get_mut(&0).unwrap().distance = vec![10, 30, 20];
+        topo.nodes.get_mut(&3).unwrap().distance = vec![30, 10, 40];
+        let layout = Layout::new(&topo).unwrap();
+        assert_eq!(layout.llcs[0].others, [2, 1]);
+        assert_eq!(layout.llcs[1].others, [0, 2]);
     }
 
     #[test]
