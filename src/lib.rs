@@ -25,6 +25,7 @@ pub mod scheduler;
 pub mod stats;
 pub mod told;
 pub mod topology;
+pub mod topology_check;
 pub mod verifier_stats;
 
 /// The command's name, and where its log targets start: that of this crate.

@@ -11,7 +11,8 @@ const SYSFS: &str = "/sys/kernel/sched_ext";
 
 pub const EXIT_CODES: &str = "\
 Exit codes: 0 detached on request; 1 ejected by the kernel, or another failure; 2 wrong flag or value; 3 not root;
-4 kernel without sched_ext; 5 another scheduler is attached; 6 malformed kfunc prototypes in the kernel's BTF.";
+4 kernel without sched_ext; 5 another scheduler is attached; 6 malformed kfunc prototypes in the kernel's BTF;
+7 the machine's topology, as sysfs has it, cannot be right.";
 
 /// Wrong flag or value.
 pub const EXIT_USAGE: u8 = 2;
@@ -20,9 +21,20 @@ pub const EXIT_USAGE: u8 = 2;
 #[derive(Debug, PartialEq)]
 pub enum Refusal {
     NotRoot,
-    NoSchedExt { release: String },
-    Busy { ops: String },
-    MalformedBtf { release: String, kfuncs: usize },
+    NoSchedExt {
+        release: String,
+    },
+    Busy {
+        ops: String,
+    },
+    MalformedBtf {
+        release: String,
+        kfuncs: usize,
+    },
+    /// `problem` also says what to do.
+    Topology {
+        problem: String,
+    },
 }
 
 impl std::error::Error for Refusal {}
@@ -35,6 +47,7 @@ impl Refusal {
             Self::NoSchedExt { .. } => 4,
             Self::Busy { .. } => 5,
             Self::MalformedBtf { .. } => 6,
+            Self::Topology { .. } => 7,
         }
     }
 }
@@ -55,6 +68,7 @@ impl fmt::Display for Refusal {
                 "kernel {release} describes {kfuncs} scx kfuncs wrongly in its BTF (built with pahole < 1.26), so no \
                  sched_ext scheduler loads: boot another build"
             ),
+            Self::Topology { problem } => write!(f, "the machine's topology cannot be right: {problem}"),
         }
     }
 }
@@ -123,6 +137,7 @@ mod tests {
             Refusal::NoSchedExt { release: "6.1".into() },
             Refusal::Busy { ops: "x".into() },
             Refusal::MalformedBtf { release: "7.1".into(), kfuncs: 3 },
+            Refusal::Topology { problem: "no CPUs".into() },
         ];
         for refusal in refusals {
             assert!(!refusal.to_string().contains('\n'));

@@ -3,9 +3,10 @@
 //! the sparse bitmaps and the order of its neighbours. `bpf/intf.h` draws what slots and lines are.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::{fmt, fs};
+use std::time::Duration;
+use std::{fmt, fs, thread};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use scx_utils::{Core, Cpu, Llc, NR_CPUS_POSSIBLE, Topology, compat};
 
 use crate::bpf_intf::{
@@ -15,6 +16,12 @@ use crate::bpf_intf::{
     pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE,
 };
 use crate::llcs::{self, LlcKind};
+use crate::preflight::Refusal;
+use crate::topology_check;
+
+/// How often sysfs is read, if it cannot be right, and how long it has in between.
+const READS: usize = 5;
+const READ_AGAIN: Duration = Duration::from_millis(100);
 
 /// Where a CPU stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,9 +93,30 @@ impl Layout {
         classes
     }
 
-    /// Lays this machine out, with room for CPUs that may come.
+    /// Lays this machine out, with room for CPUs that may come. Fails with [`Refusal::Topology`] when what sysfs says cannot be
+    /// right.
     pub fn of_this_machine() -> Result<Self> {
-        let mut topo = Topology::new().context("cannot read the machine's topology")?;
+        let mut problem = String::new();
+        // A CPU that comes or goes meanwhile looks like a problem, but not twice.
+        for _ in 0..READS {
+            problem = match Self::read()? {
+                Ok(layout) => return Ok(layout),
+                Err(problem) => problem,
+            };
+            thread::sleep(READ_AGAIN);
+        }
+        Err(Refusal::Topology { problem }.into())
+    }
+
+    /// The same, once: the inner error is what cannot be right.
+    fn read() -> Result<Result<Self, String>> {
+        if let Some(problem) = topology_check::missing_in_sysfs() {
+            return Ok(Err(problem));
+        }
+        let mut topo = match Topology::new() {
+            Ok(topo) => topo,
+            Err(err) => return Ok(Err(format!("sysfs cannot be read: {err:#}"))),
+        };
         let first_of = |core: &Core, id| first_sibling(id).unwrap_or_else(|| first_cpu(core));
         let kinds = llcs::regroup(&mut topo, first_of);
         let may_come = NR_CPUS_POSSIBLE.saturating_sub(topo.all_cpus.len());
@@ -98,7 +126,8 @@ impl Layout {
         for (llc, kind) in layout.llcs.iter_mut().zip(kinds) {
             llc.kind = kind;
         }
-        Ok(layout)
+        let problem = topology_check::problem(&layout.cpus.keys().copied().collect(), &topo.span.iter().collect());
+        Ok(problem.map_or(Ok(layout), Err))
     }
 
     /// Lays out a machine whose topology is right about cores, with `room` for so many CPUs more in each LLC. Fails when it
@@ -283,7 +312,7 @@ fn split_cores<'a>(llc: &'a Llc, first_of: impl Fn(&Core, usize) -> usize) -> Co
 }
 
 /// CPUs as the kernel lists them: "0-3,8".
-fn list(cpus: &[usize]) -> String {
+pub fn list(cpus: &[usize]) -> String {
     let runs = cpus.chunk_by(|a, b| a + 1 == *b);
     let text = |run: &[usize]| match run {
         [only] => only.to_string(),
@@ -415,7 +444,7 @@ mod tests {
         }
         topo.nodes.get_mut(&0).unwrap().distance = vec![10, 30, 20];
         topo.nodes.get_mut(&3).unwrap().distance = vec![30, 10, 40];
-        let layout = Layout::new(&topo).unwrap();
+        let layout = Layout::new(&topo, 0).unwrap();
         assert_eq!(layout.llcs[0].others, [2, 1]);
         assert_eq!(layout.llcs[1].others, [0, 2]);
     }

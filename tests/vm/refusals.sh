@@ -25,6 +25,21 @@ refused 5 "another sched_ext scheduler is attached (magpie" scx_magpie
 refused 3 "needs root" su nobody -s /bin/sh -c "$(command -v scx_magpie) --monitor 1"
 still_enabled
 stop_magpie
+# What containers do to sysfs, with their masks over parts of it.
+echo 0 >/tmp/online
+mount --bind /tmp/online /sys/devices/system/cpu/online
+refused 7 "hides CPUs 1 of the 0-1 that are online: run it where" scx_magpie
+refused 7 "hides CPUs 1 of the 0-1 that are online" scx_magpie topology
+umount /sys/devices/system/cpu/online
+mount -t tmpfs none /sys/devices/system/node
+refused 7 "CPUs 0-1 are online but in no node" scx_magpie
+umount /sys/devices/system/node
+cp /sys/devices/system/cpu/possible /sys/devices/system/cpu/online /tmp
+mount -t tmpfs none /sys/devices/system/cpu
+refused 7 "possible cannot be read" scx_magpie
+cp /tmp/possible /tmp/online /sys/devices/system/cpu
+refused 7 "has no CPUs" scx_magpie
+umount /sys/devices/system/cpu
 mount -t tmpfs none /sys/kernel
 refused 4 "has no sched_ext" scx_magpie
 umount /sys/kernel
