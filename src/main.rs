@@ -77,7 +77,7 @@ fn run(opts: &Opts) -> Result<()> {
         }
         Some(Command::VerifierStats { asymmetric }) => {
             preflight::check()?;
-            verifier_stats::print(opts, asymmetric)
+            verifier_stats::print(opts, asymmetric).map_err(preflight::explain)
         }
         None => {
             let shutdown = Arc::new(AtomicBool::new(false));
@@ -138,12 +138,12 @@ fn start(opts: &Opts, old: &mut Option<Scheduler<'static>>) -> Result<Scheduler<
     loop {
         // Some bytes for each start, of which there are few.
         let object = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut scheduler = Scheduler::load_for(opts, object, |layout| layout.set_capacities(&capacities))?;
+        let mut scheduler = Scheduler::load_for(opts, object, |layout| layout.set_capacities(&capacities))
+            .map_err(preflight::explain)?;
         if let Some(old) = old {
             old.detach();
         }
-        // Somebody may have been faster.
-        scheduler.attach().or_else(|err| preflight::check().map_err(Into::into).and(Err(err)))?;
+        scheduler.attach().map_err(preflight::explain)?;
         match scheduler.other_capacities()? {
             Some(others) if capacities.is_empty() => {
                 info!("the kernel knows of other capacities than sysfs shows: starting anew");

@@ -22,8 +22,8 @@ use libbpf_rs::{AsRawLibbpf, Link, MapHandle, OpenMapMut, OpenObject, ProgramInp
 use log::{debug, info, warn};
 use scx_stats::prelude::*;
 use scx_utils::{
-    NR_CPU_IDS, NR_CPUS_POSSIBLE, UserExitInfo, compat, scx_ops_attach, scx_ops_open, try_set_rlimit_infinity,
-    uei_exited, uei_report, uei_set_size,
+    NR_CPU_IDS, NR_CPUS_POSSIBLE, UserExitInfo, compat, scx_ops_attach, scx_ops_open, uei_exited, uei_report,
+    uei_set_size,
 };
 
 use crate::bpf_intf::{
@@ -101,7 +101,6 @@ impl<'a> Scheduler<'a> {
         object: &'a mut MaybeUninit<OpenObject>,
         change: impl FnOnce(&mut Layout),
     ) -> Result<Self> {
-        try_set_rlimit_infinity();
         let builder = BpfSkelBuilder::default();
         let mut skel = scx_ops_open!(builder, object, magpie, opts.libbpf.clone().into_bpf_open_opts())?;
         // scx_utils links in an fentry program. Nothing here needs it, and kernels without function tracing lack it.

@@ -10,7 +10,7 @@ from cache import Error
 
 ELF_MACHINE = 62
 SETUP = "tools/setup vm"
-MORE_TOOLS = []
+MORE_TOOLS = ["setpriv"]  # whose like in busybox drops no capabilities
 # Lets programs find libraries that are in folders of the host's choice.
 CONFIGURATION = {"etc/ld.so.cache": Path("/etc/ld.so.cache")}
 
