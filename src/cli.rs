@@ -26,7 +26,7 @@ pub struct Opts {
     #[arg(long, group = "interval", value_name = "SEC", value_parser = interval)]
     pub stats: Option<f64>,
 
-    /// Print statistics of the scheduler that runs already, at this interval. Seconds, more than 0.
+    /// Print statistics of the scheduler that runs already, or comes, at this interval. Seconds, more than 0.
     #[arg(long, group = "interval", value_name = "SEC", value_parser = interval)]
     pub monitor: Option<f64>,
 

@@ -22,6 +22,7 @@ use tracing_subscriber::prelude::*;
 use scx_magpie::cli::{Command, Opts};
 use scx_magpie::preflight::{self, Refusal};
 use scx_magpie::scheduler::{Ended, Scheduler};
+use scx_magpie::stats::monitor::{Source, monitor};
 use scx_magpie::{SCHEDULER_NAME, hotplug, nr_scan, stats, topology, verifier_stats};
 
 fn main() -> ExitCode {
@@ -82,7 +83,7 @@ fn run(opts: &Opts) -> Result<()> {
         None => {
             let shutdown = Arc::new(AtomicBool::new(false));
             if let Some(sec) = opts.monitor {
-                return stats::monitor(Duration::from_secs_f64(sec), opts.json, shutdown);
+                return monitor(Source::Other, Duration::from_secs_f64(sec), opts.json, &shutdown);
             }
             schedule(opts, shutdown)
         }
@@ -99,7 +100,7 @@ fn schedule(opts: &Opts, shutdown: Arc<AtomicBool>) -> Result<()> {
     if let Some(sec) = opts.stats {
         let (json, shutdown) = (opts.json, shutdown.clone());
         thread::spawn(move || {
-            if let Err(err) = stats::monitor(Duration::from_secs_f64(sec), json, shutdown) {
+            if let Err(err) = monitor(Source::Own, Duration::from_secs_f64(sec), json, &shutdown) {
                 warn!("statistics stopped: {err:#}");
             }
         });
@@ -171,10 +172,10 @@ fn start_logging(verbose: bool) {
         log.with_max_level(LevelFilter::DEBUG).with_timer(time::uptime()).init();
         scx_utils::init_libbpf_logging(Some(PrintLevel::Debug));
     } else {
-        // scx_utils::misc says that it waits for a scheduler to monitor.
+        // scx_stats warns of each client of statistics that goes away.
         let ours = Targets::new()
             .with_default(LevelFilter::WARN)
-            .with_targets([(SCHEDULER_NAME, LevelFilter::INFO), ("scx_utils::misc", LevelFilter::INFO)]);
+            .with_targets([(SCHEDULER_NAME, LevelFilter::INFO), ("scx_stats", LevelFilter::ERROR)]);
         log.without_time().finish().with(ours).init();
         libbpf_rs::set_print(None);
     }

@@ -20,7 +20,6 @@ use anyhow::{Context, Result, anyhow, ensure};
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{AsRawLibbpf, Link, MapHandle, OpenMapMut, OpenObject, ProgramInput, ProgramMut, libbpf_sys};
 use log::{debug, info, warn};
-use scx_stats::prelude::*;
 use scx_utils::{
     NR_CPU_IDS, NR_CPUS_POSSIBLE, UserExitInfo, compat, scx_ops_attach, scx_ops_open, uei_exited, uei_report,
     uei_set_size,
@@ -208,8 +207,7 @@ impl<'a> Scheduler<'a> {
 
     /// True if the machine has outgrown it.
     fn serve(&mut self, shutdown: &AtomicBool) -> Result<bool> {
-        let server = StatsServer::new(stats::server_data()).launch().context("cannot serve statistics")?;
-        let (res, req) = server.channels();
+        let mut server = stats::Server::launch(stats::SOCKET.as_ref());
         let mut publish_at = Instant::now();
         let mut frequencies_at = publish_at + FREQUENCY_INTERVAL;
         let mut cgroups_at = publish_at + CGROUP_INTERVAL;
@@ -232,9 +230,7 @@ impl<'a> Scheduler<'a> {
                 self.publish()?;
                 publish_at = now + self.util_interval;
             }
-            while req.try_recv().is_ok() {
-                res.send(self.snapshot()?)?;
-            }
+            server.answer(|| self.snapshot());
             // Waiting on the channel would spin first, which costs more than all the rest.
             thread::sleep(publish_at.saturating_duration_since(now).min(RESPONSE));
         }

@@ -4,7 +4,7 @@
 //! ```text
 //! cpu_ctxs[].stats --Snapshot::new()--> Snapshot (snapshot.rs: totals since start, by LLC)
 //!                                         --since(), one reader a client--> Metrics (metrics.rs: what the interval added)
-//!                                             --scx_stats socket--> monitor(): a table (table.rs) or JSON lines
+//!                --scx_stats socket (server.rs)--> monitor() (monitor.rs): a table (table.rs) or JSON lines
 //! ```
 //!
 //! Of each kind of figures a file: what it is called, what it means, how it is computed.
@@ -13,18 +13,14 @@ pub mod cgroups;
 mod group;
 mod memory;
 mod metrics;
+pub mod monitor;
 mod nodes;
 mod search;
+mod server;
 mod snapshot;
 mod table;
 pub mod wake_cases;
 
-use std::io::Write;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-use anyhow::Result;
 use scx_stats::prelude::*;
 
 pub use group::Group;
@@ -32,10 +28,9 @@ pub use memory::{Memory, SamplerSnapshot};
 pub use metrics::Metrics;
 pub use nodes::Node;
 pub use search::SearchCounts;
+pub use server::{SOCKET, Server};
 pub use snapshot::{Counters, Latencies, LlcSnapshot, Shared, Snapshot};
 use wake_cases::WakeCase;
-
-use crate::preflight::Refusal;
 
 /// The statistics server's data: each client that connects gets intervals of its own.
 pub fn server_data() -> StatsServerData<(), Snapshot> {
@@ -67,28 +62,6 @@ pub fn server_data() -> StatsServerData<(), Snapshot> {
 fn looked_up(mut snapshot: Snapshot) -> Snapshot {
     snapshot.cgroups.look_up(cgroups::SYS_CGROUP.as_ref());
     snapshot
-}
-
-/// Prints the statistics of the scheduler that runs, each `interval`, until `shutdown`.
-pub fn monitor(interval: Duration, json: bool, shutdown: Arc<AtomicBool>) -> Result<()> {
-    scx_utils::monitor_stats::<Metrics>(
-        &[],
-        interval,
-        || shutdown.load(Ordering::Relaxed),
-        |metrics| {
-            let mut out = std::io::stdout().lock();
-            if json {
-                writeln!(out, "{}", serde_json::to_string(&metrics)?)?;
-            } else {
-                metrics.format(&mut out)?;
-            }
-            Ok(out.flush()?)
-        },
-    )
-    .map_err(|err| match err.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
-        Some(std::io::ErrorKind::PermissionDenied) => Refusal::NotRoot.into(),
-        _ => err,
-    })
 }
 
 /// What a counter rose by. One that went back (the scheduler restarted) counts from 0.
