@@ -5,7 +5,7 @@
 # vm: --cpus 4 --llcs 2 --nodes 2 --memory-on 1 --append test.machine=4,2,2,1,L3
 # vm: --cpus 4 --llcs 1 --nodes 2 --append test.machine=4,2,2,1,L3
 # vm: --cpus 8 --llcs 2 --nodes 1 --spare 2 --append test.machine=6,2,1,1,L3
-# vm: --cpus 8 --llcs 2 --nodes 2 --spare 4 --append test.machine=4,1,1,1,L3
+# vm: --cpus 8 --llcs 2 --nodes 2 --spare 4 --append test.machine=4,1,1,1,L3,2
 # vm: --cpus 4 --llcs 1 --nodes 1 --smt 2 --append 'nosmt test.machine=2,1,1,1,L3'
 # Machines that are not regular: the topology is as the shape says, and the scheduler carries load. test.machine gives CPUs,
 # LLCs, nodes with CPUs, CPUs a core, what LLCs are, and nodes in all where some have no CPUs.

@@ -10,7 +10,7 @@
 refused() {
 	_code=$1 _text=$2
 	shift 2
-	"$@" >/tmp/out 2>&1
+	timeout 20 "$@" >/tmp/out 2>&1
 	_got=$?
 	[ $_got = "$_code" ] || fail "$*: exit status $_got, not $_code: $(cat /tmp/out)"
 	grep -q "$_text" /tmp/out || fail "$*: no '$_text' in: $(cat /tmp/out)"
