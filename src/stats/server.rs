@@ -33,7 +33,7 @@ impl Server {
         Self { socket: socket.into(), server }
     }
 
-    /// Answers the clients that wait. Statistics end if there are none.
+    /// Answers the clients that wait. Statistics end if there is no snapshot.
     pub fn answer(&mut self, mut snapshot: impl FnMut() -> Result<Snapshot>) {
         let Some((res, req)) = self.server.as_ref().map(StatsServer::channels) else { return };
         while req.try_recv().is_ok() {
