@@ -246,15 +246,16 @@ impl<'a> Scheduler<'a> {
         if self.hotplugs.look_at.is_some_and(|at| at <= now) {
             self.hotplugs.look_at = Some(now + LOOK_AGAIN);
             // While CPUs come and go, files do.
-            match Layout::of_this_machine() {
-                Ok(fresh) if self.nr_hotplugs()? == seen => {
+            match Layout::read() {
+                Ok(Ok(fresh)) if self.nr_hotplugs()? == seen => {
                     self.hotplugs.look_at = None;
                     let shared = shared(&mut self.skel, self.groups, &self.tunables)?;
                     let came = self.layout.follow(&fresh, |cpu| publisher::is_online(shared.cpu_layouts, cpu));
                     self.hotplugs.outgrown = came.is_none();
                     self.place(&came.unwrap_or_default())?;
                 }
-                Ok(_) => debug!("CPUs came or went while sysfs was read"),
+                Ok(Ok(_)) => debug!("CPUs came or went while sysfs was read"),
+                Ok(Err(problem)) => debug!("{problem}"),
                 Err(err) => debug!("{err:#}"),
             }
         }

@@ -109,7 +109,7 @@ impl Layout {
     }
 
     /// The same, once: the inner error is what cannot be right.
-    fn read() -> Result<Result<Self, String>> {
+    pub fn read() -> Result<Result<Self, String>> {
         if let Some(problem) = topology_check::missing_in_sysfs() {
             return Ok(Err(problem));
         }

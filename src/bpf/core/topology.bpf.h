@@ -86,7 +86,7 @@ static bool is_online(s32 cpu)
  * May this CPU kick others? A kick is an irq_work of the CPU that it comes from: of one that serves no interrupts any more it stays
  * pending, and with it all kicks of that CPU when it is back. What is not kicked finds its tasks with a tick.
  */
-static bool can_kick(void)
+__noinline bool can_kick(void)
 {
 	s32 cpu = bpf_get_smp_processor_id();
 
