@@ -15,7 +15,7 @@ import time
 from apt import Apt
 from cache import CACHE, DAY, Error, locked, replacing, say
 
-MATRIX = ["6.16", "6.18", "6.19", "7.0", "7.2"]
+MATRIX = ["6.16", "6.18", "6.19", "7.0", "7.2", "7.3"]
 DEFAULT = "6.18"
 
 SUITES = {"bpo": "trixie-backports", "sid": "sid"}

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 8 --llcs 2 --nodes 2
-# kernels: ends
 # CPUs go offline and come back under load, one by one and all but one: no task is lost, those pinned to a CPU that goes go on
 # elsewhere, those that wait for their cpu.max, too, and the scheduler is not started anew.
 . /root/lib.sh
 CPUS=/sys/devices/system/cpu
 CGROUP=/sys/fs/cgroup/limited
 
-# As in lib.sh, but a task may be sent to a CPU that is just going: then the kernel picks another, and counts a fallback.
+# As in lib.sh, but a task may be sent to a CPU that is just going: then the kernel picks another, and counts a fallback. And it
+# gives tasks a slice of its own where the CPU is not online.
 error_events() {
 	grep -hE 'NOT_OWNED|KEEP_LAST|DENIED|ENQ_SKIP' $SCX/root/events | tr '\n' ' '
 }

@@ -4,6 +4,11 @@
 # once.
 . /root/lib.sh
 
+# As in lib.sh, but the kernel itself gives tasks a slice on a CPU that is not online yet.
+error_events() {
+	grep -hE 'FALLBACK|OFFLINE|NOT_OWNED|KEEP_LAST|DENIED|ENQ_SKIP' $SCX/root/events | tr '\n' ' '
+}
+
 ran() {
 	[ "$(cpu_time_us "$1")" -gt 10000 ]
 }
