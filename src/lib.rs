@@ -15,7 +15,6 @@ pub mod bpf_skel;
 pub mod cli;
 pub mod frequency;
 pub mod hotplug;
-pub mod llcs;
 pub mod nr_scan;
 pub mod numa;
 pub mod pelt;
@@ -25,7 +24,6 @@ pub mod scheduler;
 pub mod stats;
 pub mod told;
 pub mod topology;
-pub mod topology_check;
 pub mod verifier_stats;
 
 /// The command's name, and where its log targets start: that of this crate.

@@ -139,8 +139,9 @@ fn start(opts: &Opts, old: &mut Option<Scheduler<'static>>) -> Result<Scheduler<
     loop {
         // Some bytes for each start, of which there are few.
         let object = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut scheduler = Scheduler::load_for(opts, object, |layout| layout.set_capacities(&capacities))
-            .map_err(preflight::explain)?;
+        let loaded = Scheduler::load_for(opts, object, |layout| layout.set_capacities(&capacities));
+        // What is attached already may be the old one.
+        let mut scheduler = loaded.map_err(|err| if old.is_some() { err } else { preflight::explain(err) })?;
         if let Some(old) = old {
             old.detach();
         }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use scx_utils::ROOT_PREFIX;
 
-use crate::topology::list;
+use super::cpulist::list;
 
 const UNMASK: &str = "run it where all of sysfs is seen, outside of the container";
 

@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The machine as the BPF program is told of it: each CPU's LLC, node, slot and capacity; each LLC's lines in
 //! the sparse bitmaps and the order of its neighbours. `bpf/intf.h` draws what slots and lines are.
+//!
+//! ```text
+//! sysfs --check.rs: can it be right?--> scx_utils::Topology --llcs.rs: where there is no L3--> Layout
+//!                                                   CPUs that come --follow.rs: free places-----^
+//! ```
+
+mod check;
+mod cpulist;
+mod follow;
+pub mod llcs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,9 +25,9 @@ use crate::bpf_intf::{
     magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS, magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE,
     pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE,
 };
-use crate::llcs::{self, LlcKind};
 use crate::preflight::Refusal;
-use crate::topology_check;
+use cpulist::list;
+use llcs::LlcKind;
 
 /// How often sysfs is read, if it cannot be right, and how long it has in between.
 const READS: usize = 5;
@@ -110,7 +120,7 @@ impl Layout {
 
     /// The same, once: the inner error is what cannot be right.
     pub fn read() -> Result<Result<Self, String>> {
-        if let Some(problem) = topology_check::missing_in_sysfs() {
+        if let Some(problem) = check::missing_in_sysfs() {
             return Ok(Err(problem));
         }
         let mut topo = match Topology::new() {
@@ -126,7 +136,7 @@ impl Layout {
         for (llc, kind) in layout.llcs.iter_mut().zip(kinds) {
             llc.kind = kind;
         }
-        let problem = topology_check::problem(&layout.cpus.keys().copied().collect(), &topo.span.iter().collect());
+        let problem = check::problem(&layout.cpus.keys().copied().collect(), &topo.span.iter().collect());
         Ok(problem.map_or(Ok(layout), Err))
     }
 
@@ -201,49 +211,6 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The machine has become `fresh`, which was laid out anew: gives CPUs that came a place, and returns which those are.
-    /// `None`: they fit no place that this layout has, or CPUs that it knows stand elsewhere now. Of CPUs that are not `online`
-    /// for good, sysfs shows a part only: they are passed over.
-    pub fn follow(&mut self, fresh: &Self, online: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
-        let cpus: BTreeMap<usize, &CpuPlace> =
-            fresh.cpus.iter().filter(|(id, _)| online(**id)).map(|(id, cpu)| (*id, cpu)).collect();
-        let known: Vec<_> = cpus.iter().filter_map(|(id, cpu)| Some((*cpu, self.cpus.get(id)?))).collect();
-        let llcs = one_to_one(known.iter().map(|(fresh, own)| (fresh.llc, own.llc)))?;
-        let mut cores = one_to_one(known.iter().map(|(fresh, own)| (fresh.core, own.core)))?;
-        let moved = known.iter().any(|(fresh, own)| fresh.node != own.node);
-        let came: Vec<_> = cpus.keys().copied().filter(|id| !self.cpus.contains_key(id)).collect();
-        if moved || (!came.is_empty() && self.nr_stronger() > 0) {
-            return None;
-        }
-        for &id in &came {
-            let cpu = cpus[&id];
-            let index = *llcs.get(&cpu.llc)?;
-            let core =
-                *cores.entry(cpu.core).or_insert_with(|| self.cpus.values().map(|cpu| cpu.core + 1).max().unwrap_or(0));
-            let slot = self.free_slot(index, core)?;
-            let llc = &mut self.llcs[index];
-            if llc.node != cpu.node || self.cpus.values().any(|other| other.capacity != cpu.capacity) {
-                return None;
-            }
-            llc.nr_cpus += 1;
-            llc.capacity += cpu.capacity;
-            llc.nr_slots = llc.nr_slots.max(slot + 1 - llc.first_line * SLOTS_PER_LINE as usize);
-            self.slot_cpus[slot] = Some(id);
-            self.cpus.insert(id, CpuPlace { llc: index, core, slot, ..cpu.clone() });
-        }
-        Some(came)
-    }
-
-    /// Beside the CPUs of the core, or where the next core begins.
-    fn free_slot(&self, llc: usize, core: usize) -> Option<usize> {
-        let (llc, width) = (&self.llcs[llc], self.smt_width);
-        let (first, end) =
-            (llc.first_line * SLOTS_PER_LINE as usize, (llc.first_line + llc.nr_lines) * SLOTS_PER_LINE as usize);
-        let sibling = self.cpus.values().find(|cpu| cpu.core == core);
-        let start = sibling.map_or((first + llc.nr_slots).next_multiple_of(width), |cpu| cpu.slot - cpu.slot % width);
-        (start..start + width).find(|&slot| slot < end && self.slot_cpus[slot].is_none())
-    }
-
     /// The ids of the CPUs, strongest first.
     pub fn capacity_order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = self.cpus.keys().copied().collect();
@@ -275,17 +242,6 @@ impl Layout {
     }
 }
 
-/// Which of ours each of theirs is; `None` if it is several, or several are one.
-fn one_to_one(pairs: impl Iterator<Item = (usize, usize)>) -> Option<BTreeMap<usize, usize>> {
-    let (mut ours, mut theirs) = (BTreeMap::new(), BTreeMap::new());
-    for (their, our) in pairs {
-        if *ours.entry(their).or_insert(our) != our || *theirs.entry(our).or_insert(their) != their {
-            return None;
-        }
-    }
-    Some(ours)
-}
-
 /// The CPUs of each core of an LLC, by the core's first.
 type Cores<'a> = BTreeMap<usize, Vec<&'a Cpu>>;
 
@@ -309,17 +265,6 @@ fn split_cores<'a>(llc: &'a Llc, first_of: impl Fn(&Core, usize) -> usize) -> Co
         }
     }
     cores
-}
-
-/// CPUs as the kernel lists them: "0-3,8".
-pub fn list(cpus: &[usize]) -> String {
-    let runs = cpus.chunk_by(|a, b| a + 1 == *b);
-    let text = |run: &[usize]| match run {
-        [only] => only.to_string(),
-        _ => format!("{}-{}", run[0], run[run.len() - 1]),
-    };
-    let texts: Vec<_> = runs.map(text).collect();
-    texts.join(",")
 }
 
 /// The other LLCs, nearest first; among equals those that follow `index`, so that neighbours differ in order.
@@ -421,7 +366,6 @@ mod tests {
         }
         assert_eq!(layout.capacity_classes()[&430], [0, 1, 2, 3]);
         assert!(layout.to_string().contains("\ncapacity 430: CPUs 0-3; capacity 1024: CPUs 4-7\n"));
-        assert_eq!(list(&[0, 2, 3, 4, 7]), "0,2-4,7");
     }
 
     #[test]
