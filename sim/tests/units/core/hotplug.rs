@@ -35,6 +35,7 @@ fn a_cpu_that_goes_is_not_searched_and_does_not_count() {
     rig.kernel.bring_online(3);
     assert!(is_present(&mut rig, 3));
     assert_eq!(nr_cpus(&mut rig, 3), 2);
+    assert!(!rig.call(rig.u.claim_idle, (3,)), "it has not said that it idles");
     rig.call(rig.u.mark_idle, (3, rig.cctx(3)));
     assert!(rig.call(rig.u.claim_idle, (3,)));
 }
