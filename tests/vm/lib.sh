@@ -87,6 +87,42 @@ no_error_events() {
 	[ "$(error_events)" = "$EVENTS" ] || fail "error events: $(error_events); at start: $EVENTS"
 }
 
+# What may count while the machine is suspended: the kernel schedules in the scheduler's place then (bypass).
+suspend_events() {
+	grep -hE 'OFFLINE|NOT_OWNED|DENIED|ENQ_SKIP' $SCX/root/events | tr '\n' ' '
+}
+
+# suspend DESCRIPTION COMMAND...: runs a command that returns after the resume. The scheduler is attached at once then, and
+# error events count from here: those that belong to the suspension are told from those after it.
+suspend() {
+	local what=$1 before
+	shift
+	no_error_events
+	before=$(suspend_events)
+	"$@"
+	still_enabled
+	[ "$(suspend_events)" = "$before" ] || fail "$what: events $(suspend_events); before: $before"
+	EVENTS=$(error_events)
+	! grep "anew" $LOG || fail "$what: started anew"
+}
+
+# suspend_to_ram SECONDS: S3, ended by an alarm of the real-time clock.
+# The firmware does not restore PMBASE and ACPI_CNTL of QEMU's ICH9: without them the guest can neither suspend again nor
+# power off.
+suspend_to_ram() {
+	local lpc=/sys/bus/pci/devices/0000:00:1f.0/config alarm=/sys/class/rtc/rtc0/wakealarm
+	dd if=$lpc of=/tmp/lpc bs=1 skip=64 count=5 2>/dev/null || fail "cannot read $lpc"
+	echo deep >/sys/power/mem_sleep || fail "no S3"
+	echo 0 >$alarm
+	echo "+$1" >$alarm || fail "cannot set an alarm"
+	echo mem >/sys/power/state || fail "no suspension: $(cat /sys/power/suspend_stats/last_failed_step)"
+	dd if=/tmp/lpc of=$lpc bs=1 seek=64 conv=notrunc 2>/dev/null || fail "cannot write $lpc"
+}
+
+can_suspend_to_ram() {
+	grep -q deep /sys/power/mem_sleep 2>/dev/null && [ -e /sys/class/rtc/rtc0/wakealarm ]
+}
+
 # CPU time of a process so far, in microseconds.
 cpu_time_us() {
 	awk '{ printf "%d\n", $1 / 1000 }' /proc/"$1"/schedstat
