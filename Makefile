@@ -17,7 +17,7 @@ ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";
 SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
 SIM_SANITIZED = $(SIM) --features sanitize
 
-.PHONY: help demo test run build build-arm64 check unit sim-test soak experiments growth mutants bench bench-host vm-test test-matrix verifier-stats fmt setup clean
+.PHONY: help demo test run build build-arm64 check unit sim-test soak soak-vm experiments growth mutants bench bench-host vm-test test-matrix verifier-stats fmt setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
@@ -80,6 +80,13 @@ vm-test: setup build build-carried build-arm64 ## the tests on real kernels: mos
 
 test-matrix: setup build build-carried build-arm64 ## the VM tests on each kernel of the matrix, long load tests; half an hour
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
+
+soak-vm: HOURS ?= 1
+soak-vm: setup build ## HOURS=H (1) under a load of all kinds in a VM, KERNEL=SERIES: does the loader grow, does anything go wrong?
+	@seconds=$$(awk 'BEGIN { printf "%d", $(HOURS) * 3600 }'); \
+	vm/run $(if $(KERNEL),--kernel $(KERNEL)) --cpus 8 --llcs 2 --nodes 2 --append hpet=disable \
+		--timeout $$((seconds * 2 + 600)) --carry tests/vm/lib.sh:/root/lib.sh --carry tests/vm/soak/mixed.sh:/root/mixed.sh \
+		-- sh /root/mixed.sh $$seconds
 
 verifier-stats: setup build ## what each BPF program costs the verifier, on each kernel of the matrix
 	@set -e; for series in $$(vm/run --matrix); do \
