@@ -17,7 +17,7 @@ fail() {
 		echo "  FAILED: $*"
 		if [ -s $LOG ]; then
 			echo "  --- the scheduler said:"
-			tail -n 40 $LOG
+			tail -n ${LOG_LINES:-40} $LOG
 		fi
 	} >&3
 	kill -TERM $$

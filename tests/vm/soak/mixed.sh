@@ -15,6 +15,7 @@ GROWTH_MAX=5 # percent
 NR_HOGS=4
 # They starve others as real-time tasks, offline CPUs themselves, or fill the guest's memory.
 STRESS_NOT=softlockup,cpu-online,forkheavy,mmapfork,smi
+LOG_LINES=2000 # of the scheduler, when something is wrong: its dump
 seed=1
 
 # As in lib.sh, but a task may be sent to a CPU that is just going: then the kernel picks another, and counts a fallback.
@@ -162,6 +163,8 @@ for _ in $(seq $NR_HOGS); do
 done
 wait_for 60 "hackbench" test -s /tmp/rounds
 wait_for 60 "stress-ng" pidof stress-ng
+
+say "hogs: $(tr '\n' ' ' </tmp/hogs); hackbench in a loop: $load; stress-ng in a loop: $stress"
 
 now
 BEGAN=$NOW
