@@ -294,8 +294,11 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 	if (!is_present(cpu))
 		return;
 	mark_idle(cpu, cctx);
-	/* The other half of the handshake with enqueue(): a task may have been queued after dispatch() looked. */
-	if (work_in_reach(cpu))
+	/*
+	 * The other half of the handshake with enqueue(): a task may have been queued after dispatch() looked. Or the timer of
+	 * throttled tasks has come while that had dropped the rq lock: the kernel forgets its kick then.
+	 */
+	if (work_in_reach(cpu) || READ_ONCE(cctx->throttled_due))
 		kick_cpu(cpu, 0);
 }
 

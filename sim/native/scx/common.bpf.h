@@ -228,6 +228,8 @@ void bpf_cgroup_release(struct cgroup *cgrp);
 /* Types of kernels that vmlinux.h is not of. */
 #define task_struct___uclamp			  task_struct
 #define BPF_CORE_READ_BITFIELD_PROBED(ptr, field) ((ptr)->field)
+#define bpf_preempt_disable()
+#define bpf_preempt_enable()
 #define bpf_rcu_read_lock()
 #define bpf_rcu_read_unlock()
 

@@ -90,8 +90,13 @@ static int boundary_reached(struct bpf_map *map, void *key, void *value)
 		return 0;
 	tctx->asked = false;
 	tctx->at_user = true;
-	/* Last, for it may be preempted here: dispatch() has it go on if its group has a slice again. */
+	/*
+	 * Last, for it is preempted here: dispatch() has it go on if its group has a slice again. Not within the kick, where the
+	 * kernel is an RCU reader: all grace periods would wait for the group's next one.
+	 */
+	bpf_preempt_disable();
 	kick_cpu(bpf_get_smp_processor_id(), SCX_KICK_PREEMPT);
+	bpf_preempt_enable();
 	return 0;
 }
 

@@ -51,8 +51,11 @@ static bool run_other(s32 cpu, struct cpu_ctx *cctx)
 		mark_idle(cpu, cctx);
 		if (work_in_reach(cpu) && timed_steal(cpu))
 			return true;
-		/* Claimed while stealing let go of the rq lock: the kick came too early, for what it asks for ends with this. */
-		if (cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot))
+		/*
+		 * Claimed while stealing let go of the rq lock, or the timer of throttled tasks has come: the kick came too early,
+		 * for what it asks for ends with this.
+		 */
+		if ((cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot)) || READ_ONCE(cctx->throttled_due))
 			kick_cpu(cpu, 0);
 	}
 	/* A task may have been queued here meanwhile. */

@@ -346,3 +346,16 @@ fn a_cpu_that_has_just_come_online_does_not_throttle() {
         assert_eq!(rig.kicked(), kicked);
     }
 }
+
+/// The kernel forgets the kick of a timer that comes while dispatch() has dropped the rq lock.
+#[test]
+fn a_cpu_whose_timer_has_come_does_not_idle() {
+    for due in [false, true] {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        rig.only_idle(&[]);
+        rig.cpu(1, |cctx| cctx.throttled_due = due.into());
+        // SAFETY: as the kernel calls it.
+        rig.kernel.call(Op::UpdateIdle, None, 1, |ops| unsafe { ops.update_idle.unwrap()(1, true) });
+        assert_eq!(rig.kicked(), if due { vec![1] } else { vec![] });
+    }
+}
