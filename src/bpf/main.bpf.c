@@ -424,7 +424,7 @@ void BPF_STRUCT_OPS(magpie_cpu_offline, s32 cpu)
 	nr_hotplugs++;
 }
 
-/* Sleepable. Creates the queues of all CPUs that there may be, and notes which are online and idle. None comes or goes meanwhile. */
+/* Sleepable. Creates the queues of all CPUs that may come, and notes which are online and idle. None comes or goes meanwhile. */
 s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 {
 	struct task_struct *curr;
@@ -479,7 +479,7 @@ int note_capacities(void *ctx)
 	return 0;
 }
 
-/* Run by the loader: a CPU has come, and cpu_layouts[], slot_cpus[] and its LLC's nr_slots have it. If it idles, it shall say so. */
+/* Run by the loader: a CPU has come, and cpu_layouts[], slot_cpus[] and its LLC's nr_slots have it. If it idles, it says so. */
 SEC("syscall")
 int place_cpu(struct placed_cpu *placed)
 {

@@ -21,8 +21,8 @@
  * The request is a slice, and nothing for a short task. The credit (--slice-us-lag) is for wakeups that are not sync, until
  * the task has run for a slice: it did not choose its moment, while a reader of a pipe finds more to read when it comes later.
  * A light task that is ahead by far has none: its credit reaches as far, so it would always come first.
- * In the queue a small lead, of a slice of nice 0 at most, counts for nothing until the task has run for one: tasks of a kind run in the order
- * in which they came, for no other order keeps the last one waiting for less.
+ * In the queue a small lead, of a slice of nice 0 at most, counts for nothing until the task has run for one: tasks of a kind
+ * run in the order in which they came, for no other order keeps the last one waiting for less.
  *
  * Wakeup preemption (preempt.bpf.h): a sync wakeup never preempts. Otherwise the wakee preempts current if its deadline is
  * first, and current
