@@ -334,3 +334,27 @@ fn without_a_free_id_a_group_counts_as_its_parent() {
     assert_eq!(rig.kernel.native.group(1).weight, 100);
     assert_eq!(lost(&rig), 1);
 }
+
+/// As many as there are numbers for, twice: what the first ones had is free again, and their sums are gone.
+#[test]
+fn ten_thousand_groups_come_and_go() {
+    let mut rig = Rig::new("1x1x4x1", &["--max-cgroups", "10000"]);
+    for round in 0..2 {
+        let groups: Vec<_> =
+            (0..10_000).map(|_| rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: false })).collect();
+        let tasks: Vec<_> = groups.iter().map(|&group| runnable(&mut rig, group, 100)).collect();
+        settled(&mut rig, 0);
+        assert!(groups.iter().all(|&group| sums(&rig, group).0 == 100), "round {round}");
+        for &task in &tasks {
+            leave(&mut rig, task, 0);
+            rig.kernel.move_to_cgroup(task, 0);
+        }
+        settled(&mut rig, 0);
+        for group in groups {
+            let id = rig.kernel.program_id(group);
+            assert_eq!(rig.kernel.native.group(id).sum, 0, "round {round}");
+            rig.kernel.remove_cgroup(group);
+        }
+        assert_eq!(rig.kernel.native.shared().lost_groups, 0, "round {round}");
+    }
+}
