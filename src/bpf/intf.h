@@ -263,6 +263,8 @@ struct cpu_ctx {
 	/* cgroup/weight.bpf.h */
 	u32 settle_turn; /* the next idle CPU that it settles */
 
+	u32 absent_turn; /* core/hotplug.bpf.h: the next CPU that a tick looks at */
+
 	/* cgroup/throttle.bpf.h */
 	u64 throttle_timer_at; /* scx_bpf_now() when its timer comes; 0: not set */
 	u8 throttled_due;      /* it has come; set by the timer, cleared by the CPU */

@@ -259,6 +259,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	pelt_update(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
 	settle(cpu, cctx);
+	look_at_absent(cctx);
 	if (!is_present(cpu)) {
 		run_on_absent(p, true);
 		return;

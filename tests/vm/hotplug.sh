@@ -43,13 +43,15 @@ hog taskset 0x60 # CPUs 5 and 6
 pinned=$HOG
 wait_for 30 "load" pidof hackbench
 
-for round in $(seq 14); do
+# More of them in make test-matrix.
+ROUNDS=$((${MAGPIE_RUNS:-1} * 3))
+for round in $(seq $ROUNDS); do
 	cpu=$((round % 7 + 1))
 	online $cpu 0
 	online $cpu 1
 	still_enabled
 done
-say "14 times a CPU off and on"
+say "$ROUNDS times a CPU off and on"
 for cpu in 1 2 3 4 5 6 7; do online $cpu 0; done
 # The kernel widens what a task may use that may use no CPU any more.
 for hog in $(cat /tmp/hogs); do

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 4 --llcs 2 --nodes 2 --append hpet=disable
-# kernels: ends
 # The machine is suspended under load, each way that it knows: right after the resume the scheduler is attached still, was not
 # started anew, and the load goes on. (Without hpet=disable, or with more CPUs, a resume takes tens of seconds: until Linux
 # brings them up the firmware lets them spin, and they take turns with the one that works.)

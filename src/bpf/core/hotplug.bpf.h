@@ -15,6 +15,10 @@
  */
 #pragma once
 
+enum {
+	ABSENT_CPUS = 4, /* that a tick looks at */
+};
+
 u64 nr_hotplugs; /* CPUs that went or came; the loader looks whether it has to do something */
 
 /* What the other CPUs of its LLC go by follows whether @cpu is present. */
@@ -37,6 +41,22 @@ static void count_present(s32 cpu, bool present)
 static void run_on_absent(struct task_struct *p, bool tick)
 {
 	scx_bpf_task_set_slice(p, tick && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) ? 0 : SCX_SLICE_INF);
+}
+
+/*
+ * In tick of any CPU: where one is not present a task may be left in the local DSQ, and the CPU idle over it. Bounded by
+ * ABSENT_CPUS, the next ones each time.
+ */
+static void look_at_absent(struct cpu_ctx *cctx)
+{
+	u32 i;
+
+	bpf_for(i, 0, ABSENT_CPUS) {
+		s32 other = cctx->absent_turn++ % tunables.nr_cpu_ids;
+
+		if (!is_present(other) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | other) > 0)
+			kick_cpu(other, 0);
+	}
 }
 
 /* @cpu came, or the loader has found its place. */
