@@ -272,6 +272,10 @@ mod tests {
         let mut tight = machine_of(&[0, 1, 4, 5]);
         tight.llcs[0].nr_lines = 0;
         assert_eq!(tight.follow(&whole, all), None, "no room");
+        let mut half = machine_of(&[0, 1, 4, 5]);
+        half.llcs[1].nr_lines = 0;
+        assert_eq!(half.follow(&whole, all), None, "no room in the second LLC");
+        assert_eq!(half.cpus.len(), 4, "nor half of them");
         let mut moved = whole.clone();
         moved.cpus.get_mut(&0).unwrap().llc = 1;
         assert_eq!(layout.follow(&moved, all), None, "a CPU that stands elsewhere");

@@ -10,7 +10,7 @@
  *	                     and strong enough?         capacity/  where CPUs differ
  *	waits    enqueue     in a queue of the CPU      order/     by deadline; preempts if the rule says so
  *	                     which CPU could take it?   steal/     overload bit set, an idle CPU kicked
- *	                     its cpu.max is used up     cgroup/    waits in a queue of its group
+ *	                     its cpu.max is used up     cgroup/    waits in a third queue of the CPU
  *	runs     dispatch    own queues, or keep on     order/     the earliest deadline
  *	                     another CPU's queue        steal/     nothing of its own, or tasks there are owed more
  *	         running, stopping                      order/     charged by weight, which is

@@ -11,6 +11,14 @@ impl Layout {
     /// `None`: they fit no place that this layout has, or CPUs that it knows stand elsewhere now. Of CPUs that are not `online`
     /// for good, sysfs shows a part only: they are passed over.
     pub fn follow(&mut self, fresh: &Self, online: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
+        // Not half of them, if one does not fit.
+        let mut grown = self.clone();
+        let came = grown.grow(fresh, online)?;
+        *self = grown;
+        Some(came)
+    }
+
+    fn grow(&mut self, fresh: &Self, online: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
         let cpus: BTreeMap<usize, &CpuPlace> =
             fresh.cpus.iter().filter(|(id, _)| online(**id)).map(|(id, cpu)| (*id, cpu)).collect();
         let known: Vec<_> = cpus.iter().filter_map(|(id, cpu)| Some((*cpu, self.cpus.get(id)?))).collect();

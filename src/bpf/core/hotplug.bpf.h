@@ -11,7 +11,7 @@
  * The kernel does not ask what is to run next on a CPU that is not online; it takes the first of the local DSQ. A task whose slice
  * is over goes there, too, and if it was the only one, the CPU idles over it (SCX_OPS_ENQ_LAST; seen on 6.18): so no slice is over.
  *
- * Callbacks of CPUs that go and come do not run at the same time; the loader's place_cpus() may.
+ * Callbacks of CPUs that go and come do not run at the same time; the loader's place_cpu() may.
  */
 #pragma once
 
