@@ -117,6 +117,10 @@ impl<'a> Scheduler<'a> {
         let ops = skel.struct_ops.magpie_mut();
         ops.exit_dump_len = opts.exit_dump_len;
         ops.timeout_ms = opts.tunables.timeout_ms;
+        if reenqueues_from_anywhere()? {
+            // The program does it in stopping(), and the kernel would warn.
+            ops.cpu_release = ptr::null_mut();
+        }
         let polls_cgroups = fit_cgroup_ops(ops, tunables.no_cgroups)?;
         skel.progs.poll_cgroups.set_autoload(polls_cgroups);
         if layout.nr_nodes() < 2 {
@@ -330,6 +334,11 @@ impl<'a> Scheduler<'a> {
         let sampler = self.sampler.as_ref().map(|sampler| sampler.costs.as_ref());
         Ok(Snapshot::new(&self.layout, &shared, &sum_util, sampler, now))
     }
+}
+
+/// May scx_bpf_reenqueue_local(), or its successor, be called outside of ops.cpu_release()? From 6.19 on.
+fn reenqueues_from_anywhere() -> Result<bool> {
+    Ok(compat::ksym_exists("scx_bpf_reenqueue_local___v2")? || compat::ksym_exists("scx_bpf_dsq_reenq")?)
 }
 
 /// Leaves out the callbacks that are not wanted, and those that this kernel would refuse for it has no such thing.

@@ -98,8 +98,11 @@ class Arm64(Machine):
     """Two classes of CPUs, the little ones first, as on most boards. No NUMA, no SMT, always emulated."""
     QEMU, userland, may_use_kvm = "qemu-system-aarch64", sysroot, False
 
-    def __init__(self, big, little, llcs, clusters, mem, icount=None, turn=None, append=""):
+    def __init__(self, big, little, llcs, clusters, mem, icount=None, turn=None, append="", parallel=False):
         super().__init__(mem, icount, turn, append)
+        if parallel and icount is not None:
+            raise Error("--parallel: with --icount CPUs take turns")
+        self.thread = "multi" if parallel else "single"
         if big < 0 or little < 0 or big + little < 1:
             raise Error(f"--big {big} --little {little}: at least one CPU")
         for name, value in (("llcs", llcs), ("clusters", clusters)):
@@ -117,7 +120,7 @@ class Arm64(Machine):
         cpus = len(self.capacities)
         arguments = ["-machine", "virt,gic-version=3", "-m", f"{self.mem}M", "-smp", f"{cpus},sockets=1,cores={cpus},threads=1"]
         # With the architecture's own cipher for signed pointers, in place of one of QEMU's, all is three times as slow.
-        arguments += ["-accel", "tcg,thread=single", "-cpu", "max,pauth-impdef=on"]
+        arguments += ["-accel", f"tcg,thread={self.thread}", "-cpu", "max,pauth-impdef=on"]
         if self.dtb is None:
             self.dtb = os.memfd_create("dtb")
             tree = devicetree.build([self.QEMU, "-nodefaults", "-no-user-config", "-display", "none", *arguments],

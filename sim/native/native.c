@@ -20,10 +20,24 @@
 static struct pt_regs regs;
 struct pt_regs *__irq_regs = &regs;
 
+int __preempt_count;
+
 /* The next tick interrupts user space, or the kernel. */
 void sim_interrupt(bool user)
 {
 	regs.cs = user ? 3 : 0;
+}
+
+/* What current has come to the kernel by, and the bits of core/context.bpf.h. */
+void sim_context(bool syscall, u32 count)
+{
+	regs.orig_ax = syscall ? 0 : -1;
+	__preempt_count = count;
+}
+
+long bpf_task_pt_regs(struct task_struct *p)
+{
+	return (long)&regs;
 }
 
 static void report(bool error, const char *fmt, va_list args)

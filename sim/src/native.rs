@@ -73,6 +73,7 @@ unsafe extern "C" {
     static __start_bpf_text: u8;
     static __stop_bpf_text: u8;
     fn sim_interrupt(user: bool);
+    fn sim_context(syscall: bool, count: u32);
     fn register_loader(ctx: *mut std::ffi::c_void) -> i32;
     fn sample_queues(ctx: *mut std::ffi::c_void) -> i32;
     fn place_cpu(placed: *mut placed_cpu) -> i32;
@@ -80,6 +81,17 @@ unsafe extern "C" {
 
 static OWNER: Mutex<()> = Mutex::new(());
 static PRISTINE_DATA: OnceLock<Vec<u8>> = OnceLock::new();
+
+/// See `core/context.bpf.h`.
+#[derive(Clone, Copy, Debug)]
+pub enum Context {
+    Syscall,
+    HardInterrupt,
+    /// At the end of a hard one that has interrupted user space.
+    SoftInterrupt,
+    /// At the end of a system call that has sent a packet.
+    SoftInSyscall,
+}
 
 /// The one program, held.
 pub struct Native {
@@ -232,6 +244,18 @@ impl Native {
     pub fn interrupt(&self, user: bool) {
         // SAFETY: as cpu_ctx().
         unsafe { sim_interrupt(user) }
+    }
+
+    /// What the executing CPU is at, from here on.
+    pub fn context(&self, context: Context) {
+        let (syscall, count) = match context {
+            Context::Syscall => (true, 0),
+            Context::HardInterrupt => (true, IN_HARDIRQ as u32),
+            Context::SoftInterrupt => (false, SERVING_SOFTIRQ as u32),
+            Context::SoftInSyscall => (true, SERVING_SOFTIRQ as u32),
+        };
+        // SAFETY: as cpu_ctx().
+        unsafe { sim_context(syscall, count) }
     }
 
     /// Runs the program of that name, for the loader.

@@ -95,6 +95,8 @@ pub struct Task {
     pub first_cpu: usize,
     pub cgroup: CgroupId,
     pub ddsp: Option<Insert>,
+    /// Inserted with SCX_ENQ_IMMED.
+    pub immed: bool,
     /// What it does when it next leaves for user space (bpf_task_work_schedule_resume()).
     pub work: Option<Work>,
     /// It was preempted there.
@@ -165,6 +167,7 @@ impl Task {
             cpu,
             first_cpu: cpu,
             ddsp: None,
+            immed: false,
             work: None,
             in_work: false,
             storage: Vec::new(),

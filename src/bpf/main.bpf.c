@@ -27,6 +27,7 @@
 #include "core/topology.bpf.h"
 #include "core/stats.bpf.h"
 #include "core/clock.bpf.h"
+#include "core/context.bpf.h"
 #include "core/task.bpf.h"
 #include "core/bitmap.bpf.h"
 #include "core/pelt.bpf.h"
@@ -67,16 +68,18 @@ UEI_DEFINE(uei);
 s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_flags)
 {
 	struct task_ctx *tctx = task_ctx(p);
+	bool interrupt = in_interrupt(), handed_off;
 	s32 target, cpu;
-	bool handed_off;
 
 	if (!is_present(prev) || !may_use(p, prev))
 		prev = any_allowed(p, prev);
 	if (!tctx)
 		return prev;
 
+	if (interrupt)
+		wake_flags &= ~SCX_WAKE_SYNC;
 	note_wakeup(p, tctx, wake_flags);
-	target = affine_target(p, tctx, prev, wake_flags);
+	target = affine_target(p, tctx, prev, wake_flags, interrupt);
 	if (is_asym())
 		note_asleep(p, tctx, prev);
 	handed_off = hands_off(tctx, target, wake_flags);
@@ -133,7 +136,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	/* Already claimed for another task: then this one waits in the queue, where it can be stolen. */
 	if (cctx->idle && claim_idle(cpu)) {
 		stat_inc(STAT_LOCAL);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags | SCX_ENQ_IMMED);
 		return;
 	}
 	if (critical_wakes && !is_migratable(p)) {
@@ -177,7 +180,10 @@ void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 	pick_next(cpu, cpu_ctx(cpu), prev);
 }
 
-/* @p starts to run on its CPU, whose rq lock is held. */
+/*
+ * @p starts to run on its CPU, whose rq lock is held. When its affinity, nice value or cgroup changes it stops and starts, on
+ * behalf of another CPU.
+ */
 void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
@@ -208,33 +214,38 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		return;
 	}
 	/* Another task came at the same time, and cannot be stolen from the local DSQ. This one can, once it is queued. */
-	if ((!cctx->curr_critical || is_migratable(p)) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL))
+	if ((!cctx->curr_critical || is_migratable(p)) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
 	limit_slice(p, tctx, cpu);
 }
 
-/* @p stops, to wait again if @runnable; else it sleeps, or its affinity, nice value or cgroup is about to change. As running(). */
+/* @p stops, to wait again if @runnable; else it sleeps, or one of these changes. As running(). */
 void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 {
-	struct cpu_ctx *cctx = cpu_ctx(scx_bpf_task_cpu(p));
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
+	bool sleeps = !runnable && p->__state;
 
+	/* With time left: a higher class takes the CPU. A wakee that it was handed off to waits there, too. */
+	if (runnable && (p->scx.slice || cctx->handed_off))
+		leave_to_higher_class(cpu);
 	cctx->curr_weight = 0;
 	cctx->curr_critical = false;
 	if (!tctx)
 		return;
 	charge(p, tctx);
 	if (cctx->sync_wakes)
-		judge_handoff(tctx, cctx, !runnable);
+		judge_handoff(tctx, cctx, sleeps);
 	if (is_asym())
-		util_stops(p, tctx, scx_bpf_task_cpu(p), cctx, !runnable);
+		util_stops(p, tctx, cpu, cctx, sleeps);
 	if (tunables.nr_llcs > 1)
 		tctx->stopped_at = scx_bpf_now();
 	tctx->wakes = cctx->wakes;
-	if (!runnable) {
+	if (sleeps)
 		note_sleep(tctx);
-		group_leave(tctx, scx_bpf_task_cpu(p));
-	}
+	if (!runnable)
+		group_leave(tctx, cpu);
 }
 
 /* sched_yield(): the slice ends, and tasks that wait come first. The rq lock of @p's CPU is held. */
@@ -303,7 +314,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 		kick_cpu(cpu, 0);
 }
 
-/* A higher class takes @cpu from a task of ours: nothing that can go elsewhere must wait. Rq lock held. */
+/* As leave_to_higher_class(), up to 6.18. */
 void BPF_STRUCT_OPS(magpie_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	kick_idle_for_queued(cpu);

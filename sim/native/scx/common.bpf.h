@@ -68,7 +68,8 @@ struct cpumask {
 };
 
 struct task_struct {
-	u32 flags; /* PF_* */
+	u32 __state; /* 0: not about to sleep */
+	u32 flags;   /* PF_* */
 	u32 policy;
 	s32 pid;
 	s32 tgid;
@@ -94,6 +95,7 @@ struct task_struct {
 
 struct pt_regs {
 	u16 cs; /* & 3: of user space */
+	u64 orig_ax;
 };
 
 struct bpf_map;
@@ -186,6 +188,7 @@ u64 scx_bpf_now(void);
 u64 bpf_ktime_get_ns(void);
 u32 bpf_get_smp_processor_id(void);
 struct task_struct *bpf_get_current_task_btf(void);
+long bpf_task_pt_regs(struct task_struct *p);
 u64 bpf_get_current_pid_tgid(void);
 s32 scx_bpf_task_cpu(const struct task_struct *p);
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask);
@@ -205,6 +208,10 @@ struct task_struct *scx_bpf_dsq_peek(u64 dsq_id);
 void scx_bpf_kick_cpu(s32 cpu, u64 flags);
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice);
 u32 scx_bpf_reenqueue_local(void);
+s32 scx_bpf_reenqueue_local_from_anywhere(void);
+u64 sim_enq_immed(void);
+static const u64 SCX_ENQ_IMMED_FLAG = 1ULL << 33;
+#define SCX_ENQ_IMMED sim_enq_immed() /* 0 before 7.1 */
 void sim_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void sim_dump(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void sim_report(bool error, const char *text);

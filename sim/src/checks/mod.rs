@@ -41,6 +41,8 @@ const HALF_LIFE: f64 = 32.0 * 1024.0 * USEC as f64;
 
 /// What its parts of periods make of it: it is exact for those that are over.
 const UTIL_SLACK: f64 = 32.0;
+/// ns in which the kernel has put back what waits on a CPU that a higher class has taken.
+const PUT_BACK_SLACK: u64 = 1_000_000;
 
 /// The kernel tells of a moment: what must hold then?
 pub fn observe(kernel: &mut Kernel, moment: Moment) {
@@ -316,14 +318,25 @@ impl Kernel {
 
     /// cpu_release() has returned: what was about to run there waits where it can be stolen.
     pub fn check_released(&mut self, cpu: usize) {
-        // Some kernels move them a moment later; the program's part is the same.
-        if self.quirks.defers_reenqueue {
-            return;
-        }
         let moves = self.cpus[cpu].push_away;
         let left = self.cpus[cpu].local.iter().find(|&task| Some(task) != moves);
         if let Some(task) = left.filter(|_| self.native.slot(cpu).is_some()) {
             self.violate("left behind", format!("task {task} stays on CPU {cpu}, which a higher class has taken"));
+        }
+    }
+
+    /// A higher class has had the CPU for a while: what could run elsewhere does not wait there.
+    pub fn check_put_back(&mut self, cpu: usize) {
+        if !self.quirks.reenqueues_from_anywhere || self.native.slot(cpu).is_none() {
+            return;
+        }
+        let moves = self.cpus[cpu].push_away;
+        let left = (self.cpus[cpu].local.iter()).find(|&task| {
+            let waits = self.now.saturating_sub(self.tasks[task].runnable_at) > PUT_BACK_SLACK;
+            waits && Some(task) != moves && self.tasks[task].raw().nr_cpus_allowed > 1
+        });
+        if let Some(task) = left {
+            self.violate("left behind", format!("task {task} waits on CPU {cpu}, which a higher class has"));
         }
     }
 

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use crate::costs::IDLE_EXIT;
 use crate::dsq::TaskId;
 use crate::kernel::{Curr, Event, Kernel, Moment};
-use crate::native::{SCX_KICK_IDLE, SCX_KICK_PREEMPT};
+use crate::native::{Context, SCX_KICK_IDLE, SCX_KICK_PREEMPT};
 use crate::trace::Op;
 
 impl Kernel {
@@ -48,7 +48,7 @@ impl Kernel {
             Event::Step { .. } => self.step(cpu),
             Event::Resched(_) => {}
             Event::Tick(_) => self.tick(cpu),
-            Event::Timer(task) => self.wake(task, false),
+            Event::Timer(task) => self.wake_from(Context::HardInterrupt, task, false),
             Event::RemoteWake { task, .. } => self.remote_wake(task, cpu),
             Event::Fault(index) => self.fault(index),
             Event::HigherClassEnds(_) => self.higher_class_ends(cpu),

@@ -12,10 +12,10 @@ use scx_magpie::bpf_intf::magpie_limits_CACHE_LINE;
 use crate::costs::KFUNC;
 use crate::dsq::{TaskId, is_throttled_queue, local_on, queue_cpu};
 use crate::kernel::call::current;
-use crate::kernel::{Kernel, Moment};
+use crate::kernel::{Event, Kernel, Moment};
 use crate::mask::Mask;
 use crate::native::{
-    PF_IDLE, SCX_DSQ_LOCAL, SCX_KICK_IDLE, bpf_iter_scx_dsq, cgroup, cpumask, is_shared,
+    PF_IDLE, SCX_DSQ_LOCAL, SCX_ENQ_IMMED_FLAG, SCX_KICK_IDLE, bpf_iter_scx_dsq, cgroup, cpumask, is_shared,
     scx_public_consts_SCX_DSQ_ITER_REV, task_struct,
 };
 use crate::task::Work;
@@ -168,13 +168,13 @@ extern "C" fn scx_bpf_dsq_insert_vtime(p: *mut task_struct, dsq_id: u64, slice: 
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn scx_bpf_dsq_move_to_local(dsq_id: u64, _enq_flags: u64) -> bool {
+extern "C" fn scx_bpf_dsq_move_to_local(dsq_id: u64, enq_flags: u64) -> bool {
     let kernel = kernel();
     if !matches!(kernel.call, Some(call) if call.op == Op::Dispatch) {
         kernel.violate("move", "a task is moved outside of dispatch()".into());
         return false;
     }
-    let moved = kernel.move_to_local(dsq_id as usize);
+    let moved = kernel.move_to_local(dsq_id as usize, enq_flags);
     if !moved && queue_cpu(dsq_id as usize) != kernel.cpu {
         kernel.tell(Moment::Missed);
     }
@@ -231,12 +231,28 @@ extern "C" fn scx_bpf_task_set_slice(p: *mut task_struct, slice: u64) -> bool {
 extern "C" fn scx_bpf_reenqueue_local() -> u32 {
     let kernel = kernel();
     match kernel.call {
-        Some(call) if call.op == Op::CpuRelease => kernel.reenqueue_local(call.cpu),
+        Some(call) if call.op == Op::CpuRelease => kernel.reenqueue(call.cpu),
         _ => {
             kernel.violate("reenqueue", "scx_bpf_reenqueue_local() outside of cpu_release()".into());
             0
         }
     }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_reenqueue_local_from_anywhere() -> i32 {
+    let kernel = kernel();
+    if !kernel.quirks.reenqueues_from_anywhere {
+        return -libc::EOPNOTSUPP;
+    }
+    kernel.cost += KFUNC;
+    kernel.push(kernel.now + kernel.cost, Event::Reenqueue(kernel.cpu));
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_enq_immed() -> u64 {
+    if kernel().quirks.puts_back { SCX_ENQ_IMMED_FLAG } else { 0 }
 }
 
 #[unsafe(no_mangle)]
@@ -269,7 +285,7 @@ unsafe extern "C" fn scx_bpf_dsq_move(
     it: *mut bpf_iter_scx_dsq,
     p: *mut task_struct,
     dsq_id: u64,
-    _enq_flags: u64,
+    enq_flags: u64,
 ) -> bool {
     // SAFETY: as above.
     let from = unsafe { (*it).dsq_id } as usize;
@@ -297,7 +313,7 @@ unsafe extern "C" fn scx_bpf_dsq_move(
     if kernel.tasks[task].place != Place::Dsq(from) {
         return false;
     }
-    let moved = kernel.move_task_to_local(task);
+    let moved = kernel.move_task_to_local(task, enq_flags);
     if !moved {
         kernel.violate("move", format!("task {task} may not run on CPU {}", kernel.cpu));
     }

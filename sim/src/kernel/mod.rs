@@ -151,9 +151,12 @@ pub struct Call {
 pub struct Quirks {
     /// The BPF prolog counts migrate_disable() in the current task.
     pub prolog_disables_migration: bool,
-    /// scx_bpf_reenqueue_local() defers its work to an interrupt, which comes when the CPU runs the higher class: from 6.19
-    /// on. Older kernels do it in cpu_release(), while the task that leaves is still current.
-    pub defers_reenqueue: bool,
+    /// scx_bpf_reenqueue_local() may be called from anywhere, defers its work to an interrupt, and ops.cpu_release() is left out:
+    /// from 6.19 on.
+    pub reenqueues_from_anywhere: bool,
+    /// The kernel puts back what was inserted with SCX_ENQ_IMMED when a higher class takes the CPU, or the CPU is not free: from
+    /// 7.1 on.
+    pub puts_back: bool,
     /// A CPU that fails to move a task from another runqueue drops its own lock meanwhile. Another CPU claims it then, and
     /// schedule() clears the kick at its end. Unit tests only: no event comes between in a simulation.
     pub claimed_while_stealing: bool,
@@ -163,7 +166,12 @@ pub struct Quirks {
 
 impl Quirks {
     fn of_seed(seed: u64) -> Self {
-        Self { prolog_disables_migration: seed & 1 != 0, defers_reenqueue: seed & 2 != 0, ..Self::default() }
+        Self {
+            prolog_disables_migration: seed & 1 != 0,
+            reenqueues_from_anywhere: seed & 2 != 0,
+            puts_back: seed & 6 == 6,
+            ..Self::default()
+        }
     }
 }
 

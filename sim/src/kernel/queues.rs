@@ -4,7 +4,7 @@
 use crate::costs::{IPI, KFUNC, LOCK_HOLD};
 use crate::dsq::{TaskId, local_on, queue_cpu};
 use crate::kernel::{Curr, Event, Kernel, Moment};
-use crate::native::{SCX_DSQ_LOCAL, SCX_ENQ_PREEMPT};
+use crate::native::{SCX_DSQ_LOCAL, SCX_ENQ_IMMED_FLAG, SCX_ENQ_PREEMPT};
 use crate::task::Place;
 use crate::trace::Op;
 
@@ -41,6 +41,18 @@ impl Kernel {
         }
     }
 
+    /// rq_is_open(): does a task that is inserted now run at once?
+    fn is_open(&self, cpu: usize, enq_flags: u64) -> bool {
+        let picks = self.call.is_some_and(|call| call.op == Op::Dispatch && call.cpu == cpu);
+        match self.cpus[cpu].curr {
+            _ if self.cpus[cpu].higher_class_ns > 0 => false,
+            _ if picks => self.cpus[cpu].local.is_empty(),
+            Curr::Idle => true,
+            Curr::HigherClass => false,
+            Curr::Task(_) => enq_flags & SCX_ENQ_PREEMPT != 0,
+        }
+    }
+
     /// dispatch_enqueue(): puts the task into a queue.
     pub fn insert(&mut self, task: TaskId, dsq_id: u64, vtime: Option<u64>, enq_flags: u64) {
         let mut cpu = self.tasks[task].cpu;
@@ -58,12 +70,7 @@ impl Kernel {
         }
         if dsq_id == SCX_DSQ_LOCAL || local_on(dsq_id).is_some() {
             self.lock_local(cpu);
-            if enq_flags & SCX_ENQ_PREEMPT != 0 {
-                self.cpus[cpu].local.push_front(task);
-            } else {
-                self.cpus[cpu].local.push_back(task);
-            }
-            self.set_place(task, Place::Local(cpu));
+            self.put_local(task, cpu, enq_flags);
             match self.cpus[cpu].curr {
                 Curr::Task(curr) if enq_flags & SCX_ENQ_PREEMPT != 0 && curr != task => {
                     self.tasks[curr].raw_mut().scx.slice = 0;
@@ -90,8 +97,22 @@ impl Kernel {
         self.set_place(task, Place::Dsq(id));
     }
 
+    fn put_local(&mut self, task: TaskId, cpu: usize, enq_flags: u64) {
+        self.tasks[task].immed = enq_flags & SCX_ENQ_IMMED_FLAG != 0;
+        // The kernel leaves other tasks where they are; those of ours do not wait there.
+        if self.tasks[task].immed && !self.is_open(cpu, enq_flags) {
+            self.push(self.now + self.cost, Event::Reenqueue(cpu));
+        }
+        if enq_flags & SCX_ENQ_PREEMPT != 0 {
+            self.cpus[cpu].local.push_front(task);
+        } else {
+            self.cpus[cpu].local.push_back(task);
+        }
+        self.set_place(task, Place::Local(cpu));
+    }
+
     /// scx_bpf_dsq_move_to_local(): moves the first task of the DSQ that may run on the calling CPU.
-    pub fn move_to_local(&mut self, id: usize) -> bool {
+    pub fn move_to_local(&mut self, id: usize, enq_flags: u64) -> bool {
         let cpu = self.cpu;
         self.lock_dsq(id);
         let Some(dsq) = self.dsqs[id].as_ref() else { return false };
@@ -102,11 +123,11 @@ impl Kernel {
             task.cpu == cpu || (task.may_run_on(cpu) && !task.is_migration_disabled())
         });
         self.cost += looked * KFUNC;
-        found.is_some_and(|task| self.move_task_to_local(task))
+        found.is_some_and(|task| self.move_task_to_local(task, enq_flags))
     }
 
     /// Moves a queued task to the calling CPU's local DSQ, and to its runqueue if it is on another.
-    pub fn move_task_to_local(&mut self, task: TaskId) -> bool {
+    pub fn move_task_to_local(&mut self, task: TaskId, enq_flags: u64) -> bool {
         let (cpu, from) = (self.cpu, self.tasks[task].cpu);
         if from != cpu {
             if !self.online.test(cpu) || !self.tasks[task].may_run_on(cpu) || self.tasks[task].is_migration_disabled() {
@@ -120,8 +141,7 @@ impl Kernel {
             self.tasks[task].cpu = cpu;
         }
         self.take_out(task);
-        self.cpus[cpu].local.push_back(task);
-        self.set_place(task, Place::Local(cpu));
+        self.put_local(task, cpu, enq_flags);
         self.tell(Moment::Moved);
         if let Some(call) = self.call.as_mut() {
             call.nr_tasks += 1;

@@ -122,6 +122,7 @@ impl Kernel {
 
     fn dequeue_blocked(&mut self, task: TaskId) {
         let cpu = self.tasks[task].cpu;
+        self.tasks[task].raw_mut().__state = 1;
         self.stopping(task, false);
         self.tasks[task].blocked = false;
         self.tasks[task].set_queued(false);
@@ -149,7 +150,9 @@ impl Kernel {
                     self.tasks[task].state = State::Runnable;
                     self.tasks[task].runnable_at = self.now;
                     self.tasks[task].woken = false;
-                    if self.tasks[task].raw().scx.slice > 0 {
+                    if next == Curr::HigherClass && self.tasks[task].immed {
+                        self.reenqueue_one(task, cpu);
+                    } else if self.tasks[task].raw().scx.slice > 0 {
                         self.cpus[cpu].local.push_front(task);
                         self.set_place(task, Place::Local(cpu));
                     } else {
@@ -169,19 +172,10 @@ impl Kernel {
 
     fn cpu_release(&mut self, cpu: usize) {
         let mut args = scx_cpu_release_args { task: &mut *self.cpus[cpu].higher_class_task };
-        if self.ops.cpu_release.is_some() {
+        if self.ops.cpu_release.is_some() && !self.quirks.reenqueues_from_anywhere {
             self.call(Op::CpuRelease, None, 0, |ops| unsafe { ops.cpu_release.unwrap()(cpu as i32, &mut args) });
             self.tell(Moment::Released { cpu });
         }
-    }
-
-    /// scx_bpf_reenqueue_local(), in cpu_release(). Returns the number of tasks; 0 if the kernel defers it.
-    pub fn reenqueue_local(&mut self, cpu: usize) -> u32 {
-        if self.quirks.defers_reenqueue {
-            self.push(self.now + self.cost, Event::Reenqueue(cpu));
-            return 0;
-        }
-        self.reenqueue(cpu)
     }
 
     /// reenq_local().
@@ -191,12 +185,16 @@ impl Kernel {
         let tasks: Vec<_> = self.cpus[cpu].local.iter().filter(|&task| pending != Some(task)).collect();
         for &task in &tasks {
             self.take_out(task);
-            if self.native.slot(cpu).is_some() {
-                self.tell(Moment::Reenqueued);
-            }
-            self.do_enqueue(task, cpu, SCX_ENQ_REENQ);
+            self.reenqueue_one(task, cpu);
         }
         tasks.len() as u32
+    }
+
+    fn reenqueue_one(&mut self, task: TaskId, cpu: usize) {
+        if self.native.slot(cpu).is_some() {
+            self.tell(Moment::Reenqueued);
+        }
+        self.do_enqueue(task, cpu, SCX_ENQ_REENQ);
     }
 
     fn update_idle(&mut self, cpu: usize, idle: bool) {
@@ -306,6 +304,7 @@ impl Kernel {
         if self.cpus[cpu].curr != Curr::HigherClass {
             return;
         }
+        self.check_put_back(cpu);
         self.cpus[cpu].higher_class_ns = 0;
         if let Some(task) = self.cpus[cpu].push_away.take() {
             self.move_if_disallowed(task);

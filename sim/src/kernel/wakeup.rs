@@ -12,7 +12,7 @@ use crate::costs::{IPI, WAKEUP};
 use crate::dsq::TaskId;
 use crate::kernel::{Curr, Event, Kernel, Moment};
 use crate::mask::Mask;
-use crate::native::{SCX_DSQ_LOCAL, SCX_ENQ_WAKEUP, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU};
+use crate::native::{Context, SCX_DSQ_LOCAL, SCX_ENQ_WAKEUP, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU};
 use crate::task::State;
 use crate::trace::Op;
 
@@ -26,6 +26,13 @@ impl Kernel {
         self.select_and_activate(task, flags, SCX_ENQ_WAKEUP);
     }
 
+    /// The same from an interrupt of the executing CPU.
+    pub fn wake_from(&mut self, context: Context, task: TaskId, sync: bool) {
+        self.native.context(context);
+        self.wake(task, sync);
+        self.native.context(Context::Syscall);
+    }
+
     /// Wakes a child that the running task has forked.
     pub fn wake_up_new(&mut self, task: TaskId) {
         self.select_and_activate(task, SCX_WAKE_FORK, 0);
@@ -34,6 +41,7 @@ impl Kernel {
     fn select_and_activate(&mut self, task: TaskId, wake_flags: u64, enq_flags: u64) {
         self.cost += WAKEUP;
         self.tasks[task].state = State::Waking;
+        self.tasks[task].raw_mut().__state = 0;
         self.tasks[task].runnable_at = self.now + self.cost;
         self.tasks[task].woken = true;
         self.tasks[task].woke_exec = self.tasks[task].raw().se.sum_exec_runtime;

@@ -7,6 +7,7 @@ mod rig;
 
 mod core {
     mod bitmap;
+    mod context;
     mod hotplug;
     mod latency;
     mod pelt;

@@ -33,9 +33,6 @@ struct {
 	__type(value, struct boundary_work);
 } boundary_works SEC(".maps");
 
-/* What the interrupt that goes on has interrupted. Of the CPU. */
-extern struct pt_regs *__irq_regs __ksym __weak;
-
 /* From 6.18 on by the second name, which is an older one from 7.0 on. */
 extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *tw, void *map__const_map,
 					 bpf_task_work_callback_t callback) __ksym __weak;
@@ -48,24 +45,6 @@ static bool has_task_work(void)
 		return true;
 	barrier();
 	return bpf_ksym_exists(bpf_task_work_schedule_resume_impl);
-}
-
-static bool user_mode(const struct pt_regs *regs)
-{
-#ifdef __TARGET_ARCH_arm64
-	return !(regs->pstate & 0xf);
-#else
-	return regs->cs & 3;
-#endif
-}
-
-/* In tick: has it interrupted user space? */
-static bool tick_in_user(void)
-{
-	struct pt_regs **at = bpf_ksym_exists(&__irq_regs) ? bpf_this_cpu_ptr(&__irq_regs) : NULL;
-	const struct pt_regs *regs = at ? bpf_core_cast(*at, struct pt_regs) : NULL;
-
-	return regs && user_mode(regs);
 }
 
 /*

@@ -79,8 +79,8 @@ static void delay_return(struct task_ctx *tctx, u64 now, u64 ms, bool held)
 		tctx->migrate_home = false;
 }
 
-/* In select_cpu: wake-affine pulls the task from another node to @node, where its waker runs. */
-static void back_off(struct task_ctx *tctx, u32 node)
+/* In select_cpu: wake-affine pulls the task from another node to @node, where its waker runs, if it has one. */
+static void back_off(struct task_ctx *tctx, u32 node, bool has_waker)
 {
 	struct task_ctx *waker;
 	u64 now;
@@ -89,7 +89,7 @@ static void back_off(struct task_ctx *tctx, u32 node)
 		return;
 	now = scx_bpf_now();
 	delay_return(tctx, now, (u64)tunables.numa_backoff * scan_period(tctx), true);
-	waker = task_ctx(bpf_get_current_task_btf());
+	waker = has_waker ? task_ctx(bpf_get_current_task_btf()) : NULL;
 	if (waker)
 		delay_return(waker, now, (u64)tunables.numa_backoff * scan_period(waker), true);
 }

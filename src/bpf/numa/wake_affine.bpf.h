@@ -78,19 +78,20 @@ static bool wake_affine(const struct task_struct *p, struct task_ctx *tctx, s32 
 	return tunables.affine_weight && wake_affine_weight(p, tctx, waking, prev, sync);
 }
 
-/* In select_cpu. @prev is a CPU that @p may use. */
-static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev, u64 wake_flags)
+/* In select_cpu. @prev is a CPU that @p may use. @interrupt: what wakes it is not current. */
+static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev, u64 wake_flags, bool interrupt)
 {
 	s32 waking = bpf_get_smp_processor_id();
 	struct cpu_ctx *cctx = cpu_ctx(waking);
+	bool has_waker = !interrupt && cctx->curr_weight;
 
 	if (!(wake_flags & SCX_WAKE_TTWU))
 		return prev;
-	if (tunables.affine_wide && cctx->curr_weight)
+	if (tunables.affine_wide && has_waker)
 		note_wakee(cctx, p->pid);
 	if (waking == prev || !may_use(p, waking))
 		return prev;
-	if (tunables.affine_wide && cctx->curr_weight && wake_wide(cctx, tctx, cpu_layout(waking)->llc)) {
+	if (tunables.affine_wide && has_waker && wake_wide(cctx, tctx, cpu_layout(waking)->llc)) {
 		stat_inc(STAT_WIDE);
 		return prev;
 	}
@@ -99,7 +100,7 @@ static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev,
 	stat_inc(STAT_AFFINE);
 	if (is_numa() && cpu_node(waking) != cpu_node(prev)) {
 		stat_inc(STAT_AFFINE_FAR);
-		back_off(tctx, cpu_node(waking));
+		back_off(tctx, cpu_node(waking), has_waker);
 	}
 	return waking;
 }

@@ -20,10 +20,12 @@
 /*
  * How @p comes to a CPU that was idle a moment ago. That CPU may find another task while this one is under way; that one is
  * preempted then, for a task that waits behind another in the local DSQ cannot be stolen.
+ *
+ * If a higher class has taken the CPU by then, the kernel puts the task back by enqueue() (SCX_ENQ_IMMED, 0 before 7.1).
  */
 static u64 arrival_flags(const struct task_struct *p)
 {
-	return no_preempt(p) ? 0 : SCX_ENQ_PREEMPT;
+	return SCX_ENQ_IMMED | (no_preempt(p) ? 0 : SCX_ENQ_PREEMPT);
 }
 
 /* Does @p, which wakes on the CPU of @cctx, preempt its running task? The rq lock is held. */

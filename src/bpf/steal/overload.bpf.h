@@ -157,3 +157,13 @@ __noinline bool kick_idle_for_queued(s32 cpu)
 	}
 	return false;
 }
+
+/*
+ * In stopping of a task of @cpu, from which a higher class takes the CPU: nothing that can go elsewhere must wait for that. From 6.19
+ * on: ops.cpu_release() up to then. The tasks of the local DSQ come back by enqueue() when the CPU has switched.
+ */
+static void leave_to_higher_class(s32 cpu)
+{
+	if (!scx_bpf_reenqueue_local_from_anywhere())
+		kick_idle_for_queued(cpu);
+}

@@ -6,7 +6,7 @@
 #	a few times         the machine is suspended
 #
 # A line of the table each minute (each tenth of a short run) says what the loader uses. At the end its memory is what it was
-# after a tenth of the time, within 5 %, so are its descriptors; no task has waited for too long, nothing was started anew.
+# after a tenth of the time, within 5 % (runs of ten minutes or more), so are its descriptors; no task has waited for too long, nothing was started anew.
 . /root/lib.sh
 SECONDS_ALL=$1
 CPUS=/sys/devices/system/cpu
@@ -207,7 +207,8 @@ no_error_events
 [ -n "$first_rss" ] || fail "no line of the table after a tenth of the time: $SECONDS_ALL s are too few"
 growth=$(awk -v first="$first_rss" -v last="$RSS" 'BEGIN { printf "%.1f", (last - first) * 100 / first }')
 say "RSS: $first_rss KiB after a tenth of the time, $RSS KiB at the end: $growth % more"
-within "$growth" -100 $GROWTH_MAX || fail "RSS grew by $growth %, more than $GROWTH_MAX %"
+# In a short run the first pages of its tables still come.
+[ "$SECONDS_ALL" -lt 600 ] || within "$growth" -100 $GROWTH_MAX || fail "RSS grew by $growth %, more than $GROWTH_MAX %"
 wait_for 30 "descriptors ($DESCRIPTORS) to be as few as after a tenth of the time ($first_descriptors)" few_descriptors
 say "descriptors: $first_descriptors, as after a tenth of the time"
 say "error events: $EVENTS"

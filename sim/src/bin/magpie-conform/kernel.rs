@@ -93,7 +93,11 @@ impl Stage {
         let ring = builder.build()?;
         send_all_to(DIRECTOR_CPU)?;
         let rt = (0..NR_CPUS).map(start_rt).collect::<Result<_>>()?;
-        let quirks = Quirks { defers_reenqueue: defers_reenqueue()?, ..Quirks::default() };
+        let quirks = Quirks {
+            reenqueues_from_anywhere: links.len() < TRACED.len(),
+            puts_back: knows("scx_bpf_dsq_reenq")?,
+            ..Quirks::default()
+        };
         Ok(Self { callbacks, ring, _links: links, _object: object, quirks, rt })
     }
 
@@ -193,11 +197,10 @@ fn op(callback: &Callback) -> Op {
     *TRACED.iter().find(|op| op.name().as_bytes() == name.to_bytes()).expect("the BPF programs trace these")
 }
 
-/// Kernels that do have a function of another name for it; the BPF program takes what there is.
-fn defers_reenqueue() -> Result<bool> {
+/// Has the kernel a function of that name?
+fn knows(name: &str) -> Result<bool> {
     let symbols = fs::read_to_string("/proc/kallsyms")?;
-    let names = ["scx_bpf_reenqueue_local___v2", "scx_bpf_dsq_reenq"];
-    Ok(symbols.lines().any(|line| line.split_whitespace().nth(2).is_some_and(|name| names.contains(&name))))
+    Ok(symbols.lines().any(|line| line.split_whitespace().nth(2) == Some(name)))
 }
 
 /// Attaches a program to each callback of the scheduler that runs.
@@ -214,16 +217,20 @@ fn trace() -> Result<(Object, Vec<Link>)> {
             continue;
         };
         let target = format!("magpie_{callback}");
-        let id = (running.get(&target[..target.len().min(NAME_LEN)]))
-            .with_context(|| format!("no BPF program {target}: scx_magpie is not attached"))?;
+        let id = running.get(&target[..target.len().min(NAME_LEN)]);
+        if id.is_none() && callback == Op::CpuRelease.name() {
+            // From 6.19 on it is left out.
+            prog.set_autoload(false);
+            continue;
+        }
+        let id = id.with_context(|| format!("no BPF program {target}: scx_magpie is not attached"))?;
         let fd = Program::fd_from_id(*id)?;
         prog.set_attach_target(fd.as_raw_fd(), Some(target))?;
         targets.push(fd);
     }
-    ensure!(targets.len() == TRACED.len(), "{} callbacks are traced", targets.len());
     let object = open.load().context("tracing the scheduler's programs")?;
     let mut links = Vec::new();
-    for prog in object.progs_mut().filter(|prog| prog.name().to_string_lossy().starts_with("on_")) {
+    for prog in object.progs_mut().filter(|prog| prog.autoload()) {
         links.push(prog.attach()?);
     }
     Ok((object, links))

@@ -52,7 +52,7 @@ fn target(rules: &str, wakeup: Wakeup) -> usize {
     }
     rig.kernel.cpu = waking;
     let task = if allowed { rig.task() } else { rig.task_on([PREV, 3]) };
-    let given = rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), PREV as i32, flags)) as usize;
+    let given = rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), PREV as i32, flags, false)) as usize;
     let stats = [STAT_AFFINE, STAT_AFFINE_FAR, STAT_WIDE].map(|stat| rig.stat(stat));
     assert_eq!(stats, [u64::from(given != PREV), 0, 0], "{rules} {wakeup:?}");
     given
@@ -114,7 +114,7 @@ fn a_sync_wakeup_by_another_class_is_as_any() {
     rig.only_idle(&[]);
     rig.kernel.cpu = NEAR;
     let task = rig.task();
-    let target = rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), PREV as i32, SYNC));
+    let target = rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), PREV as i32, SYNC, false));
     assert_eq!(target, PREV as i32);
 }
 
@@ -194,7 +194,7 @@ fn a_wakeup_of_one_to_many_stays_on_the_previous_cpu() {
             cctx.wakes = wakes { flips: waker, last: pid, decayed_at: 0 };
         });
         rig.remembered(task, |tctx| tctx.wakes.flips = wakee);
-        let target = rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), PREV as i32, SYNC));
+        let target = rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), PREV as i32, SYNC, false));
         assert_eq!((target, rig.stat(STAT_WIDE)), if wide { (PREV as i32, 1) } else { (NEAR as i32, 0) });
     }
 }

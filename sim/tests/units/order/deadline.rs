@@ -120,6 +120,7 @@ proptest! {
         has_run(&mut rig, task, burst, estimate);
         rig.run(task, 0);
         let raw = rig.raw(task);
+        rig.kernel.tasks[task].raw_mut().__state = sleeps.into();
         // SAFETY: as the kernel calls it.
         rig.kernel.call(Op::Stopping, Some(task), 0, |ops| unsafe { ops.stopping.unwrap()(raw, !sleeps) });
         let falls = if sleeps { (estimate - burst).max(0) >> BURST_SHIFT } else { 0 };

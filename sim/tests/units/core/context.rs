@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `core/context.bpf.h`: an interrupt has no waker.
+
+use magpie_sim::dsq::TaskId;
+use magpie_sim::native::{Context, HANDOFF_SCORE};
+use magpie_sim::task::Place;
+use scx_magpie::bpf_intf::*;
+
+use crate::rig::Rig;
+
+fn starts(rig: &mut Rig, waker: TaskId) {
+    rig.run(waker, 0);
+    rig.call(rig.u.note_running, (rig.raw(waker).cast_const(), rig.tctx(waker), 0, rig.cctx(0), false));
+    rig.kernel.cpu = 0;
+}
+
+/// The running task, another that is woken by a wakeup with WF_SYNC from this context, and what became of it.
+fn woken_from(context: Context, machine: &str) -> (Rig, TaskId, TaskId) {
+    let mut rig = Rig::new(machine, &[]);
+    rig.only_idle(&[1]);
+    let (waker, wakee) = (rig.task(), rig.task());
+    starts(&mut rig, waker);
+    rig.kernel.tasks[waker].raw_mut().scx.slice = 1000;
+    rig.remembered(waker, |tctx| tctx.sync_sleep_score = HANDOFF_SCORE as i32);
+    rig.kernel.wake_from(context, wakee, true);
+    assert_eq!(rig.kernel.violation, None);
+    (rig, waker, wakee)
+}
+
+/// From a system call it is the running task that wakes: also when that sends a packet over loopback.
+#[test]
+fn a_system_call_has_a_waker() {
+    for context in [Context::Syscall, Context::SoftInSyscall] {
+        let (mut rig, waker, wakee) = woken_from(context, "1x1x2x1");
+        assert_eq!(rig.kernel.tasks[wakee].place, Place::Local(0), "{context:?}: handed off");
+        assert_eq!(rig.kernel.tasks[waker].raw().scx.slice, 0);
+        assert_eq!(rig.cpu(0, |cctx| (cctx.sync_wakes, cctx.wakes.flips)), (1, 1));
+        assert_eq!(rig.remembered(wakee, |tctx| tctx.sync_wakeup), 1);
+    }
+}
+
+/// The wakee goes to an idle CPU, with the credit of what a device wakes, and the interrupted task stays what it was.
+#[test]
+fn an_interrupt_has_none() {
+    for context in [Context::HardInterrupt, Context::SoftInterrupt] {
+        let (mut rig, waker, wakee) = woken_from(context, "1x1x2x1");
+        assert_eq!(rig.stat(magpie_stat_STAT_HANDOFF), 0, "{context:?}");
+        assert_eq!(rig.kernel.tasks[wakee].cpu, 1);
+        assert_eq!(rig.kernel.tasks[waker].raw().scx.slice, 1000);
+        assert_eq!(rig.cpu(0, |cctx| (cctx.sync_wakes, cctx.wakes.flips)), (0, 0));
+        assert_eq!(rig.remembered(wakee, |tctx| tctx.sync_wakeup), 0);
+    }
+}
+
+/// Wake-affine may take the wakee from its home: it is not moved back for some time, and the interrupted task is none of its business.
+#[test]
+fn an_interrupted_task_does_not_back_off() {
+    for (context, backs_off) in [(Context::Syscall, 1), (Context::SoftInterrupt, 0)] {
+        let mut rig = Rig::new("2x1x1x1", &["--wake-affine", "weight"]);
+        rig.only_idle(&[]);
+        let (waker, wakee) = (rig.task(), rig.task());
+        starts(&mut rig, waker);
+        rig.kernel.tasks[wakee].cpu = 1;
+        for task in [waker, wakee] {
+            rig.remembered(task, |tctx| tctx.preferred_node = 1);
+        }
+        rig.cpu(1, |cctx| cctx.queued_load = 1 << 20);
+        rig.kernel.wake_from(context, wakee, true);
+        let backed_off = [waker, wakee].map(|task| rig.remembered(task, |tctx| tctx.numa_backoff));
+        assert_eq!(backed_off, [backs_off, 1], "{context:?}");
+    }
+}
