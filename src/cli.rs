@@ -5,6 +5,10 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::stats::table::TableOpts;
 
 /// A sched_ext scheduler that looks around before it lands, and steals what lies idle.
 ///
@@ -34,6 +38,9 @@ pub struct Opts {
     #[arg(long, requires = "interval")]
     pub json: bool,
 
+    #[command(flatten)]
+    pub table: TableOpts,
+
     /// Say what each statistic means.
     #[arg(long)]
     pub help_stats: bool,
@@ -51,7 +58,7 @@ pub struct Opts {
 }
 
 /// What the scheduler can be tuned by: for the simulator too.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize)]
 pub struct Tunables {
     /// Time a task runs before those that wait are considered. Microseconds, 100..100000.
     ///
@@ -163,14 +170,16 @@ pub struct Tunables {
 }
 
 /// A feature that can be turned off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Switch {
     On,
     Off,
 }
 
 /// CPUs from which waiting tasks are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Steal {
     /// None: tasks wait for the CPU that they were sent to
     Off,
@@ -183,12 +192,23 @@ pub enum Steal {
 }
 
 /// Wake-affine's rules that are in force.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
 pub struct WakeAffine {
     pub idle: bool,
     pub sync: bool,
     pub weight: bool,
     pub wide: bool,
+}
+
+impl From<WakeAffine> for String {
+    /// As on the command line.
+    fn from(rules: WakeAffine) -> Self {
+        let WakeAffine { idle, sync, weight, wide } = rules;
+        let all = [("idle", idle), ("sync", sync), ("weight", weight), ("wide", wide)];
+        let names: Vec<_> = all.iter().filter(|(_, in_force)| *in_force).map(|&(name, _)| name).collect();
+        if names.is_empty() { "off".into() } else { names.join(",") }
+    }
 }
 
 impl FromStr for WakeAffine {
@@ -209,6 +229,27 @@ impl FromStr for WakeAffine {
             } = true;
         }
         Ok(rules)
+    }
+}
+
+impl Tunables {
+    /// Those that are not the default, as on a command line.
+    pub fn changed(&self) -> Vec<String> {
+        let values = serde_json::to_value(self).unwrap_or_default();
+        let flags = Self::augment_args(clap::Command::new(""))
+            .get_arguments()
+            .map(|flag| {
+                let name = flag.get_long()?;
+                let text = match &values[flag.get_id().as_str()] {
+                    Value::Bool(set) => return set.then(|| format!("--{name}")),
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                let default = flag.get_default_values().first().is_some_and(|default| *default == *text);
+                (!default).then(|| format!("--{name} {text}"))
+            })
+            .collect::<Vec<_>>();
+        flags.into_iter().flatten().collect()
     }
 }
 
@@ -298,6 +339,18 @@ mod tests {
         let opts = Opts::parse_from(["scx_magpie"]);
         assert_eq!(Ok(opts.tunables.wake_affine), rules(true, true, true, true));
         assert!("idle,off".parse::<WakeAffine>().unwrap_err().contains("'off' is none of idle, sync"));
+    }
+
+    #[test]
+    fn changed_flags_are_those_that_differ() {
+        let changed = |flags: &[&str]| {
+            let opts = Opts::parse_from([&["scx_magpie", "--timeout-ms=30000"], flags].concat());
+            opts.tunables.changed().join(" ")
+        };
+        assert_eq!(changed(&[]), "");
+        assert_eq!(changed(&["--slice-us", "3000"]), "");
+        let flags = "--slice-us 5000 --steal node --wake-affine idle,wide --small-llc-boost off --latency-hist";
+        assert_eq!(changed(&flags.split(' ').collect::<Vec<_>>()), flags);
     }
 
     /// Each flag that takes a number says its unit and, unless it is boundless, its range.

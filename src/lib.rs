@@ -28,3 +28,8 @@ pub mod verifier_stats;
 
 /// The command's name, and where its log targets start: that of this crate.
 pub const SCHEDULER_NAME: &str = "scx_magpie";
+
+/// Version, commit and target of this build.
+pub fn version() -> String {
+    scx_utils::build_id::full_version(concat!(env!("CARGO_PKG_VERSION"), env!("MAGPIE_COMMIT")))
+}

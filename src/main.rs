@@ -14,7 +14,6 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use libbpf_rs::PrintLevel;
 use log::{info, warn};
-use scx_utils::build_id;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::time;
 use tracing_subscriber::prelude::*;
@@ -22,8 +21,8 @@ use tracing_subscriber::prelude::*;
 use scx_magpie::cli::{Command, Opts};
 use scx_magpie::preflight::{self, Refusal};
 use scx_magpie::scheduler::{Ended, Scheduler};
-use scx_magpie::stats::monitor::{Source, monitor};
-use scx_magpie::{SCHEDULER_NAME, hotplug, nr_scan, stats, topology, verifier_stats};
+use scx_magpie::stats::monitor::{Format, Source, monitor};
+use scx_magpie::{SCHEDULER_NAME, hotplug, nr_scan, stats, topology, verifier_stats, version};
 
 fn main() -> ExitCode {
     let opts = match Opts::try_parse() {
@@ -83,7 +82,8 @@ fn run(opts: &Opts) -> Result<()> {
         None => {
             let shutdown = Arc::new(AtomicBool::new(false));
             if let Some(sec) = opts.monitor {
-                return monitor(Source::Other, Duration::from_secs_f64(sec), opts.json, &shutdown);
+                let format = Format::new(opts.json, &opts.table);
+                return monitor(Source::Other, Duration::from_secs_f64(sec), format, &shutdown);
             }
             schedule(opts, shutdown)
         }
@@ -98,9 +98,9 @@ fn schedule(opts: &Opts, shutdown: Arc<AtomicBool>) -> Result<()> {
     ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed)).context("cannot handle signals")?;
     info!("{SCHEDULER_NAME} {}", version());
     if let Some(sec) = opts.stats {
-        let (json, shutdown) = (opts.json, shutdown.clone());
+        let (format, shutdown) = (Format::new(opts.json, &opts.table), shutdown.clone());
         thread::spawn(move || {
-            if let Err(err) = monitor(Source::Own, Duration::from_secs_f64(sec), json, &shutdown) {
+            if let Err(err) = monitor(Source::Own, Duration::from_secs_f64(sec), format, &shutdown) {
                 warn!("statistics stopped: {err:#}");
             }
         });
@@ -155,11 +155,6 @@ fn start(opts: &Opts, old: &mut Option<Scheduler<'static>>) -> Result<Scheduler<
             _ => return Ok(scheduler),
         }
     }
-}
-
-/// Version, commit and target of this build.
-fn version() -> String {
-    build_id::full_version(concat!(env!("CARGO_PKG_VERSION"), env!("MAGPIE_COMMIT")))
 }
 
 /// Our messages on stderr. With `-v` also those of libraries, libbpf's verifier logs among them, and the time since

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ use crate::nr_scan::ScanLimit;
 use crate::numa::Sampler;
 use crate::preflight;
 use crate::publisher::{self, Publisher, monotonic};
-use crate::stats::{self, Shared, Snapshot};
+use crate::stats::{self, About, Shared, Snapshot};
 use crate::told::{Possible, Told};
 use crate::topology::Layout;
 
@@ -85,6 +86,7 @@ pub struct Scheduler<'a> {
     lost_groups: u32,
     hotplugs: Hotplugs,
     sampler: Option<Sampler>,
+    about: Arc<About>,
     link: Option<Link>,
 }
 
@@ -149,6 +151,7 @@ impl<'a> Scheduler<'a> {
             lost_groups: 0,
             hotplugs: Hotplugs { seen: 0, at: Instant::now(), look_at: Some(Instant::now()), outgrown: false },
             sampler: None,
+            about: Arc::default(),
             link: None,
         })
     }
@@ -159,6 +162,7 @@ impl<'a> Scheduler<'a> {
         self.look_at_frequencies()?;
         let skel = &mut self.skel;
         self.link = Some(scx_ops_attach!(skel, magpie)?);
+        self.about = Arc::new(About::new(&self.layout, &self.tunables, monotonic()));
         self.publish()?;
         info!("attached: {} CPUs, {} LLCs", self.layout.cpus.len(), self.layout.llcs.len());
         self.start_sampler()
@@ -332,7 +336,8 @@ impl<'a> Scheduler<'a> {
         let now = monotonic();
         let sum_util = self.publisher.sum_util(shared.cpu_ctxs, now);
         let sampler = self.sampler.as_ref().map(|sampler| sampler.costs.as_ref());
-        Ok(Snapshot::new(&self.layout, &shared, &sum_util, sampler, now))
+        let snapshot = Snapshot::new(&self.layout, &shared, &sum_util, sampler, now);
+        Ok(Snapshot { about: self.about.clone(), ..snapshot })
     }
 }
 

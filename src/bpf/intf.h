@@ -44,6 +44,8 @@ enum magpie_limits {
 	/* What is published counts for so many intervals. */
 	STALE_INTERVALS = 3,
 	LATENCY_BUCKETS = 32,
+	/* From which of the first LLCs tasks are stolen is counted for each. */
+	MATRIX_LLCS = 8,
 	MAX_NODE_IDS = 1024, /* the kernel's ids */
 	/* Processes whose use of CPU time and memory is known; with more the kernel forgets those that run least. */
 	MAX_PROCESSES = 1024,
@@ -276,6 +278,7 @@ struct cpu_ctx {
 	u64 mono_at;	 /* scx_bpf_now() when mono_offset was taken */
 
 	u64 stats[MAGPIE_NR_STATS] __attribute__((aligned(CACHE_LINE)));
+	u64 stolen_from[MATRIX_LLCS]; /* STAT_STEAL_NODE and STAT_STEAL_FAR by the LLC that they came from */
 } __attribute__((aligned(512)));
 
 /* What the loader publishes of an LLC each interval. */

@@ -22,19 +22,25 @@ use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
 
+use super::percent;
 use crate::bpf_intf::group;
 
 /// Where cgroup v2 is mounted, by systemd and what follows it.
 pub const SYS_CGROUP: &str = "/sys/fs/cgroup";
 
 /// So many are listed.
-const TOP: usize = 5;
+const TOP: usize = 20;
+
+/// So many are named in a warning.
+const NAMED: usize = 5;
 
 /// A cgroup at one time.
 #[derive(Clone, Debug, Default)]
 struct State {
     level: u32,
     weight: u32,
+    quota: u64,
+    period: u64,
     nr_periods: u64,
     nr_throttled: u64,
     throttled_ns: u64,
@@ -52,11 +58,14 @@ pub struct Snapshot {
 /// One of the busiest.
 #[stat_doc]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
+#[serde(default)]
 pub struct Cgroup {
     #[stat(desc = "CPU time that the tasks in it used, not those in cgroups below it, in percent of one CPU")]
     pub cpu_pct: f64,
     #[stat(desc = "cpu.weight")]
     pub weight: u64,
+    #[stat(desc = "cpu.max, in percent of one CPU; 0: none")]
+    pub quota_pct: f64,
     #[stat(desc = "periods of its cpu.max in which it ran or was throttled")]
     pub nr_periods: u64,
     #[stat(desc = "... in which it was throttled")]
@@ -68,6 +77,7 @@ pub struct Cgroup {
 /// What an interval added, of all cgroups.
 #[stat_doc]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
+#[serde(default)]
 pub struct Cgroups {
     #[stat(desc = "cgroups with a share of their own, the root not counted")]
     pub nr_groups: u64,
@@ -120,6 +130,8 @@ impl Snapshot {
             let state = State {
                 level: group.level,
                 weight: group.weight,
+                quota: group.quota,
+                period: group.period,
                 nr_periods: group.nr_periods,
                 nr_throttled: group.nr_throttled,
                 throttled_ns: group.throttled_ns,
@@ -154,8 +166,8 @@ impl Snapshot {
                 && fs::read_to_string(folder.path.join("cpu.max")).is_ok_and(|max| !max.starts_with("max"))
         };
         let lost: Vec<_> = folders(root).filter(is_limited).map(|folder| folder.name).collect();
-        if let Some(names) = lost.chunks(TOP).next() {
-            let more = if lost.len() > TOP { format!(", and {} more", lost.len() - TOP) } else { String::new() };
+        if let Some(names) = lost.chunks(NAMED).next() {
+            let more = if lost.len() > NAMED { format!(", and {} more", lost.len() - NAMED) } else { String::new() };
             warn!("cpu.max does not count in {}{more}", names.join(", "));
         }
     }
@@ -171,6 +183,7 @@ impl Snapshot {
             let cgroup = Cgroup {
                 cpu_pct: 0.0,
                 weight: state.weight.into(),
+                quota_pct: percent(state.quota, state.period),
                 nr_periods: state.nr_periods.saturating_sub(before.nr_periods),
                 nr_throttled: state.nr_throttled.saturating_sub(before.nr_throttled),
                 throttled_ms: throttled / 1_000_000,
@@ -247,6 +260,7 @@ mod tests {
             group.cgroup = folder.metadata().unwrap().ino();
             group.weight = [0, 70, 100, 0][id];
             group.level = [0, 2, 1, 0][id];
+            (group.quota, group.period) = (25_000_000, 100_000_000);
             (group.nr_throttled, group.throttled_ns) = (used / 1000, used * 1000);
         }
         (root, groups)
@@ -260,8 +274,8 @@ mod tests {
         fs::write(root.path().join("a/b/cpu.stat"), "nr_periods 1\nusage_usec 3700000\n").unwrap();
         let cgroups = looked_up(&groups, root.path()).since(&before, 2 * SECOND);
         assert_eq!((cgroups.nr_groups, cgroups.max_level, cgroups.nr_throttled), (2, 2, 0));
-        let listed = |path: &str| (cgroups.top[path].cpu_pct, cgroups.top[path].weight);
-        assert_eq!((cgroups.top.len(), listed("a"), listed("a/b")), (2, (50.0, 100), (150.0, 70)));
+        let listed = |path: &str| (cgroups.top[path].cpu_pct, cgroups.top[path].quota_pct, cgroups.top[path].weight);
+        assert_eq!((cgroups.top.len(), listed("a"), listed("a/b")), (2, (50.0, 25.0, 100), (150.0, 25.0, 70)));
         let mut text = vec![];
         cgroups.format(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();

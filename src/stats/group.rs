@@ -16,6 +16,7 @@ use crate::bpf_intf::*;
 #[stat_doc]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[stat(_om_prefix = "l_", _om_label = "llc")]
+#[serde(default)]
 pub struct Group {
     #[stat(desc = "CPUs")]
     pub nr_cpus: u64,
@@ -85,6 +86,10 @@ pub struct Group {
     pub steal_node: u64,
     #[stat(desc = "tasks stolen from another node")]
     pub steal_far: u64,
+    #[stat(desc = "tasks stolen: steal_llc + steal_node + steal_far")]
+    pub stolen: u64,
+    #[stat(desc = "steal_node and steal_far by where the tasks came from: item i from LLC i, of the first 8")]
+    pub stolen_from: Vec<u64>,
     #[stat(desc = "microseconds that a task taken by another CPU had waited, on average")]
     pub stolen_wait_us: f64,
     #[stat(desc = "time that CPUs were not idle %")]
@@ -139,11 +144,8 @@ impl LlcSnapshot {
         let busy = busy_ns(self).saturating_sub(prev.map_or(0, busy_ns));
         let counts = SearchCounts::of(of);
         let cpu_time = interval.as_nanos() as u64 * self.nr_cpus as u64;
-        let stolen = of(magpie_stat_STAT_STEAL_LLC)
-            + of(magpie_stat_STAT_STEAL_NODE)
-            + of(magpie_stat_STAT_STEAL_FAR)
-            + of(magpie_stat_STAT_BALANCE);
-        let since = |i: usize| rise(self.latencies[i], prev.map_or(0, |prev| prev.latencies[i]));
+        let stolen = of(magpie_stat_STAT_STEAL_LLC) + of(magpie_stat_STAT_STEAL_NODE) + of(magpie_stat_STAT_STEAL_FAR);
+        let taken = stolen + of(magpie_stat_STAT_BALANCE);
         Group {
             nr_cpus: self.nr_cpus as u64,
             util: percent(u64::from(self.sum_util), self.capacity as u64),
@@ -158,7 +160,7 @@ impl LlcSnapshot {
             dom_eff: counts.dom_eff(),
             fast_rate: counts.fast_rate(),
             success_rate: counts.success_rate(),
-            latencies: (0..self.latencies.len()).map(since).collect(),
+            latencies: rises(&self.latencies, prev.map(|prev| &prev.latencies[..])),
             stale: of(magpie_stat_STAT_STALE),
             target: of(magpie_stat_STAT_TARGET),
             prev: of(magpie_stat_STAT_PREV),
@@ -176,12 +178,14 @@ impl LlcSnapshot {
             own: of(magpie_stat_STAT_OWN),
             keep: of(magpie_stat_STAT_KEEP),
             steal: of(magpie_stat_STAT_STEAL),
-            stolen_wait_us: of(magpie_stat_STAT_STOLEN_NS) as f64 / 1000.0 / stolen.max(1) as f64,
+            stolen_wait_us: of(magpie_stat_STAT_STOLEN_NS) as f64 / 1000.0 / taken.max(1) as f64,
             busy: percent(busy, cpu_time),
             find: percent(of(magpie_stat_STAT_FIND_NS), cpu_time),
             steal_llc: of(magpie_stat_STAT_STEAL_LLC),
             steal_node: of(magpie_stat_STAT_STEAL_NODE),
             steal_far: of(magpie_stat_STAT_STEAL_FAR),
+            stolen,
+            stolen_from: rises(&self.stolen_from, prev.map(|prev| &prev.stolen_from[..])),
             balance: of(magpie_stat_STAT_BALANCE),
             starved: of(magpie_stat_STAT_STARVED),
             steal_miss: of(magpie_stat_STAT_STEAL_MISS),
@@ -203,6 +207,11 @@ impl LlcSnapshot {
     }
 }
 
+fn rises(now: &[u64], prev: Option<&[u64]>) -> Vec<u64> {
+    let before = |i: usize| prev.map_or(0, |prev| prev[i]);
+    now.iter().enumerate().map(|(i, &now)| rise(now, before(i))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,6 +229,6 @@ mod tests {
         let llc = &now.since(&snapshot([0, 0]), SECOND).llcs[&0];
         let cpus = llc.nr_cpus as f64;
         assert_eq!((llc.busy * cpus, llc.find * cpus), (150.0, 0.3));
-        assert_eq!(llc.stolen_wait_us, 20.0);
+        assert_eq!((llc.stolen, llc.stolen_wait_us), (2, 20.0));
     }
 }

@@ -36,6 +36,7 @@ impl From<&numa::Costs> for SamplerSnapshot {
 /// What an interval added of looking at where processes have their memory; nothing on machines with one node.
 #[stat_doc]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
+#[serde(default)]
 pub struct Memory {
     #[stat(desc = "processes looked at, whole")]
     pub samples: u64,

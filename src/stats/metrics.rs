@@ -21,6 +21,21 @@ use super::wake_cases::WakeCase;
 pub struct Metrics {
     #[stat(desc = "milliseconds for which events were counted")]
     pub interval_ms: u64,
+    #[stat(desc = "version of the scheduler")]
+    #[serde(default)]
+    pub version: String,
+    #[stat(desc = "release of the kernel that it runs on")]
+    #[serde(default)]
+    pub kernel: String,
+    #[stat(desc = "seconds since it was attached")]
+    #[serde(default)]
+    pub uptime_s: u64,
+    #[stat(desc = "what of it counts on this machine: cgroups, NUMA, SMT, capacity")]
+    #[serde(default)]
+    pub mode: String,
+    #[stat(desc = "its flags that are not the default, as on a command line")]
+    #[serde(default)]
+    pub flags: String,
     #[stat(desc = "the whole machine")]
     pub total: Group,
     #[stat(desc = "cgroups")]
@@ -40,6 +55,11 @@ impl Snapshot {
     pub fn since(&self, prev: &Self, interval: Duration) -> Metrics {
         Metrics {
             interval_ms: interval.as_millis() as u64,
+            version: self.about.version.clone(),
+            kernel: self.about.kernel.clone(),
+            uptime_s: self.at.saturating_sub(self.about.attached_at).as_secs(),
+            mode: self.about.mode.clone(),
+            flags: self.about.flags.clone(),
             cgroups: self.cgroups.since(&prev.cgroups, interval),
             memory: self.sampler.since(&prev.sampler, interval),
             wake_cases: self.wake_cases.since(&prev.wake_cases),
@@ -70,6 +90,7 @@ pub mod tests {
             nr_scan: 2,
             latencies: std::array::from_fn(|_| count),
             counters: std::array::from_fn(|stat| count * (stat as u64 + 1)),
+            stolen_from: std::array::from_fn(|llc| count * llc as u64),
         };
         Snapshot { llcs: counts.map(llc).into(), ..Snapshot::default() }
     }
@@ -80,6 +101,7 @@ pub mod tests {
         assert_eq!(metrics.llcs[&0].search, 4);
         assert_eq!(metrics.llcs[&1].target, 7 * 2);
         assert_eq!(metrics.total.search, 4 + 7);
+        assert_eq!(metrics.total.stolen_from[..3], [0, 4 + 7, 2 * (4 + 7)]);
         assert_eq!(metrics.total.util, 50.0);
         assert_eq!((metrics.total.nr_queued, metrics.total.max_queued), (6, 9));
         assert_eq!(metrics.total.reenqueue, (4 + 7) * u64::from(magpie_stat_STAT_REENQUEUE + 1));

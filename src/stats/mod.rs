@@ -4,12 +4,16 @@
 //! ```text
 //! cpu_ctxs[].stats --Snapshot::new()--> Snapshot (snapshot.rs: totals since start, by LLC)
 //!                                         --since(), one reader a client--> Metrics (metrics.rs: what the interval added)
-//!                --scx_stats socket (server.rs)--> monitor() (monitor.rs): a table (table.rs) or JSON lines
+//!                --scx_stats socket (server.rs)--> Client (client.rs)
+//!                                                    --> monitor() (monitor.rs): a table (table.rs) or JSON lines
 //! ```
 //!
 //! Of each kind of figures a file: what it is called, what it means, how it is computed.
 
+mod about;
 pub mod cgroups;
+mod client;
+pub mod column;
 mod group;
 mod memory;
 mod metrics;
@@ -18,11 +22,13 @@ mod nodes;
 mod search;
 mod server;
 mod snapshot;
-mod table;
+pub mod table;
 pub mod wake_cases;
 
 use scx_stats::prelude::*;
 
+pub use about::About;
+pub use client::Client;
 pub use group::Group;
 pub use memory::{Memory, SamplerSnapshot};
 pub use metrics::Metrics;

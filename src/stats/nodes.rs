@@ -8,31 +8,43 @@ use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
 use super::rise;
-use super::snapshot::{LlcSnapshot, NO_COUNTERS, Snapshot};
+use super::snapshot::{LlcSnapshot, Snapshot};
 use crate::bpf_intf::*;
 
 /// What an interval added, of a NUMA node.
 #[stat_doc]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[stat(_om_prefix = "n_", _om_label = "node")]
+#[serde(default)]
 pub struct Node {
     #[stat(desc = "run time there of tasks whose home it is %, by ticks")]
     pub at_home: f64,
     #[stat(desc = "tasks seen to run there by ticks")]
     pub looks: u64,
+    #[stat(desc = "CPUs")]
+    pub nr_cpus: u64,
+    #[stat(desc = "utilization % of the capacity of its CPUs")]
+    pub util: f64,
+    #[stat(desc = "tasks waiting in queues there now")]
+    pub nr_queued: u64,
+    #[stat(desc = "wakeups that wake-affine pulled there from other nodes")]
+    pub affine_far: u64,
+    #[stat(desc = "tasks that CPUs there stole from other nodes")]
+    pub steal_far: u64,
+    #[stat(desc = "tasks that returned there, their home: woken, stolen or moved while they ran")]
+    pub home_back: u64,
+    #[stat(desc = "times that a tick there found a task away from home, held back by --numa-backoff")]
+    pub home_held: u64,
 }
 
 impl Snapshot {
     /// By node, of machines with several.
     pub fn nodes_since(&self, prev: &Self, interval: Duration) -> BTreeMap<usize, Node> {
         let mut nodes: BTreeMap<usize, LlcSnapshot> = BTreeMap::new();
-        let mut before = BTreeMap::new();
+        let mut before: BTreeMap<usize, LlcSnapshot> = BTreeMap::new();
         for (llcs, nodes) in [(&self.llcs, &mut nodes), (&prev.llcs, &mut before)] {
             for llc in llcs {
-                let sum = nodes.entry(llc.node).or_insert_with(|| LlcSnapshot { counters: NO_COUNTERS, ..llc.clone() });
-                for (total, count) in sum.counters.iter_mut().zip(llc.counters) {
-                    *total += count;
-                }
+                nodes.entry(llc.node).and_modify(|sum| *sum += llc).or_insert_with(|| llc.clone());
             }
         }
         if nodes.len() < 2 {
@@ -45,7 +57,19 @@ impl Snapshot {
                 rise(count(node), before.map_or(0, count))
             };
             let looks = since(magpie_stat_STAT_HOME) + since(magpie_stat_STAT_AWAY);
-            (*id, Node { at_home: node.since(before, interval).at_home, looks })
+            let of = node.since(before, interval);
+            let node = Node {
+                at_home: of.at_home,
+                looks,
+                nr_cpus: of.nr_cpus,
+                util: of.util,
+                nr_queued: of.nr_queued,
+                affine_far: of.affine_far,
+                steal_far: of.steal_far,
+                home_back: of.home_wake + of.home_steal + of.home_move,
+                home_held: of.home_held,
+            };
+            (*id, node)
         };
         nodes.iter().map(of).collect()
     }

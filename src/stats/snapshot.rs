@@ -6,8 +6,11 @@
 //! ```
 
 use std::cell::UnsafeCell;
+use std::ops::AddAssign;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::about::About;
 use super::memory::SamplerSnapshot;
 use super::{cgroups, wake_cases};
 use crate::bpf_intf::*;
@@ -17,10 +20,11 @@ use crate::topology::Layout;
 
 pub type Counters = [u64; magpie_stat_MAGPIE_NR_STATS as usize];
 
-pub const NO_COUNTERS: Counters = [0; magpie_stat_MAGPIE_NR_STATS as usize];
-
 /// Of `struct latency_hist`.
 pub type Latencies = [u64; magpie_limits_LATENCY_BUCKETS as usize];
+
+/// Of `struct cpu_ctx`.
+pub type StolenFrom = [u64; magpie_limits_MATRIX_LLCS as usize];
 
 /// Memory that the BPF program writes while we read it.
 pub struct Shared<'a> {
@@ -55,6 +59,8 @@ pub struct LlcSnapshot {
     pub counters: Counters,
     /// Searches since the start by the time that they took, in powers of two of ns; with --latency-hist.
     pub latencies: Latencies,
+    /// Tasks that its CPUs stole from other LLCs since the start, by the LLC.
+    pub stolen_from: StolenFrom,
 }
 
 /// State of the machine at one time.
@@ -66,6 +72,7 @@ pub struct Snapshot {
     pub at: Duration,
     pub sampler: SamplerSnapshot,
     pub wake_cases: wake_cases::Snapshot,
+    pub about: Arc<About>,
 }
 
 /// For how long a CPU has been busy that is not yet in its counter: since its last tick, or since it went busy. ns.
@@ -94,8 +101,9 @@ impl Snapshot {
                 nr_queued: 0,
                 max_queued: 0,
                 node: llc.node,
-                counters: NO_COUNTERS,
+                counters: [0; magpie_stat_MAGPIE_NR_STATS as usize],
                 latencies: Latencies::default(),
+                stolen_from: StolenFrom::default(),
             })
             .collect();
         for (&id, cpu) in &layout.cpus {
@@ -106,18 +114,18 @@ impl Snapshot {
                 llc.capacity += cpu.capacity;
             }
             // SAFETY: valid; plain words, the counters among them incremented by their CPU.
-            let (nr_queued, counters) = unsafe {
+            let (nr_queued, counters, stolen_from) = unsafe {
                 let mut stats: Counters = std::array::from_fn(|stat| (&raw const (*cctx).stats[stat]).read_volatile());
                 let mono_offset = (&raw const (*cctx).mono_offset).read_volatile();
                 let pelt = (&raw const (*cctx).pelt).read_volatile();
                 stats[magpie_stat_STAT_BUSY_NS as usize] += busy_since(pelt, mono_offset, now);
-                ((&raw const (*cctx).nr_queued).read_volatile().max(0) as u64, stats)
+                let stolen_from: StolenFrom = (&raw const (*cctx).stolen_from).read_volatile();
+                ((&raw const (*cctx).nr_queued).read_volatile().max(0) as u64, stats, stolen_from)
             };
             llc.nr_queued += nr_queued;
             llc.max_queued = llc.max_queued.max(nr_queued);
-            for (total, count) in llc.counters.iter_mut().zip(counters) {
-                *total += count;
-            }
+            add(&mut llc.counters, &counters);
+            add(&mut llc.stolen_from, &stolen_from);
             for (bucket, total) in llc.latencies.iter_mut().enumerate() {
                 // SAFETY: as above.
                 *total += unsafe { (&raw const (*hist).buckets[bucket]).read_volatile() };
@@ -127,26 +135,35 @@ impl Snapshot {
         let sampler = sampler.map(SamplerSnapshot::from).unwrap_or_default();
         let ids = layout.cpus.keys().copied();
         let wake_cases = wake_cases::Snapshot::new(shared.wake_cases, ids);
-        Self { llcs, cgroups, sampler, wake_cases, at: now }
+        Self { llcs, cgroups, sampler, wake_cases, at: now, about: Arc::default() }
     }
 
     /// The LLCs taken together.
     pub fn whole(&self) -> Option<LlcSnapshot> {
         self.llcs.iter().cloned().reduce(|mut sum, llc| {
-            sum.nr_cpus += llc.nr_cpus;
-            sum.capacity += llc.capacity;
-            sum.sum_util += llc.sum_util;
-            sum.nr_scan += llc.nr_scan;
-            for (total, count) in sum.latencies.iter_mut().zip(llc.latencies) {
-                *total += count;
-            }
-            sum.nr_queued += llc.nr_queued;
-            sum.max_queued = sum.max_queued.max(llc.max_queued);
-            for (total, count) in sum.counters.iter_mut().zip(llc.counters) {
-                *total += count;
-            }
+            sum += &llc;
             sum
         })
+    }
+}
+
+impl AddAssign<&Self> for LlcSnapshot {
+    fn add_assign(&mut self, other: &Self) {
+        self.nr_cpus += other.nr_cpus;
+        self.capacity += other.capacity;
+        self.sum_util += other.sum_util;
+        self.nr_scan += other.nr_scan;
+        self.nr_queued += other.nr_queued;
+        self.max_queued = self.max_queued.max(other.max_queued);
+        add(&mut self.counters, &other.counters);
+        add(&mut self.latencies, &other.latencies);
+        add(&mut self.stolen_from, &other.stolen_from);
+    }
+}
+
+fn add(sums: &mut [u64], counts: &[u64]) {
+    for (sum, count) in sums.iter_mut().zip(counts) {
+        *sum += count;
     }
 }
 
@@ -167,6 +184,7 @@ mod tests {
             // CPU 3 has been busy for 40 ns at 1000.
             cctx.pelt = pelt { updated_at: 460, running: u8::from(id == 3), ..cctx.pelt };
             cctx.mono_offset = 500;
+            cctx.stolen_from[1] = id as u64;
         }
         cpu_ctxs[0].get_mut().nr_queued = -1; // an error: counts as none
 
@@ -191,6 +209,7 @@ mod tests {
         assert_eq!((llcs[0].nr_cpus, llcs[0].capacity, llcs[0].sum_util, llcs[1].sum_util), (2, 2048, 7, 8));
         assert_eq!((llcs[0].nr_queued, llcs[0].max_queued), (1, 1)); // CPUs 0 and 1
         assert_eq!((llcs[1].nr_queued, llcs[1].max_queued), (2 + 3, 3));
+        assert_eq!((llcs[0].stolen_from[1], llcs[1].stolen_from[1]), (1, 2 + 3));
         assert_eq!(llcs[1].counters[3], 200 + 300 + 2 * 3);
         let busy = |llc: usize| llcs[llc].counters[magpie_stat_STAT_BUSY_NS as usize];
         let counted = 2 * u64::from(magpie_stat_STAT_BUSY_NS);

@@ -1,51 +1,116 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How an interval's [`Metrics`] print, for a terminal:
+//! How [`Metrics`] print, for a terminal: a row an interval, or one for each LLC and one for all; the head once a screenful.
 //!
-//! ```text
-//! a row for each LLC, one for all ---> cgroups (cgroups.rs) ---> nodes ---> wake cases (wake_cases.rs) ---> histogram
-//! ```
-//!
-//! What a machine has not, or flags leave out, prints nothing.
+//! With `--details` what else there is follows each interval: cgroups (cgroups.rs), NUMA nodes, wake cases (wake_cases.rs), the
+//! histogram of search times. What a machine has not, or flags leave out, prints nothing.
 
 use std::io::Write;
 
 use anyhow::Result;
+use clap::Args;
+use comfy_table::{CellAlignment, ColumnConstraint, Width, presets};
 
+use super::column::{Column, Figures};
 use super::{Group, Memory, Metrics, wake_cases};
+
+/// So many LLCs have rows of their own without being asked for.
+const FEW_LLCS: usize = 4;
+
+/// Lines of a terminal that does not say.
+const HEIGHT: usize = 24;
+
+/// Narrowest column.
+const WIDTH: u16 = 6;
 
 /// Widest bar of the histogram.
 const BAR: u64 = 40;
 
-/// Room for a million events an interval.
-const COLUMN_WIDTH: usize = 7;
+/// What of the statistics is printed as text.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TableOpts {
+    /// Columns of the statistics' table, by the names that --help-stats has for [Group].
+    #[arg(long, requires = "interval", value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["json", "wide"])]
+    pub columns: Vec<Column>,
 
-impl Group {
-    /// The table's columns: those figures that tell how it goes. JSON has them all.
-    pub fn columns(&self) -> [(&'static str, String); 20] {
-        [
-            ("cpus", self.nr_cpus.to_string()),
-            ("util%", format!("{:.1}", self.util)),
-            ("busy%", format!("{:.1}", self.busy)),
-            ("find%", format!("{:.2}", self.find)),
-            ("nr_scan", self.nr_scan.to_string()),
-            ("search", self.search.to_string()),
-            ("scanned", self.scanned.to_string()),
-            ("failed", self.failed.to_string()),
-            ("se_eff%", format!("{:.1}", self.se_eff)),
-            ("domeff%", format!("{:.1}", self.dom_eff)),
-            ("fast%", format!("{:.1}", self.fast_rate)),
-            ("found%", format!("{:.1}", self.success_rate)),
-            ("preempt", self.preempt.to_string()),
-            ("queued", self.queued.to_string()),
-            ("own", self.own.to_string()),
-            ("st_llc", self.steal_llc.to_string()),
-            ("st_node", self.steal_node.to_string()),
-            ("st_far", self.steal_far.to_string()),
-            ("balance", self.balance.to_string()),
-            ("in_line", self.nr_queued.to_string()),
-        ]
+    /// More columns than fit into 80 characters.
+    #[arg(long, requires = "interval", conflicts_with = "json")]
+    pub wide: bool,
+
+    /// A row for each LLC, also where there are more than 4.
+    #[arg(long, requires = "interval", conflicts_with = "json")]
+    pub llcs: bool,
+
+    /// Also cgroups, NUMA nodes, wake cases and the histogram of search times, each interval.
+    #[arg(long, requires = "interval", conflicts_with = "json")]
+    pub details: bool,
+}
+
+/// Rows below a head, as they come.
+pub struct Table {
+    columns: Vec<Column>,
+    llcs: bool,
+    details: bool,
+    /// Lines of the screen that are left below the head.
+    left: usize,
+}
+
+impl Table {
+    pub fn new(opts: &TableOpts) -> Self {
+        let columns = match &opts.columns[..] {
+            [] if opts.wide => Column::wide_set(),
+            [] => Column::default_set(),
+            columns => columns.to_vec(),
+        };
+        Self { columns, llcs: opts.llcs, details: opts.details, left: 0 }
     }
 
+    /// An interval's rows, below a head if there is none on the screen any more.
+    pub fn print<W: Write>(&mut self, metrics: &Metrics, w: &mut W) -> Result<()> {
+        let height = terminal_size::terminal_size().map_or(HEIGHT, |(_, height)| height.0.into());
+        self.print_on(height, metrics, w)
+    }
+
+    fn print_on<W: Write>(&mut self, height: usize, metrics: &Metrics, w: &mut W) -> Result<()> {
+        let table = self.rows(metrics);
+        let mut lines = table.lines();
+        let head = lines.next().unwrap_or_default();
+        let rows: Vec<_> = lines.collect();
+        if self.left < rows.len() || self.details {
+            writeln!(w, "{}", head.trim_end())?;
+            self.left = height.saturating_sub(1);
+        }
+        self.left = self.left.saturating_sub(rows.len());
+        for row in rows {
+            writeln!(w, "{}", row.trim_end())?;
+        }
+        if self.details { metrics.print_details(w) } else { Ok(()) }
+    }
+
+    fn rows(&self, metrics: &Metrics) -> comfy_table::Table {
+        let mut table = comfy_table::Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(["LLC"].into_iter().chain(self.columns.iter().map(|column| &*column.head)));
+        let mut row = |name: String, group: &Group| {
+            let figures = Figures::new(group, metrics.interval_ms);
+            let cells = self.columns.iter().map(|column| column.text(&figures));
+            table.add_row([name].into_iter().chain(cells));
+        };
+        if self.llcs || (2..=FEW_LLCS).contains(&metrics.llcs.len()) {
+            metrics.llcs.iter().for_each(|(id, llc)| row(id.to_string(), llc));
+        }
+        row("total".into(), &metrics.total);
+        for (index, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((u16::from(index > 0), 0));
+            if index > 0 {
+                column.set_cell_alignment(CellAlignment::Right);
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(WIDTH + 1)));
+            }
+        }
+        table
+    }
+}
+
+impl Group {
     /// How long searches took: a line for each power of two that occurred, and those between.
     fn format_latencies<W: Write>(&self, w: &mut W) -> Result<()> {
         let (Some(first), Some(last)) =
@@ -64,30 +129,16 @@ impl Group {
     }
 }
 
-fn line<W: Write>(w: &mut W, name: &str, cells: impl Iterator<Item = impl AsRef<str>>) -> Result<()> {
-    write!(w, "{name:<7}")?;
-    for cell in cells {
-        write!(w, " {:>COLUMN_WIDTH$}", cell.as_ref())?;
-    }
-    Ok(writeln!(w)?)
-}
-
 impl Metrics {
-    /// A row for each LLC and one for all; the head comes with every interval, for intervals scroll by.
-    pub fn format<W: Write>(&self, w: &mut W) -> Result<()> {
-        writeln!(w)?;
-        line(w, "", self.total.columns().iter().map(|(head, _)| head))?;
-        for (id, llc) in &self.llcs {
-            line(w, &format!("LLC {id}"), llc.columns().iter().map(|(_, value)| value))?;
-        }
-        line(w, "total", self.total.columns().iter().map(|(_, value)| value))?;
+    fn print_details<W: Write>(&self, w: &mut W) -> Result<()> {
         self.cgroups.format(w)?;
         self.format_nodes(w)?;
         self.format_capacity(w)?;
-        self.total.format_latencies(w)
+        self.total.format_latencies(w)?;
+        Ok(writeln!(w)?)
     }
 
-    /// Who went where, on machines whose CPUs differ in capacity.
+    /// Where wakeups went, on machines whose CPUs differ in capacity.
     fn format_capacity<W: Write>(&self, w: &mut W) -> Result<()> {
         if self.wake_cases.is_empty() {
             return Ok(());
@@ -123,21 +174,65 @@ mod tests {
     use super::*;
     use crate::bpf_intf::magpie_limits_LATENCY_BUCKETS;
 
+    /// Of so many LLCs.
+    fn metrics(nr_llcs: usize) -> Metrics {
+        let group = |count| Group { search: count, util: 100.0, ..Group::default() };
+        let llcs = (0..nr_llcs).map(|id| (id, group(99_999))).collect();
+        Metrics { llcs, total: group(123_456_789), interval_ms: 1000, ..Metrics::default() }
+    }
+
+    /// What intervals print, on a terminal of so many lines.
+    fn printed(opts: &TableOpts, height: usize, intervals: &[Metrics]) -> Vec<String> {
+        let (mut table, mut text) = (Table::new(opts), Vec::new());
+        for metrics in intervals {
+            table.print_on(height, metrics, &mut text).unwrap();
+        }
+        String::from_utf8(text).unwrap().lines().map(str::to_owned).collect()
+    }
+
     #[test]
-    fn rows_line_up() {
-        let group = |count| Group {
-            nr_cpus: count,
-            latencies: vec![count; magpie_limits_LATENCY_BUCKETS as usize],
-            ..Group::default()
-        };
-        let metrics = Metrics { llcs: [(0, group(4)), (1, group(7))].into(), total: group(11), ..Metrics::default() };
-        let mut text = Vec::new();
-        metrics.format(&mut text).unwrap();
-        let lens: Vec<_> = String::from_utf8(text).unwrap().lines().skip(1).map(str::len).collect();
-        // Head, two LLCs, total; then the histogram, with a head of its own.
-        let (table, histogram) = lens.split_at(4);
-        assert!(table.windows(2).all(|pair| pair[0] == pair[1]), "{lens:?}");
-        assert_eq!(histogram.len(), 1 + magpie_limits_LATENCY_BUCKETS as usize);
-        assert!(histogram[1..].windows(2).all(|pair| pair[0] == pair[1]), "{lens:?}");
+    fn the_default_fits_into_80_columns_and_lines_up() {
+        let lines = printed(&TableOpts::default(), 24, &[metrics(2)]);
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        assert!(lines.iter().all(|line| line.len() == lines[0].len() && line.len() <= 80), "{lines:#?}");
+        assert!(lines[0].starts_with("LLC") && lines[3].starts_with("total"), "{lines:?}");
+    }
+
+    #[test]
+    fn the_head_comes_once_a_screenful() {
+        let lines = printed(&TableOpts::default(), 10, &vec![metrics(1); 25]);
+        let heads: Vec<_> = (0..lines.len()).filter(|&line| lines[line].starts_with("LLC")).collect();
+        assert_eq!(heads, [0, 10, 20]);
+        // On a small one with each interval.
+        assert_eq!(printed(&TableOpts::default(), 2, &vec![metrics(4); 3]).len(), 3 * 6);
+    }
+
+    #[test]
+    fn many_llcs_have_rows_when_asked_for() {
+        assert_eq!(printed(&TableOpts::default(), 24, &[metrics(5)]).len(), 2);
+        let opts = TableOpts { llcs: true, ..TableOpts::default() };
+        assert_eq!(printed(&opts, 24, &[metrics(5)]).len(), 7);
+    }
+
+    #[test]
+    fn columns_are_those_asked_for() {
+        let columns = ["search", "kick"].map(|name| name.parse().unwrap()).to_vec();
+        let lines = printed(&TableOpts { columns, ..TableOpts::default() }, 24, &[metrics(1)]);
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!((words(&lines[0]), words(&lines[1])), (words("LLC search kick"), words("total 123M 0")));
+        let wide = printed(&TableOpts { wide: true, ..TableOpts::default() }, 24, &[metrics(1)]);
+        assert_eq!(words(&wide[0]).len(), 1 + Column::wide_set().len());
+    }
+
+    #[test]
+    fn details_follow_each_interval() {
+        let latencies = vec![5; magpie_limits_LATENCY_BUCKETS as usize];
+        let metrics = Metrics { total: Group { latencies, ..Group::default() }, ..metrics(1) };
+        let opts = TableOpts { details: true, ..TableOpts::default() };
+        let lines = printed(&opts, 100, &[metrics.clone(), metrics]);
+        // Head, total; the histogram with a head of its own; an empty line.
+        assert_eq!(lines.len(), 2 * (2 + 1 + magpie_limits_LATENCY_BUCKETS as usize + 1));
+        let histogram = &lines[3..3 + magpie_limits_LATENCY_BUCKETS as usize];
+        assert!(histogram.windows(2).all(|pair| pair[0].len() == pair[1].len()), "{histogram:#?}");
     }
 }

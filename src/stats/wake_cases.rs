@@ -35,6 +35,7 @@ struct Counts {
 #[stat_doc]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[stat(_om_prefix = "w_", _om_label = "wake_case")]
+#[serde(default)]
 pub struct WakeCase {
     #[stat(desc = "task, previous CPU and waking CPU: l(ittle) or b(ig)")]
     pub case: String,

@@ -20,6 +20,7 @@ within "$sum" $((search * 99 / 100)) $((search * 101 / 100)) || fail "kinds do n
 llcs=$(($(json_llc 0 search) + $(json_llc 1 search)))
 [ "$llcs" = "$search" ] || fail "LLCs add up to $llcs, not $search"
 wait_for 10 "a table by --stats" grep -q '^total' $LOG
+grep -q '^1 ' $LOG || fail "no row of LLC 1"
 scx_magpie --help-stats | grep -q 'searches that found no idle CPU' || fail "--help-stats"
 no_error_events
 stop_magpie

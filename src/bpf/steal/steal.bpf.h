@@ -64,8 +64,10 @@ static bool steal_beyond(s32 cpu, u32 why, u32 first, u32 last, u32 *tries)
 	for (i = first + bpf_arena_loop_zero; i < last && *tries < tunables.steal_tries && can_loop; i++) {
 		u32 llc = other_llc(l, i);
 
-		if (map_any(&overload_map, llc) && steal_from(cpu, llc, why, tries))
+		if (map_any(&overload_map, llc) && steal_from(cpu, llc, why, tries)) {
+			count_stolen_from(llc);
 			return true;
+		}
 	}
 	return false;
 }

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Asks the scheduler that runs for its statistics.
+
+use std::io::ErrorKind;
+
+use anyhow::{Context, Result, bail};
+use scx_stats::prelude::*;
+
+use super::{Metrics, SOCKET};
+use crate::preflight::Refusal;
+
+/// Of one scheduler, until it goes or starts anew.
+pub struct Client(StatsClient);
+
+impl Client {
+    /// None: no scheduler serves statistics. Fails if one that comes would not change that.
+    pub fn connect() -> Result<Option<Self>> {
+        match StatsClient::new().set_path(SOCKET).connect(None) {
+            Ok(client) => Ok(Some(Self(client))),
+            Err(err) => check_absent(err).map(|()| None),
+        }
+    }
+
+    /// What came since the last call; the first time, next to nothing. None: the scheduler is gone, or starts anew.
+    pub fn read(&mut self) -> Result<Option<Metrics>> {
+        match self.0.request("stats", vec![]) {
+            Ok(metrics) => Ok(Some(metrics)),
+            Err(err) if is_foreign(&err) => {
+                bail!("what serves statistics at {SOCKET} is not scx_magpie of this version: {err}")
+            }
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// Fails if a scheduler that comes would not change that.
+fn check_absent(err: anyhow::Error) -> Result<()> {
+    match err.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+        Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(()),
+        Some(ErrorKind::PermissionDenied) => Err(Refusal::NotRoot.into()),
+        _ => Err(err)
+            .with_context(|| format!("no scheduler can serve statistics at {SOCKET}, remove what is in the way")),
+    }
+}
+
+/// A reply that came as a whole, and is not what ours looks like.
+fn is_foreign(err: &anyhow::Error) -> bool {
+    err.downcast_ref::<serde_json::Error>().is_some_and(serde_json::Error::is_data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_that_waiting_does_not_mend() {
+        let of_kind = |kind| check_absent(std::io::Error::from(kind).into());
+        assert!(of_kind(ErrorKind::NotFound).is_ok());
+        assert!(of_kind(ErrorKind::ConnectionRefused).is_ok());
+        let refusal = of_kind(ErrorKind::PermissionDenied).unwrap_err();
+        assert_eq!(refusal.downcast_ref(), Some(&Refusal::NotRoot));
+        assert!(of_kind(ErrorKind::NotADirectory).unwrap_err().to_string().contains(SOCKET));
+    }
+
+    #[test]
+    fn replies_of_others_are_told_from_replies_cut_short() {
+        let error_of = |text| serde_json::from_str::<Metrics>(text).unwrap_err().into();
+        assert!(is_foreign(&error_of(r#"{"name": "another scheduler"}"#)));
+        assert!(!is_foreign(&error_of(r#"{"name": "#)));
+        assert!(!is_foreign(&anyhow::anyhow!("connection closed")));
+    }
+}
