@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::stats::table::TableOpts;
+use crate::top;
 
 /// A sched_ext scheduler that looks around before it lands, and steals what lies idle.
 ///
@@ -266,6 +267,8 @@ pub enum Command {
     Topology,
     /// Print how many CPUs of an LLC a wakeup searches, by the LLC's utilization.
     ScanTable(ScanTable),
+    /// Watch the scheduler that runs, full-screen: utilization, wakeups, LLCs, cgroups, NUMA nodes.
+    Top(top::TopOpts),
     /// Load the BPF programs without attaching, and print what each cost the verifier.
     VerifierStats {
         /// As if CPUs differed in capacity.
@@ -297,7 +300,7 @@ pub struct ScanTable {
 /// The longest interval that `Duration` and people agree on: a day.
 const MAX_INTERVAL: f64 = 86_400.0;
 
-fn interval(s: &str) -> Result<f64, String> {
+pub fn interval(s: &str) -> Result<f64, String> {
     match s.parse::<f64>() {
         Ok(sec) if sec > 0.0 && sec <= MAX_INTERVAL => Ok(sec),
         _ => Err(format!("not in 0 (excluded) .. {MAX_INTERVAL} seconds")),

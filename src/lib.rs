@@ -7,6 +7,7 @@
 //!                                       cpu_ctxs --Publisher::publish()--> llc_publisheds
 //!                                       cpu_ctxs --Snapshot::new()-------> Metrics
 //!                                       processes <--> numa::Sampler
+//! top: a client of the statistics' socket, full-screen
 //! the loader alone: Scheduler (the skeleton), preflight, verifier_stats
 //! ```
 
@@ -23,6 +24,7 @@ pub mod publisher;
 pub mod scheduler;
 pub mod stats;
 pub mod told;
+pub mod top;
 pub mod topology;
 pub mod verifier_stats;
 

@@ -22,7 +22,7 @@ use scx_magpie::cli::{Command, Opts};
 use scx_magpie::preflight::{self, Refusal};
 use scx_magpie::scheduler::{Ended, Scheduler};
 use scx_magpie::stats::monitor::{Format, Source, monitor};
-use scx_magpie::{SCHEDULER_NAME, hotplug, nr_scan, stats, topology, verifier_stats, version};
+use scx_magpie::{SCHEDULER_NAME, hotplug, nr_scan, stats, top, topology, verifier_stats, version};
 
 fn main() -> ExitCode {
     let opts = match Opts::try_parse() {
@@ -75,6 +75,7 @@ fn run(opts: &Opts) -> Result<()> {
             }
             Ok(())
         }
+        Some(Command::Top(ref args)) => top::run(args),
         Some(Command::VerifierStats { asymmetric }) => {
             preflight::check()?;
             verifier_stats::print(opts, asymmetric).map_err(preflight::explain)

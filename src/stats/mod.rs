@@ -6,6 +6,7 @@
 //!                                         --since(), one reader a client--> Metrics (metrics.rs: what the interval added)
 //!                --scx_stats socket (server.rs)--> Client (client.rs)
 //!                                                    --> monitor() (monitor.rs): a table (table.rs) or JSON lines
+//!                                                    --> the full-screen view (../top)
 //! ```
 //!
 //! Of each kind of figures a file: what it is called, what it means, how it is computed.

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The state of the view: what is shown, and what the user has chosen.
+
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use ratatui::crossterm::event::KeyEvent;
+
+use super::history::History;
+use super::keys::{Action, action};
+use super::source::Control;
+use super::theme::Theme;
+use super::views::{Cursor, View};
+use super::{Event, TopOpts};
+use crate::stats::Metrics;
+
+/// Intervals that `+` and `-` choose from, ms.
+const INTERVALS: [u64; 10] = [100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 30_000, 60_000];
+
+/// How many times as fast as recorded a replay is.
+const SPEEDS: [f64; 9] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
+
+/// The scheduler answers within this time, unless something is wrong.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is known of the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum State {
+    /// Nothing yet.
+    Starting,
+    Attached,
+    Absent,
+    /// The recording is over.
+    Ended,
+}
+
+pub struct App {
+    pub state: State,
+    /// What is shown: the last, unless it is paused.
+    pub metrics: Option<Metrics>,
+    pub history: History,
+    pub theme: Theme,
+    pub paused: bool,
+    /// Lines of the help that are above the screen; None: it is not shown.
+    pub help: Option<usize>,
+    pub interval: Duration,
+    pub speed: f64,
+    pub record: Option<PathBuf>,
+    pub replay: Option<PathBuf>,
+    view: View,
+    cursors: [Cursor; View::ALL.len()],
+    controls: Sender<Control>,
+    heard_at: Instant,
+    quit: bool,
+}
+
+impl App {
+    pub fn new(opts: &TopOpts, controls: Sender<Control>, theme: Theme) -> Self {
+        Self {
+            state: State::Starting,
+            metrics: None,
+            history: History::default(),
+            theme,
+            paused: false,
+            help: None,
+            interval: Duration::from_secs_f64(opts.interval),
+            speed: 1.0,
+            record: opts.record.clone(),
+            replay: opts.replay.clone(),
+            view: View::Overview,
+            cursors: Default::default(),
+            controls,
+            heard_at: Instant::now(),
+            quit: false,
+        }
+    }
+
+    /// Fails if there is nothing more to show.
+    pub fn on(&mut self, event: Event) -> Result<()> {
+        match event {
+            Event::Key(key) => self.on_key(key),
+            Event::Resize => (),
+            Event::Metrics(metrics) => self.show(*metrics),
+            Event::Absent => self.state = State::Absent,
+            Event::End => self.state = State::Ended,
+            Event::Quit => self.quit = true,
+            Event::Failed(err) => return Err(err),
+        }
+        Ok(())
+    }
+
+    pub fn has_quit(&self) -> bool {
+        self.quit
+    }
+
+    /// For how long the scheduler that is there has not answered, if it should have.
+    pub fn silence(&self) -> Option<Duration> {
+        let silence = self.heard_at.elapsed();
+        (self.state == State::Attached && self.replay.is_none() && silence > self.interval + PATIENCE)
+            .then_some(silence)
+    }
+
+    /// Views of what the machine has.
+    pub fn views(&self) -> Vec<View> {
+        View::ALL
+            .into_iter()
+            .filter(|view| self.metrics.as_ref().is_some_and(|metrics| view.applies(metrics)))
+            .collect()
+    }
+
+    pub fn view(&self) -> View {
+        self.view
+    }
+
+    pub fn cursor(&self) -> Cursor {
+        self.cursors[self.view as usize]
+    }
+
+    /// Kept within what there is to choose from, which is known when it is drawn.
+    pub fn set_cursor(&mut self, cursor: Cursor) {
+        self.cursors[self.view as usize] = cursor;
+    }
+
+    fn show(&mut self, metrics: Metrics) {
+        if self.state == State::Absent {
+            self.history.clear();
+        }
+        self.state = State::Attached;
+        self.heard_at = Instant::now();
+        self.history.add(&metrics);
+        if !self.paused || self.metrics.is_none() {
+            self.metrics = Some(metrics);
+            if !self.views().contains(&self.view) {
+                self.view = View::Overview;
+            }
+        }
+    }
+
+    fn on_key(&mut self, key: KeyEvent) {
+        let Some(action) = action(key) else { return };
+        match action {
+            Action::NextView => self.turn(1),
+            Action::PrevView => self.turn(-1),
+            Action::View(place) => self.view = self.views().get(place).copied().unwrap_or(self.view),
+            Action::Left => self.move_column(-1),
+            Action::Right => self.move_column(1),
+            Action::Scroll(rows) => self.scroll(rows),
+            Action::Sort => self.cursors[self.view as usize].sort(),
+            Action::Pause => {
+                self.paused = !self.paused;
+                self.control(Control::Pause(self.paused));
+            }
+            Action::Plus => self.change_pace(1),
+            Action::Minus => self.change_pace(-1),
+            Action::Help => self.help = if self.help.is_some() { None } else { Some(0) },
+            Action::Close => self.help = None,
+            Action::Quit => self.quit = true,
+        }
+    }
+
+    fn turn(&mut self, by: isize) {
+        let views = self.views();
+        let place = views.iter().position(|view| *view == self.view).unwrap_or(0);
+        let next = (place as isize + by).rem_euclid(views.len().max(1) as isize) as usize;
+        self.view = views.get(next).copied().unwrap_or(self.view);
+    }
+
+    fn move_column(&mut self, by: isize) {
+        let last = self.view.figures().len().saturating_sub(1);
+        let cursor = &mut self.cursors[self.view as usize];
+        cursor.column = cursor.column.saturating_add_signed(by).min(last);
+    }
+
+    fn scroll(&mut self, by: isize) {
+        let top = self.help.as_mut().unwrap_or(&mut self.cursors[self.view as usize].top);
+        *top = top.saturating_add_signed(by);
+    }
+
+    /// By so many steps: longer intervals, or a faster replay.
+    fn change_pace(&mut self, by: isize) {
+        let control = if self.replay.is_some() {
+            let place = SPEEDS.iter().position(|speed| *speed >= self.speed).unwrap_or(0);
+            self.speed = SPEEDS[place.saturating_add_signed(by).min(SPEEDS.len() - 1)];
+            Control::Speed(self.speed)
+        } else {
+            let now = self.interval.as_millis() as u64;
+            let next = if by > 0 {
+                INTERVALS.into_iter().find(|ms| *ms > now)
+            } else {
+                INTERVALS.into_iter().rev().find(|ms| *ms < now)
+            };
+            self.interval = Duration::from_millis(next.unwrap_or(now));
+            Control::Interval(self.interval)
+        };
+        self.control(control);
+    }
+
+    /// A source that has ended needs none.
+    fn control(&self, control: Control) {
+        let _ = self.controls.send(control);
+    }
+}

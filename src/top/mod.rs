@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `scx_magpie top`: a full-screen view of the scheduler that runs, or of a recording. A client of the statistics' socket.
+//!
+//! ```text
+//! socket or --replay FILE --source.rs (a thread)--+
+//! keys, resizes ---------- input() (a thread) ----+--> Event --> App (app.rs) --> views/ --> terminal
+//! signals ----------------------------------------+               |
+//!                                                                 +--> --record FILE
+//! ```
+
+mod app;
+mod help;
+mod history;
+mod keys;
+mod source;
+#[cfg(test)]
+mod tests;
+mod theme;
+mod views;
+
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, KeyEvent, KeyEventKind};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::stats::Metrics;
+use app::App;
+use theme::Theme;
+
+/// What is watched.
+#[derive(Debug, Args)]
+pub struct TopOpts {
+    /// Time between two looks. Seconds, more than 0.
+    #[arg(long, default_value_t = 1.0, value_name = "SEC", value_parser = crate::cli::interval)]
+    pub interval: f64,
+
+    /// Also append what is seen to this file, a line of JSON an interval, for --replay.
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    pub record: Option<PathBuf>,
+
+    /// Play this file in place of watching: lines of --record, or of --monitor SEC --json.
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
+}
+
+/// What happens.
+pub enum Event {
+    Key(KeyEvent),
+    Resize,
+    Metrics(Box<Metrics>),
+    /// No scheduler serves statistics.
+    Absent,
+    /// The recording is over.
+    End,
+    /// By a signal, or for the terminal is gone.
+    Quit,
+    Failed(anyhow::Error),
+}
+
+/// Events that wait at most while the terminal is slow.
+const BACKLOG: usize = 64;
+
+/// How long without an event until the screen is drawn anew, to tell that the scheduler does not answer.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Shows the view until the user leaves it.
+pub fn run(opts: &TopOpts) -> Result<()> {
+    ensure!(
+        std::io::stdout().is_terminal() && std::io::stdin().is_terminal(),
+        "top needs a terminal; --monitor SEC prints lines of text, with --json of JSON"
+    );
+    ensure!(
+        terminal_size::terminal_size().is_some_and(|(width, height)| width.0 > 0 && height.0 > 0),
+        "the terminal does not say how large it is, as on serial lines: first stty rows 24 cols 80"
+    );
+    let (events, received) = mpsc::sync_channel(BACKLOG);
+    let controls = source::start(opts, events.clone())?;
+    let mut record = opts.record.as_deref().map(open_record).transpose()?;
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot handle signals")?;
+
+    let mut app = App::new(opts, controls, Theme::from_env());
+    let mut terminal = ratatui::try_init().context("cannot set the terminal up")?;
+    let quit = events.clone();
+    thread::spawn(move || signals.forever().try_for_each(|_| quit.send(Event::Quit)));
+    thread::spawn(move || input(&events));
+    let watched = watch(&mut terminal, &received, &mut app, record.as_mut());
+    ratatui::restore();
+    watched
+}
+
+fn open_record(path: &std::path::Path) -> Result<File> {
+    let file = File::options().create(true).append(true).open(path);
+    file.with_context(|| format!("cannot record to {}", path.display()))
+}
+
+/// Passes on what the user does.
+fn input(events: &SyncSender<Event>) {
+    loop {
+        let event = match event::read() {
+            Ok(event::Event::Key(key)) if key.kind == KeyEventKind::Press => Event::Key(key),
+            Ok(event::Event::Resize(..)) => Event::Resize,
+            Ok(_) => continue,
+            Err(_) => Event::Quit,
+        };
+        let is_last = matches!(event, Event::Quit);
+        if events.send(event).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Draws what has happened, all of it at once if the terminal is slow.
+fn watch(
+    terminal: &mut DefaultTerminal,
+    events: &Receiver<Event>,
+    app: &mut App,
+    mut record: Option<&mut File>,
+) -> Result<()> {
+    while !app.has_quit() {
+        terminal.draw(|frame| views::draw(frame, app)).context("cannot draw")?;
+        let first = match events.recv_timeout(TICK) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        for event in [first].into_iter().chain(events.try_iter().take(BACKLOG)) {
+            if let (Some(file), Event::Metrics(metrics)) = (record.as_mut(), &event) {
+                let line = serde_json::to_string(metrics)? + "\n";
+                file.write_all(line.as_bytes()).context("cannot record")?;
+            }
+            app.on(event)?;
+        }
+    }
+    Ok(())
+}

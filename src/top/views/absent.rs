@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What stands in place of the view when no scheduler runs, or it has not answered yet.
+
+use std::fs;
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Text};
+
+use crate::top::app::{App, State};
+
+pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App) {
+    let mut lines = if app.state == State::Absent {
+        vec![
+            Line::styled("No scheduler: scx_magpie is not attached.", app.theme.warning()),
+            Line::default(),
+            Line::from(attached()),
+            Line::from("The view comes back when scx_magpie is attached: sudo scx_magpie"),
+        ]
+    } else {
+        vec![Line::styled("Waiting for the first figures.", app.theme.label())]
+    };
+    let above = usize::from(area.height).saturating_sub(lines.len()) / 2;
+    lines.splice(..0, vec![Line::default(); above]);
+    frame.render_widget(Text::from(lines).centered(), area);
+}
+
+/// Which scheduler the kernel runs meanwhile.
+fn attached() -> String {
+    let read = |file: &str| {
+        let text = fs::read_to_string(format!("/sys/kernel/sched_ext/{file}")).unwrap_or_default();
+        text.trim().to_owned()
+    };
+    match (read("state").as_str(), read("root/ops").as_str()) {
+        ("enabled", name) if !name.is_empty() => format!("The kernel runs another sched_ext scheduler: {name}."),
+        _ => "The kernel runs its own scheduler.".into(),
+    }
+}

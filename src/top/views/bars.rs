@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Bars of characters.
+
+use ratatui::text::{Line, Span};
+
+use crate::stats::Group;
+use crate::stats::column::number;
+use crate::top::theme::Theme;
+
+/// What became of some of the wakeups.
+pub struct Part {
+    pub name: &'static str,
+    pub count: fn(&Group) -> u64,
+}
+
+/// Where wakeups are placed: together they are all wakeups.
+pub const PLACES: [Part; 7] = [
+    Part { name: "target", count: |group| group.target },
+    Part { name: "prev", count: |group| group.prev },
+    Part { name: "recent", count: |group| group.recent },
+    Part { name: "scan", count: |group| group.scan },
+    Part { name: "beyond", count: |group| group.beyond },
+    Part { name: "hand-off", count: |group| group.handoff },
+    Part { name: "failed", count: |group| group.failed },
+];
+
+pub fn wakeups(group: &Group) -> u64 {
+    PLACES.iter().map(|part| (part.count)(group)).sum()
+}
+
+/// Where an LLC's wakeups, or the machine's, were placed. Empty if there were none.
+pub fn stacked(group: &Group, width: usize, theme: &Theme) -> Line<'static> {
+    let all = wakeups(group).max(1) as f64;
+    let (mut sum, mut drawn) = (0, 0);
+    let parts = PLACES.iter().enumerate().map(|(index, part)| {
+        sum += (part.count)(group);
+        let end = (sum as f64 / all * width as f64).round() as usize;
+        let (style, glyph) = theme.part(index);
+        Span::styled(glyph.repeat(end - std::mem::replace(&mut drawn, end)), style)
+    });
+    parts.collect()
+}
+
+/// What the parts are, with their shares.
+pub fn legend(group: &Group, theme: &Theme) -> Line<'static> {
+    let all = wakeups(group).max(1) as f64;
+    let parts = PLACES.iter().enumerate().flat_map(|(index, Part { name, count })| {
+        let (style, glyph) = theme.part(index);
+        let share = number((100.0 * count(group) as f64 / all).round());
+        [Span::styled(glyph, style), Span::styled(format!("{name} "), theme.label()), Span::raw(format!("{share}  "))]
+    });
+    parts.collect()
+}
+
+/// A share of `width`, 0..=1.
+pub fn gauge(share: f64, width: usize, theme: &Theme) -> String {
+    let full = (share.clamp(0.0, 1.0) * width as f64).round() as usize;
+    let (on, off) = theme.gauge();
+    on.repeat(full) + &off.repeat(width - full)
+}
+
+/// The same without the part that is empty.
+pub fn bar(share: f64, width: usize, theme: &Theme) -> String {
+    theme.gauge().0.repeat((share.clamp(0.0, 1.0) * width as f64).round() as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::column::Figures;
+    use crate::top::views::{Figure, wakeups};
+
+    #[test]
+    fn parts_fill_the_bar_and_the_counts_are_those_of_their_fields() {
+        let group =
+            Group { target: 1, prev: 2, recent: 3, scan: 4, beyond: 5, handoff: 6, failed: 7, ..Group::default() };
+        let theme = Theme { color: false, unicode: false };
+        assert_eq!(stacked(&group, 28, &theme).to_string(), "TPPRRRssssbbbbbhhhhhh.......");
+        for width in [0, 1, 7, 80] {
+            assert_eq!(stacked(&group, width, &theme).width(), width);
+        }
+        assert_eq!(stacked(&Group::default(), 80, &theme).width(), 0);
+        // What is drawn is what the help explains.
+        let figures = Figures::new(&group, 1000);
+        for (part, Figure { column, .. }) in PLACES.iter().zip(&wakeups::FIGURES) {
+            assert_eq!((part.name, (part.count)(&group) as f64), (&*column.head, column.value(&figures)));
+        }
+    }
+}

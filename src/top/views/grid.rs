@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A table of figures: a row for each LLC, node or cgroup; as many columns as there is room for, the first ones first.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Cell, Row as Cells, Scrollbar, ScrollbarOrientation, ScrollbarState, Table};
+use serde::Serialize;
+
+use super::head::cut;
+use super::{Figure, bars};
+use crate::stats::column::{Column, Figures, Unit};
+use crate::top::app::App;
+use crate::top::theme::Theme;
+
+/// Narrowest column of figures.
+const WIDTH: usize = 6;
+
+/// Of the gauge that nr_scan is drawn as, with its number of CPUs.
+const GAUGE_WIDTH: usize = 11;
+
+/// Names are not cut below this.
+const NAME_WIDTH: usize = 16;
+
+/// What the user has chosen of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cursor {
+    pub column: usize,
+    /// Rows that are scrolled away.
+    pub top: usize,
+    /// By which column rows are sorted, largest first or last.
+    sorted: Option<(usize, bool)>,
+}
+
+impl Cursor {
+    /// By the column that is chosen; the other way round if they are already.
+    pub fn sort(&mut self) {
+        let descending = self.sorted.is_none_or(|(column, descending)| column != self.column || !descending);
+        self.sorted = Some((self.column, descending));
+    }
+}
+
+pub struct Row {
+    name: String,
+    figures: Figures,
+}
+
+impl Row {
+    pub fn new(name: String, of: &impl Serialize, interval_ms: u64) -> Self {
+        Self { name, figures: Figures::new(of, interval_ms) }
+    }
+}
+
+pub struct Grid {
+    /// What the rows are.
+    pub name: &'static str,
+    pub columns: &'static [Figure],
+    pub rows: Vec<Row>,
+    /// Stands below the others, whatever their order.
+    pub total: Option<Row>,
+}
+
+impl Grid {
+    /// Lines that it would fill.
+    pub fn height(&self) -> usize {
+        1 + self.rows.len() + usize::from(self.total.is_some())
+    }
+
+    /// What does not fit is scrolled.
+    pub fn draw(mut self, frame: &mut Frame<'_>, area: Rect, app: &mut App) {
+        let mut cursor = app.cursor();
+        // The last column is the scrollbar's.
+        let width = usize::from(area.width.saturating_sub(1));
+        let name_width = self.name_width(width);
+        let columns = self.fitting(width.saturating_sub(name_width), cursor);
+        cursor.column = cursor.column.min(columns.len().saturating_sub(1));
+        if let Some((column, descending)) = cursor.sorted {
+            self.sort(&self.columns[column].column, descending);
+        }
+        let room = usize::from(area.height).saturating_sub(self.height() - self.rows.len());
+        cursor.top = cursor.top.min(self.rows.len().saturating_sub(room));
+        app.set_cursor(cursor);
+
+        let theme = &app.theme;
+        let shown = self.rows.iter().skip(cursor.top).take(room);
+        let rows = shown.map(|row| cells(row, &columns, name_width, theme));
+        let total = self.total.iter().map(|row| cells(row, &columns, name_width, theme).style(Modifier::BOLD));
+        let widths = [name_width].into_iter().chain(columns.iter().map(|(_, width)| *width));
+        let widths = widths.map(|width| Constraint::Length(width as u16));
+        let table = Table::new(rows.chain(total), widths).header(self.head(&columns, cursor, theme));
+        frame.render_widget(table, area);
+        if self.rows.len() > room {
+            draw_scrollbar(frame, area, cursor.top, self.rows.len() - room, theme);
+        }
+    }
+
+    /// As long as the longest, unless figures need the room.
+    fn name_width(&self, width: usize) -> usize {
+        let longest =
+            self.rows.iter().map(|row| row.name.chars().count()).chain([self.name.len(), 5]).max().unwrap_or(0);
+        let figures: usize = self.columns.iter().map(|figure| width_of(&figure.column) + 1).sum();
+        longest.min(width.saturating_sub(figures + 1).max(NAME_WIDTH))
+    }
+
+    /// The columns for which there is room, and how wide each is.
+    fn fitting(&self, mut room: usize, cursor: Cursor) -> Vec<(&'static Column, usize)> {
+        let mut columns = Vec::new();
+        for (index, figure) in self.columns.iter().enumerate() {
+            let mark = usize::from(cursor.sorted.is_some_and(|(sorted, _)| sorted == index));
+            let width = width_of(&figure.column) + mark;
+            if room < width + 1 {
+                break;
+            }
+            room -= width + 1;
+            columns.push((&figure.column, width));
+        }
+        columns
+    }
+
+    fn sort(&mut self, column: &Column, descending: bool) {
+        self.rows.sort_by(|a, b| {
+            let order = column.value(&a.figures).total_cmp(&column.value(&b.figures));
+            if descending { order.reverse() } else { order }
+        });
+    }
+
+    fn head(&self, columns: &[(&Column, usize)], cursor: Cursor, theme: &Theme) -> Cells<'static> {
+        let heads = columns.iter().enumerate().map(|(index, (column, _))| {
+            let mark = match cursor.sorted {
+                Some((sorted, descending)) if sorted == index => theme.sorted(descending),
+                _ => "",
+            };
+            let style = if index == cursor.column { theme.chosen() } else { Style::new() };
+            Cell::from(Line::from(format!("{}{mark}", column.head)).right_aligned()).style(style)
+        });
+        Cells::new([Cell::from(self.name)].into_iter().chain(heads)).style(theme.title())
+    }
+}
+
+/// At the right edge, beside the rows.
+fn draw_scrollbar(frame: &mut Frame<'_>, area: Rect, top: usize, last_top: usize, theme: &Theme) {
+    let (thumb, track) = theme.gauge();
+    let scrollbar = Scrollbar::new(ScrollbarOrientation::VerticalRight)
+        .thumb_symbol(thumb)
+        .track_symbol(Some(track))
+        .begin_symbol(None)
+        .end_symbol(None)
+        .style(theme.label());
+    let beside = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    frame.render_stateful_widget(scrollbar, beside, &mut ScrollbarState::new(last_top + 1).position(top));
+}
+
+fn width_of(column: &Column) -> usize {
+    if column.field == "nr_scan" { GAUGE_WIDTH } else { column.head.len().max(WIDTH) }
+}
+
+fn cells(row: &Row, columns: &[(&Column, usize)], name_width: usize, theme: &Theme) -> Cells<'static> {
+    let name = Cell::from(cut(Line::from(row.name.clone()), name_width, theme.ellipsis()));
+    let figures = columns.iter().map(|(column, width)| match &*column.field {
+        "nr_scan" => Cell::from(scan_gauge(&row.figures, *width, theme)).style(theme.bar()),
+        // As in the file.
+        "quota_pct" if column.value(&row.figures) == 0.0 => Cell::from(Line::from("max").right_aligned()),
+        _ => Cell::from(Line::from(column.text(&row.figures)).right_aligned()),
+    });
+    Cells::new([name].into_iter().chain(figures))
+}
+
+/// CPUs that a search may go over, of those that there are.
+fn scan_gauge(figures: &Figures, width: usize, theme: &Theme) -> String {
+    const SCAN: Column = Column::new("", "nr_scan", Unit::Now);
+    const CPUS: Column = Column::new("", "nr_cpus", Unit::Now);
+    let (scan, cpus) = (SCAN.value(figures), CPUS.value(figures));
+    let text = format!(" {scan}/{cpus}");
+    bars::gauge(scan / cpus.max(1.0), width.saturating_sub(text.len()), theme) + &text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorting_turns_round_on_the_same_column() {
+        let mut cursor = Cursor::default();
+        cursor.sort();
+        assert_eq!(cursor.sorted, Some((0, true)));
+        cursor.sort();
+        assert_eq!(cursor.sorted, Some((0, false)));
+        cursor.column = 2;
+        cursor.sort();
+        assert_eq!(cursor.sorted, Some((2, true)));
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How local tasks run, on machines with several nodes.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Text};
+
+use super::grid::{Grid, Row};
+use super::{Figure, figure};
+use crate::stats::column::Unit::{Now, PerSecond, Percent};
+use crate::stats::column::{number, seconds};
+use crate::stats::{Group, Memory, Metrics};
+use crate::top::app::App;
+
+pub static FIGURES: [Figure; 8] = [
+    figure("Node", "home%", "at_home", Percent),
+    figure("Node", "util%", "util", Percent),
+    figure("Node", "cpus", "nr_cpus", Now),
+    figure("Node", "waiting", "nr_queued", Now),
+    figure("Node", "returned", "home_back", PerSecond),
+    figure("Node", "held", "home_held", PerSecond),
+    figure("Node", "pulled", "affine_far", PerSecond),
+    figure("Node", "stolen", "steal_far", PerSecond),
+];
+
+/// Below the table.
+const NOTES: u16 = 5;
+
+pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &mut App, metrics: &Metrics) {
+    let rows = metrics.nodes.iter().map(|(id, node)| Row::new(id.to_string(), node, metrics.interval_ms)).collect();
+    let grid = Grid { name: "node", columns: &FIGURES, rows, total: None };
+    let height = grid.height().min(usize::from(area.height.saturating_sub(NOTES))) as u16;
+    let [above, below] = Layout::vertical([Constraint::Length(height), Constraint::Fill(1)]).areas(area);
+    grid.draw(frame, above, app);
+
+    let Group { affine, affine_far, home_wake, home_steal, home_move, .. } = &metrics.total;
+    let Memory { samples, cost, longest_us, homes, .. } = &metrics.memory;
+    let rate = |count: &u64| number(*count as f64 / seconds(metrics.interval_ms));
+    let notes = [
+        String::new(),
+        format!(
+            "returned home: {} woken, {} stolen, {} while running; a second",
+            rate(home_wake),
+            rate(home_steal),
+            rate(home_move)
+        ),
+        format!("pulled by wake-affine: {}, of them from other nodes {}; a second", rate(affine), rate(affine_far)),
+        format!("memory known of {homes} processes; {} looked at a second, {cost:.2} % of a CPU", rate(samples)),
+        format!("longest look at a process's memory: {longest_us} us"),
+    ];
+    frame.render_widget(Text::from_iter(notes.into_iter().map(Line::from)), below);
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The machine at a glance: five minutes of what tells how it goes, and where wakeups and tasks went.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{RenderDirection, Sparkline};
+
+use super::{Figure, bars, figure, latency};
+use crate::stats::column::Unit::{Now, PerSecond, Percent};
+use crate::stats::column::{number, percent, seconds};
+use crate::stats::{Group, Metrics};
+use crate::top::app::App;
+use crate::top::history::Trend;
+use crate::top::theme::Theme;
+
+pub static FIGURES: [Figure; 20] = [
+    figure("Group", "util%", "util", Percent),
+    figure("Group", "busy%", "busy", Percent),
+    figure("Group", "searches", "search", PerSecond),
+    figure("Group", "found%", "success_rate", Percent),
+    figure("Group", "waiting", "nr_queued", Now),
+    figure("Group", "stolen", "stolen", PerSecond),
+    figure("Group", "target", "target", PerSecond),
+    figure("Group", "prev", "prev", PerSecond),
+    figure("Group", "recent", "recent", PerSecond),
+    figure("Group", "scan", "scan", PerSecond),
+    figure("Group", "beyond", "beyond", PerSecond),
+    figure("Group", "hand-off", "handoff", PerSecond),
+    figure("Group", "failed", "failed", PerSecond),
+    figure("Group", "LLC", "steal_llc", PerSecond),
+    figure("Group", "node", "steal_node", PerSecond),
+    figure("Group", "other nodes", "steal_far", PerSecond),
+    figure("Group", "balanced", "balance", PerSecond),
+    figure("Group", "search time", "latencies", PerSecond),
+    figure("Cgroups", "throttled", "throttled_ms", PerSecond),
+    figure("Metrics", "flags", "flags", Now),
+];
+
+const TRENDS: [(Trend, &str); 6] = [
+    (Trend::Util, "util %"),
+    (Trend::Busy, "busy %"),
+    (Trend::Wakeups, "wakeups/s"),
+    (Trend::Found, "found %"),
+    (Trend::Waiting, "waiting"),
+    (Trend::Stolen, "stolen/s"),
+];
+
+/// Lines below the trends.
+const NOTES: u16 = 7;
+
+/// Of a trend's name and figure.
+const LABEL_WIDTH: u16 = 20;
+
+pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, metrics: &Metrics) {
+    let height = (area.height.saturating_sub(NOTES) / TRENDS.len() as u16).clamp(1, 6);
+    let trends = height * TRENDS.len() as u16;
+    let [above, below] = Layout::vertical([Constraint::Length(trends), Constraint::Fill(1)]).areas(area);
+    let rows = Layout::vertical([Constraint::Length(height); TRENDS.len()]).split(above);
+    for ((trend, name), row) in TRENDS.into_iter().zip(rows.iter()) {
+        draw_trend(frame, *row, app, trend, name);
+    }
+    let notes = notes(metrics, app, below.width.into());
+    frame.render_widget(Text::from(notes), below);
+}
+
+/// Its last value and what it was in five minutes.
+fn draw_trend(frame: &mut Frame<'_>, area: Rect, app: &App, trend: Trend, name: &str) {
+    let [label, line] =
+        Layout::horizontal([Constraint::Length(LABEL_WIDTH), Constraint::Fill(1)]).spacing(1).areas(area);
+    let is_share = matches!(trend, Trend::Util | Trend::Busy | Trend::Found);
+    let text = |value: f64| if is_share { percent(value) } else { number(value) };
+    let parts = app.history.parts(trend, line.width.into());
+    let (last, highest) = (app.history.last(trend), app.history.highest(trend));
+    let labels = vec![
+        Line::from(vec![
+            Span::raw(format!("{name:10}")),
+            Span::styled(format!("{:>10}", text(last)), app.theme.title()),
+        ]),
+        Line::styled(format!("{:>20}", format!("max {}", text(highest))), app.theme.label()),
+    ];
+    frame.render_widget(Text::from(labels), label);
+    // Sparklines are of whole numbers.
+    let scaled = |value: f64| (value * 1000.0) as u64;
+    let sparkline = Sparkline::default()
+        .data(parts.into_iter().map(|part| part.map(scaled)))
+        .max(scaled(if is_share { 100.0 } else { highest.max(1.0) }))
+        .direction(RenderDirection::RightToLeft)
+        .absent_value_symbol(" ")
+        .bar_set(app.theme.bars())
+        .style(app.theme.bar());
+    frame.render_widget(sparkline, line);
+}
+
+/// When what stands above it was.
+fn axis(width: usize, theme: &Theme) -> Line<'static> {
+    let indent = usize::from(LABEL_WIDTH) + 1;
+    let (ago, now) = ("5 minutes ago", "now");
+    let between = width.saturating_sub(indent + ago.len());
+    Line::styled(format!("{:indent$}{ago}{now:>between$}", ""), theme.label())
+}
+
+fn notes(metrics: &Metrics, app: &App, width: usize) -> Vec<Line<'static>> {
+    let theme = &app.theme;
+    let rate = |count: u64| number(count as f64 / seconds(metrics.interval_ms));
+    let total = &metrics.total;
+    let Group { steal_llc, steal_node, steal_far, balance, .. } = *total;
+    let mut lines = vec![
+        axis(width, theme),
+        Line::styled("Where wakeups were placed, %", theme.title()),
+        bars::stacked(total, width, theme),
+        bars::legend(total, theme),
+    ];
+    let mut note = |name: &str, text: String| {
+        lines.push(Line::from(vec![Span::styled(format!("{name:14}"), theme.label()), Span::raw(text)]));
+    };
+    let percentile = |percent| latency::percentile(&total.latencies, percent).map(latency::duration);
+    let search_time = match (percentile(50), percentile(99)) {
+        (Some(p50), Some(p99)) => format!("half within {p50}, 99 % within {p99}"),
+        _ => "not counted: needs --latency-hist".into(),
+    };
+    note("search time", search_time);
+    let mut stolen = format!("LLC {}/s", rate(steal_llc));
+    if metrics.llcs.len() > 1 {
+        stolen += &format!(", node {}/s", rate(steal_node));
+    }
+    if metrics.nodes.len() > 1 {
+        stolen += &format!(", other nodes {}/s", rate(steal_far));
+    }
+    note("stolen", format!("{stolen}; balanced {}/s", rate(balance)));
+    if metrics.cgroups.nr_periods > 0 {
+        note("throttled", format!("cgroups for {} ms a second", rate(metrics.cgroups.throttled_ms)));
+    }
+    lines
+}
