@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Compiles `src/bpf/main.bpf.c`, generates its skeleton and the bindings of `intf.h`, and notes the commit.
 
+use std::path::Path;
 use std::process::Command;
 
 fn main() {
@@ -11,16 +12,25 @@ fn main() {
         .build()
         .expect("building src/bpf/main.bpf.c failed");
 
-    // Empty outside of a checkout.
-    let describe = Command::new("git").args(["describe", "--always", "--dirty", "--exclude=*"]).output();
-    let commit = describe
-        .ok()
-        .filter(|out| out.status.success())
-        .map_or(String::new(), |out| format!("-g{}", String::from_utf8_lossy(&out.stdout).trim()));
+    let in_checkout = in_checkout();
+    let commit = git(&["describe", "--always", "--dirty", "--exclude=*"]).filter(|_| in_checkout);
+    let commit = commit.map_or(String::new(), |commit| format!("-g{commit}"));
     // Its folders, too.
     println!("cargo:rerun-if-changed=src/bpf");
     println!("cargo:rustc-env=MAGPIE_COMMIT={commit}");
-    if std::path::Path::new(".git/logs/HEAD").exists() {
-        println!("cargo:rerun-if-changed=.git/logs/HEAD");
+    let log = git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|log| in_checkout && Path::new(log).exists());
+    if let Some(log) = log {
+        println!("cargo:rerun-if-changed={log}");
     }
+}
+
+/// A published crate may be unpacked within a repository that is not ours.
+fn in_checkout() -> bool {
+    let top = git(&["rev-parse", "--show-toplevel"]).and_then(|top| Path::new(&top).canonicalize().ok());
+    top.is_some_and(|top| Path::new(".").canonicalize().is_ok_and(|here| here == top))
+}
+
+fn git(args: &[&str]) -> Option<String> {
+    let out = Command::new("git").args(args).output().ok().filter(|out| out.status.success())?;
+    Some(String::from_utf8_lossy(&out.stdout).trim().to_string())
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line: flags with unit, range and default, and the subcommands.
 
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap_complete::Shell;
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 use serde::Serialize;
 use serde_json::Value;
@@ -269,12 +272,45 @@ pub enum Command {
     ScanTable(ScanTable),
     /// Watch the scheduler that runs, full-screen: utilization, wakeups, LLCs, cgroups, NUMA nodes.
     Top(top::TopOpts),
+    /// Metrics for Prometheus, of the scheduler that runs or comes: in a file for node_exporter, or over HTTP.
+    Export(Export),
     /// Load the BPF programs without attaching, and print what each cost the verifier.
     VerifierStats {
         /// As if CPUs differed in capacity.
         #[arg(long)]
         asymmetric: bool,
     },
+    /// Print what a shell completes command lines by.
+    Completions {
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Write the manual pages into a folder, for packages.
+    Man {
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
+}
+
+/// How, and of what.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("way").required(true).args(["textfile", "listen"]))]
+pub struct Export {
+    /// Write this file at each interval, for node_exporter's textfile collector. Its name ends in .prom.
+    #[arg(long, value_name = "PATH")]
+    pub textfile: Option<PathBuf>,
+
+    /// Serve at this port on /metrics, in OpenMetrics or Prometheus' text format. Without ADDR to this machine only.
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = listen_address)]
+    pub listen: Option<SocketAddr>,
+
+    /// How often --textfile is written. Seconds, more than 0.
+    #[arg(long, default_value_t = 15.0, value_name = "SEC", value_parser = interval, conflicts_with = "listen")]
+    pub interval: f64,
+
+    /// How many cgroups have metrics of their own: those throttled for longest, then those that used most CPU time. 0..10000.
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = value_parser!(u32).range(0..=10_000))]
+    pub cgroups: u32,
 }
 
 /// For which LLC.
@@ -307,6 +343,11 @@ pub fn interval(s: &str) -> Result<f64, String> {
     }
 }
 
+fn listen_address(s: &str) -> Result<SocketAddr, String> {
+    let local = s.parse().map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());
+    local.or_else(|_| s.parse()).map_err(|_| "not PORT, ADDR:PORT or [IPV6]:PORT".into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,6 +372,16 @@ mod tests {
             assert!(interval(bad).is_err(), "{bad}");
         }
         assert_eq!(interval("0.5"), Ok(0.5));
+    }
+
+    #[test]
+    fn ports_are_of_this_machine_unless_said_otherwise() {
+        for (text, address) in [("9999", "127.0.0.1:9999"), ("0.0.0.0:80", "0.0.0.0:80"), ("[::1]:80", "[::1]:80")] {
+            assert_eq!(listen_address(text), Ok(address.parse().unwrap()));
+        }
+        for bad in ["", "70000", "host:80", "127.0.0.1", "::1:x"] {
+            assert!(listen_address(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -5,23 +5,26 @@
 //! ```text
 //! Tunables, Layout --Told::new()--> constants and layouts of the C
 //!                                       cpu_ctxs --Publisher::publish()--> llc_publisheds
-//!                                       cpu_ctxs --Snapshot::new()-------> Metrics
+//!                                       cpu_ctxs --Snapshot::new()-------> Metrics --encode()--> Prometheus
 //!                                       processes <--> numa::Sampler
 //! top: a client of the statistics' socket, full-screen
-//! the loader alone: Scheduler (the skeleton), preflight, verifier_stats
+//! the loader alone: Scheduler (the skeleton), preflight, service, verifier_stats
 //! ```
 
 pub mod bpf_intf;
 pub mod bpf_skel;
 pub mod cli;
+pub mod export;
 pub mod frequency;
 pub mod hotplug;
+pub mod manual;
 pub mod nr_scan;
 pub mod numa;
 pub mod pelt;
 pub mod preflight;
 pub mod publisher;
 pub mod scheduler;
+pub mod service;
 pub mod stats;
 pub mod told;
 pub mod top;

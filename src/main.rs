@@ -22,16 +22,16 @@ use scx_magpie::cli::{Command, Opts};
 use scx_magpie::preflight::{self, Refusal};
 use scx_magpie::scheduler::{Ended, Scheduler};
 use scx_magpie::stats::monitor::{Format, Source, monitor};
-use scx_magpie::{SCHEDULER_NAME, hotplug, nr_scan, stats, top, topology, verifier_stats, version};
+use scx_magpie::{SCHEDULER_NAME, export, hotplug, manual, nr_scan, stats, top, topology, verifier_stats, version};
 
 fn main() -> ExitCode {
     let opts = match Opts::try_parse() {
         Ok(opts) => opts,
         Err(err) if err.use_stderr() => {
-            // The first line says it all; the others point to --help.
+            // The first paragraph says it all; the others point to --help.
             let text = err.to_string();
-            let line = text.lines().next().unwrap_or_default();
-            eprintln!("{SCHEDULER_NAME}: {}", line.trim_start_matches("error: "));
+            let lines: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+            eprintln!("{SCHEDULER_NAME}: {}", lines.join(" ").trim_start_matches("error: "));
             return ExitCode::from(preflight::EXIT_USAGE);
         }
         Err(help) => help.exit(),
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 }
 
 fn run(opts: &Opts) -> Result<()> {
-    if !opts.attaches() {
+    if !opts.attaches() && !matches!(opts.command, Some(Command::Export(_))) {
         // A reader that has seen enough, such as `head`, ends us quietly.
         // SAFETY: the default disposition needs no handler.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
@@ -76,6 +76,12 @@ fn run(opts: &Opts) -> Result<()> {
             Ok(())
         }
         Some(Command::Top(ref args)) => top::run(args),
+        Some(Command::Export(ref args)) => export::export(args),
+        Some(Command::Completions { shell }) => {
+            manual::completions(shell);
+            Ok(())
+        }
+        Some(Command::Man { ref folder }) => manual::pages(folder),
         Some(Command::VerifierStats { asymmetric }) => {
             preflight::check()?;
             verifier_stats::print(opts, asymmetric).map_err(preflight::explain)

@@ -37,6 +37,7 @@ use crate::nr_scan::ScanLimit;
 use crate::numa::Sampler;
 use crate::preflight;
 use crate::publisher::{self, Publisher, monotonic};
+use crate::service::{self, Watchdog};
 use crate::stats::{self, About, Shared, Snapshot};
 use crate::told::{Possible, Told};
 use crate::topology::Layout;
@@ -164,7 +165,9 @@ impl<'a> Scheduler<'a> {
         self.link = Some(scx_ops_attach!(skel, magpie)?);
         self.about = Arc::new(About::new(&self.layout, &self.tunables, monotonic()));
         self.publish()?;
-        info!("attached: {} CPUs, {} LLCs", self.layout.cpus.len(), self.layout.llcs.len());
+        let attached = format!("attached: {} CPUs, {} LLCs", self.layout.cpus.len(), self.layout.llcs.len());
+        info!("{attached}");
+        service::ready(&attached);
         self.start_sampler()
     }
 
@@ -216,6 +219,7 @@ impl<'a> Scheduler<'a> {
     /// True if the machine has outgrown it.
     fn serve(&mut self, shutdown: &AtomicBool) -> Result<bool> {
         let mut server = stats::Server::launch(stats::SOCKET.as_ref());
+        let mut watchdog = Watchdog::new();
         let mut publish_at = Instant::now();
         let mut frequencies_at = publish_at + FREQUENCY_INTERVAL;
         let mut cgroups_at = publish_at + CGROUP_INTERVAL;
@@ -239,6 +243,7 @@ impl<'a> Scheduler<'a> {
                 publish_at = now + self.util_interval;
             }
             server.answer(|| self.snapshot());
+            watchdog.pet(now);
             // Waiting on the channel would spin first, which costs more than all the rest.
             thread::sleep(publish_at.saturating_duration_since(now).min(RESPONSE));
         }

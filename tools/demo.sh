@@ -38,7 +38,7 @@ wait $magpie
 status=$?
 
 total() {
-	tail -n 1 /tmp/summary | sed -E 's/.*"total":\{([^}]*)\}.*/\1/' | tr ',' '\n' | sed -n "s/^\"$1\"://p"
+	tail -n 1 /tmp/summary | tr ',' '\n' | sed -n "/^\"$1\":/{s///p;q;}"
 }
 echo
 echo "== summary of 10 s under load"

@@ -17,7 +17,8 @@ mod tracker;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -73,6 +74,7 @@ impl Sampler {
             tracker: Tracker::default(),
             rested: Instant::now(),
             costs: costs.clone(),
+            is_refused: false,
         };
         let stopped = stop.clone();
         let run = move || {
@@ -114,6 +116,8 @@ struct Worker {
     /// When it has rested for all that it did.
     rested: Instant,
     costs: Arc<Costs>,
+    /// Some process's memory was refused, which was said.
+    is_refused: bool,
 }
 
 impl Worker {
@@ -186,9 +190,22 @@ impl Worker {
                 self.tracker.known.remove(&tgid);
                 _ = self.processes.delete(&tgid.to_ne_bytes());
             }
-            Err(_) => known.looked_at(Instant::now(), true),
+            Err(err) => {
+                known.looked_at(Instant::now(), true);
+                self.warn_if_refused(&err);
+            }
         }
         Ok(())
+    }
+
+    /// Once: other users' processes are refused to a loader that lacks CAP_SYS_PTRACE.
+    fn warn_if_refused(&mut self, err: &io::Error) {
+        if err.kind() == ErrorKind::PermissionDenied && !mem::replace(&mut self.is_refused, true) {
+            warn!(
+                "the kernel refuses to say where some processes have their memory, so they have no home node: grant CAP_SYS_PTRACE, or \
+                 do not look (--numa-sample-share 0)"
+            );
+        }
     }
 
     fn publish(&self, tgid: i32, process: process) -> Result<()> {

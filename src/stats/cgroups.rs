@@ -48,6 +48,20 @@ struct State {
     used: Option<(String, Duration)>,
 }
 
+impl State {
+    /// What the program counted since `prev`.
+    fn since(&self, prev: &Self) -> Cgroup {
+        Cgroup {
+            weight: self.weight.into(),
+            quota_pct: percent(self.quota, self.period),
+            nr_periods: self.nr_periods.saturating_sub(prev.nr_periods),
+            nr_throttled: self.nr_throttled.saturating_sub(prev.nr_throttled),
+            throttled_ms: self.throttled_ns.saturating_sub(prev.throttled_ns) / 1_000_000,
+            ..Cgroup::default()
+        }
+    }
+}
+
 /// The cgroups that the program knows at one time, by the kernel's id.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -59,9 +73,12 @@ pub struct Snapshot {
 #[stat_doc]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[serde(default)]
+#[stat(_om_prefix = "c_", _om_label = "cgroup")]
 pub struct Cgroup {
     #[stat(desc = "CPU time that the tasks in it used, not those in cgroups below it, in percent of one CPU")]
     pub cpu_pct: f64,
+    #[stat(desc = "CPU time that the tasks in it and in cgroups below it used, microseconds")]
+    pub usage_us: u64,
     #[stat(desc = "cpu.weight")]
     pub weight: u64,
     #[stat(desc = "cpu.max, in percent of one CPU; 0: none")]
@@ -172,6 +189,18 @@ impl Snapshot {
         }
     }
 
+    /// Of the `nr` that were throttled for longest, and then of those that used most CPU time: what came since they are there. CPU
+    /// time is with that of cgroups below, for the rest of it may go back.
+    pub fn totals(&self, nr: usize) -> BTreeMap<String, Cgroup> {
+        let mut states: Vec<_> = self.cgroups.values().filter(|state| state.used.is_some()).collect();
+        states.sort_by_key(|state| (Reverse(state.throttled_ns), Reverse(state.used.as_ref().map(|(_, used)| used))));
+        let listed = states.into_iter().take(nr).filter_map(|state| {
+            let (path, used) = state.used.clone()?;
+            Some((path, Cgroup { usage_us: used.as_micros() as u64, ..state.since(&State::default()) }))
+        });
+        listed.collect()
+    }
+
     /// What came in the `interval` since `prev`.
     pub fn since(&self, prev: &Self, interval: Duration) -> Cgroups {
         let (nr_groups, nr_lost) = (self.cgroups.len() as u64, self.nr_lost.into());
@@ -179,16 +208,8 @@ impl Snapshot {
         let (mut throttled_ns, mut used) = (0, BTreeMap::new());
         for (id, state) in &self.cgroups {
             let before = prev.cgroups.get(id).cloned().unwrap_or_default();
-            let throttled = state.throttled_ns.saturating_sub(before.throttled_ns);
-            let cgroup = Cgroup {
-                cpu_pct: 0.0,
-                weight: state.weight.into(),
-                quota_pct: percent(state.quota, state.period),
-                nr_periods: state.nr_periods.saturating_sub(before.nr_periods),
-                nr_throttled: state.nr_throttled.saturating_sub(before.nr_throttled),
-                throttled_ms: throttled / 1_000_000,
-            };
-            throttled_ns += throttled;
+            let cgroup = state.since(&before);
+            throttled_ns += state.throttled_ns.saturating_sub(before.throttled_ns);
             sum.max_level = sum.max_level.max(state.level.into());
             sum.nr_periods += cgroup.nr_periods;
             sum.nr_throttled += cgroup.nr_throttled;
@@ -208,7 +229,8 @@ impl Snapshot {
         top.sort_by_key(|&(path, own)| (Reverse(own), path));
         let listed = top.into_iter().take(TOP).map(|(path, own)| {
             let cpu_pct = 100.0 * own.as_secs_f64() / interval.as_secs_f64();
-            (path.to_owned(), Cgroup { cpu_pct, ..used[path].1.clone() })
+            let (usage, cgroup) = &used[path];
+            (path.to_owned(), Cgroup { cpu_pct, usage_us: usage.as_micros() as u64, ..cgroup.clone() })
         });
         sum.top = listed.collect();
         sum.throttled_ms = throttled_ns / 1_000_000;
@@ -280,6 +302,17 @@ mod tests {
         cgroups.format(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         assert!(text.find(": a/b").unwrap() < text.find(": a\n").unwrap(), "{text}");
+    }
+
+    #[test]
+    fn totals_are_of_the_most_throttled_and_then_of_the_busiest() {
+        let (root, mut groups) = tree([900_000, 700_000, 999_000]);
+        let totals = looked_up(&groups, root.path()).totals(1);
+        assert_eq!((totals.len(), totals["a"].usage_us, totals["a"].throttled_ms), (1, 900_000, 900));
+        groups[1].get_mut().throttled_ns += 201_000_000;
+        let totals = looked_up(&groups, root.path()).totals(1);
+        assert_eq!((totals.len(), totals["a/b"].usage_us, totals["a/b"].throttled_ms), (1, 700_000, 901));
+        assert_eq!(looked_up(&groups, root.path()).totals(9).len(), 2);
     }
 
     fn looked_up(groups: &[UnsafeCell<group>], root: &Path) -> Snapshot {

@@ -92,10 +92,16 @@ pub struct Group {
     pub stolen_from: Vec<u64>,
     #[stat(desc = "microseconds that a task taken by another CPU had waited, on average")]
     pub stolen_wait_us: f64,
+    #[stat(desc = "time that tasks taken by another CPU had waited, nanoseconds")]
+    pub stolen_ns: u64,
     #[stat(desc = "time that CPUs were not idle %")]
     pub busy: f64,
+    #[stat(desc = "the same in nanoseconds, up to each CPU's last tick")]
+    pub busy_ns: u64,
     #[stat(desc = "time that CPUs spent looking for idle CPUs and for tasks to steal %, from samples")]
     pub find: f64,
+    #[stat(desc = "the same in nanoseconds")]
+    pub find_ns: u64,
     #[stat(desc = "tasks that a busy CPU took from one where they are owed more, or waited longer")]
     pub balance: u64,
     #[stat(desc = "tasks run out of turn, for they had waited for a quarter of --timeout-ms")]
@@ -139,9 +145,7 @@ impl LlcSnapshot {
             let count = |llc: &Self| llc.counters[stat as usize];
             rise(count(self), prev.map_or(0, count))
         };
-        // Read by another clock than counted, it may go back by a little.
-        let busy_ns = |llc: &Self| llc.counters[magpie_stat_STAT_BUSY_NS as usize];
-        let busy = busy_ns(self).saturating_sub(prev.map_or(0, busy_ns));
+        let busy = self.busy_ns.saturating_sub(prev.map_or(0, |prev| prev.busy_ns));
         let counts = SearchCounts::of(of);
         let cpu_time = interval.as_nanos() as u64 * self.nr_cpus as u64;
         let stolen = of(magpie_stat_STAT_STEAL_LLC) + of(magpie_stat_STAT_STEAL_NODE) + of(magpie_stat_STAT_STEAL_FAR);
@@ -179,8 +183,11 @@ impl LlcSnapshot {
             keep: of(magpie_stat_STAT_KEEP),
             steal: of(magpie_stat_STAT_STEAL),
             stolen_wait_us: of(magpie_stat_STAT_STOLEN_NS) as f64 / 1000.0 / taken.max(1) as f64,
+            stolen_ns: of(magpie_stat_STAT_STOLEN_NS),
             busy: percent(busy, cpu_time),
+            busy_ns: of(magpie_stat_STAT_BUSY_NS),
             find: percent(of(magpie_stat_STAT_FIND_NS), cpu_time),
+            find_ns: of(magpie_stat_STAT_FIND_NS),
             steal_llc: of(magpie_stat_STAT_STEAL_LLC),
             steal_node: of(magpie_stat_STAT_STEAL_NODE),
             steal_far: of(magpie_stat_STAT_STEAL_FAR),
@@ -221,14 +228,16 @@ mod tests {
     fn times_are_shares_of_cpu_time_and_waits_an_average() {
         let mut now = snapshot([0, 0]);
         let mut count = |stat: magpie_stat, count| now.llcs[0].counters[stat as usize] = count;
-        count(magpie_stat_STAT_BUSY_NS, 1_500_000_000);
+        count(magpie_stat_STAT_BUSY_NS, 1_490_000_000);
         count(magpie_stat_STAT_FIND_NS, 3_000_000);
         count(magpie_stat_STAT_STEAL_LLC, 2);
         count(magpie_stat_STAT_BALANCE, 1);
         count(magpie_stat_STAT_STOLEN_NS, 60_000);
+        now.llcs[0].busy_ns = 1_500_000_000;
         let llc = &now.since(&snapshot([0, 0]), SECOND).llcs[&0];
         let cpus = llc.nr_cpus as f64;
         assert_eq!((llc.busy * cpus, llc.find * cpus), (150.0, 0.3));
         assert_eq!((llc.stolen, llc.stolen_wait_us), (2, 20.0));
+        assert_eq!((llc.busy_ns, llc.find_ns, llc.stolen_ns), (1_490_000_000, 3_000_000, 60_000));
     }
 }

@@ -44,6 +44,8 @@ pub struct Memory {
     pub cut: u64,
     #[stat(desc = "CPU time for that, % of a CPU")]
     pub cost: f64,
+    #[stat(desc = "the same in nanoseconds")]
+    pub cpu_ns: u64,
     #[stat(desc = "the longest look at a time since the start, microseconds of CPU time")]
     pub longest_us: u64,
     #[stat(desc = "processes known now to have most of their memory on one node")]
@@ -57,6 +59,7 @@ impl SamplerSnapshot {
             samples: rise(self.samples, prev.samples),
             cut: rise(self.cut, prev.cut),
             cost: percent(rise(self.cpu_ns, prev.cpu_ns), interval.as_nanos() as u64),
+            cpu_ns: rise(self.cpu_ns, prev.cpu_ns),
             longest_us: self.longest_ns / 1000,
             homes: self.homes,
         }

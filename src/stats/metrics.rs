@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What an interval added, all of it: what the socket sends, and what prints.
+//! What an interval added, or the time since the start, all of it: what the socket sends, and what prints.
+//!
+//! On the socket and in JSON it is flat, as tools of the scx project expect: figures of the machine, and dictionaries of structs.
+//! The members of `total` are on top, those of `cgroups` and `memory` with these prefixes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use scx_stats::prelude::*;
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
+use serde_with::with_prefix;
 
-use super::cgroups;
+use super::cgroups::Cgroups;
 use super::group::Group;
 use super::memory::Memory;
 use super::nodes::Node;
 use super::snapshot::Snapshot;
 use super::wake_cases::WakeCase;
+
+with_prefix!(prefix_cgroups "cgroups_");
+with_prefix!(prefix_memory "memory_");
 
 /// What an interval added: the machine's total and each LLC's share.
 #[stat_doc]
@@ -37,10 +45,13 @@ pub struct Metrics {
     #[serde(default)]
     pub flags: String,
     #[stat(desc = "the whole machine")]
+    #[serde(flatten)]
     pub total: Group,
     #[stat(desc = "cgroups")]
-    pub cgroups: cgroups::Cgroups,
+    #[serde(flatten, with = "prefix_cgroups")]
+    pub cgroups: Cgroups,
     #[stat(desc = "where processes have their memory")]
+    #[serde(flatten, with = "prefix_memory")]
     pub memory: Memory,
     #[stat(desc = "where wakeups went, by the size of the task and of its CPUs")]
     pub wake_cases: BTreeMap<usize, WakeCase>,
@@ -48,6 +59,18 @@ pub struct Metrics {
     pub nodes: BTreeMap<usize, Node>,
     #[stat(desc = "by LLC")]
     pub llcs: BTreeMap<usize, Group>,
+}
+
+/// What [`Metrics`] say of themselves on the socket: as flat as they are.
+pub fn flat_meta() -> StatsMeta {
+    let mut meta = Metrics::meta();
+    for (field, prefix, part) in
+        [("total", "", Group::meta()), ("cgroups", "cgroups_", Cgroups::meta()), ("memory", "memory_", Memory::meta())]
+    {
+        meta.fields.remove(field);
+        meta.fields.extend(part.fields.into_iter().map(|(name, field)| (format!("{prefix}{name}"), field)));
+    }
+    meta
 }
 
 impl Snapshot {
@@ -68,12 +91,19 @@ impl Snapshot {
             llcs: self.llcs.iter().enumerate().map(|(id, llc)| (id, llc.since(prev.llcs.get(id), interval))).collect(),
         }
     }
+
+    /// What came since the scheduler was attached; of up to `nr_cgroups` cgroups.
+    pub fn totals(&self, nr_cgroups: usize) -> Metrics {
+        let metrics = self.since(&Self::default(), self.at.saturating_sub(self.about.attached_at));
+        Metrics { cgroups: Cgroups { top: self.cgroups.totals(nr_cgroups), ..metrics.cgroups }, ..metrics }
+    }
 }
 
 #[cfg(test)]
 pub mod tests {
     use super::*;
     use crate::bpf_intf::*;
+    use crate::stats::cgroups::Cgroup;
     use crate::stats::snapshot::LlcSnapshot;
 
     pub const SECOND: Duration = Duration::from_secs(1);
@@ -88,6 +118,7 @@ pub mod tests {
             max_queued: count,
             node: 0,
             nr_scan: 2,
+            busy_ns: 0,
             latencies: std::array::from_fn(|_| count),
             counters: std::array::from_fn(|stat| count * (stat as u64 + 1)),
             stolen_from: std::array::from_fn(|llc| count * llc as u64),
@@ -118,5 +149,29 @@ pub mod tests {
         let metrics = snapshot([5, 9]).since(&snapshot([1, 2]), SECOND);
         let json = serde_json::to_string(&metrics).unwrap();
         assert_eq!(serde_json::from_str::<Metrics>(&json).unwrap(), metrics);
+    }
+
+    /// Each field that is sent is described, as what it is, and the other way round.
+    #[test]
+    fn what_is_sent_is_what_is_described() {
+        let mut metrics = snapshot([5, 9]).since(&snapshot([1, 2]), SECOND);
+        metrics.cgroups.top.insert("a".into(), Cgroup::default());
+        let sent = serde_json::to_value(metrics).unwrap();
+        let sent = sent.as_object().unwrap();
+        let meta = flat_meta();
+        assert!(sent.keys().eq(meta.fields.keys()), "{:?}\n{:?}", sent.keys(), meta.fields.keys());
+        for (name, field) in meta.fields {
+            let is_dict = matches!(field.data, StatsData::Dict { datum: StatsKind::Struct(_), .. });
+            assert_eq!(sent[&name].is_object(), is_dict, "{name}");
+        }
+    }
+
+    #[test]
+    fn totals_count_from_the_start() {
+        let mut now = snapshot([5, 9]);
+        now.at = 7 * SECOND;
+        now.about = About { attached_at: 3 * SECOND, ..About::default() }.into();
+        let totals = now.totals(0);
+        assert_eq!((totals.interval_ms, totals.total.search), (4000, 5 + 9));
     }
 }

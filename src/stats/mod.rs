@@ -4,6 +4,7 @@
 //! ```text
 //! cpu_ctxs[].stats --Snapshot::new()--> Snapshot (snapshot.rs: totals since start, by LLC)
 //!                                         --since(), one reader a client--> Metrics (metrics.rs: what the interval added)
+//!                                         --totals()--> Metrics, since the start: for the exporter
 //!                --scx_stats socket (server.rs)--> Client (client.rs)
 //!                                                    --> monitor() (monitor.rs): a table (table.rs) or JSON lines
 //!                                                    --> the full-screen view (../top)
@@ -26,6 +27,7 @@ mod snapshot;
 pub mod table;
 pub mod wake_cases;
 
+use anyhow::Context;
 use scx_stats::prelude::*;
 
 pub use about::About;
@@ -39,9 +41,28 @@ pub use server::{SOCKET, Server};
 pub use snapshot::{Counters, Latencies, LlcSnapshot, Shared, Snapshot};
 use wake_cases::WakeCase;
 
-/// The statistics server's data: each client that connects gets intervals of its own.
+/// The statistics that count from the start, as a request for them names it.
+pub const TOTALS: &str = "totals";
+
+/// How many cgroups these list, as a request for them names it; and if it does not.
+pub const NR_CGROUPS: &str = "cgroups";
+const DEFAULT_NR_CGROUPS: usize = 20;
+
+/// The statistics server's data: what an interval added (`top`), and what came since the start (`totals`).
 pub fn server_data() -> StatsServerData<(), Snapshot> {
-    let open: Box<dyn StatsOpener<(), Snapshot>> = Box::new(|(req, res)| {
+    StatsServerData::new()
+        .add_meta(metrics::flat_meta())
+        .add_meta(Group::meta())
+        .add_meta(cgroups::Cgroup::meta())
+        .add_meta(Node::meta())
+        .add_meta(WakeCase::meta())
+        .add_ops("top", StatsOps { open: intervals(), close: None })
+        .add_stats(TOTALS, totals())
+}
+
+/// Each client that connects gets intervals of its own.
+fn intervals() -> Box<dyn StatsOpener<(), Snapshot>> {
+    Box::new(|(req, res)| {
         req.send(())?;
         let mut prev = looked_up(res.recv()?);
         let read: Box<dyn StatsReader<(), Snapshot>> = Box::new(move |_args, (req, res)| {
@@ -52,16 +73,18 @@ pub fn server_data() -> StatsServerData<(), Snapshot> {
             metrics.to_json()
         });
         Ok(read)
-    });
-    StatsServerData::new()
-        .add_meta(Metrics::meta())
-        .add_meta(Group::meta())
-        .add_meta(cgroups::Cgroups::meta())
-        .add_meta(cgroups::Cgroup::meta())
-        .add_meta(Memory::meta())
-        .add_meta(Node::meta())
-        .add_meta(WakeCase::meta())
-        .add_ops("top", StatsOps { open, close: None })
+    })
+}
+
+fn totals() -> Box<dyn StatsReaderSend<(), Snapshot>> {
+    Box::new(|args, (req, res)| {
+        let nr_cgroups = match args.get(NR_CGROUPS) {
+            Some(nr) => nr.parse().with_context(|| format!("{NR_CGROUPS}: not a number: {nr}"))?,
+            None => DEFAULT_NR_CGROUPS,
+        };
+        req.send(())?;
+        looked_up(res.recv()?).totals(nr_cgroups).to_json()
+    })
 }
 
 /// Looks cgroups' names and use up: in the server's thread, not in the loop that publishes `nr_scan`, for it takes milliseconds

@@ -21,6 +21,8 @@ pub struct Node {
     pub at_home: f64,
     #[stat(desc = "tasks seen to run there by ticks")]
     pub looks: u64,
+    #[stat(desc = "... whose home it is")]
+    pub looks_home: u64,
     #[stat(desc = "CPUs")]
     pub nr_cpus: u64,
     #[stat(desc = "utilization % of the capacity of its CPUs")]
@@ -56,11 +58,12 @@ impl Snapshot {
                 let count = |node: &LlcSnapshot| node.counters[stat as usize];
                 rise(count(node), before.map_or(0, count))
             };
-            let looks = since(magpie_stat_STAT_HOME) + since(magpie_stat_STAT_AWAY);
+            let looks_home = since(magpie_stat_STAT_HOME);
             let of = node.since(before, interval);
             let node = Node {
                 at_home: of.at_home,
-                looks,
+                looks: looks_home + since(magpie_stat_STAT_AWAY),
+                looks_home,
                 nr_cpus: of.nr_cpus,
                 util: of.util,
                 nr_queued: of.nr_queued,

@@ -55,6 +55,9 @@ pub struct LlcSnapshot {
     /// The longest of these queues.
     pub max_queued: u64,
     pub node: usize,
+    /// For how long its CPUs have been busy since the start, up to now. Read by another clock than counted, it may go back by a
+    /// little; the counter does not.
+    pub busy_ns: u64,
     /// Counted since the start.
     pub counters: Counters,
     /// Searches since the start by the time that they took, in powers of two of ns; with --latency-hist.
@@ -101,6 +104,7 @@ impl Snapshot {
                 nr_queued: 0,
                 max_queued: 0,
                 node: llc.node,
+                busy_ns: 0,
                 counters: [0; magpie_stat_MAGPIE_NR_STATS as usize],
                 latencies: Latencies::default(),
                 stolen_from: StolenFrom::default(),
@@ -114,14 +118,15 @@ impl Snapshot {
                 llc.capacity += cpu.capacity;
             }
             // SAFETY: valid; plain words, the counters among them incremented by their CPU.
-            let (nr_queued, counters, stolen_from) = unsafe {
-                let mut stats: Counters = std::array::from_fn(|stat| (&raw const (*cctx).stats[stat]).read_volatile());
+            let (nr_queued, counters, stolen_from, busy_since) = unsafe {
+                let stats: Counters = std::array::from_fn(|stat| (&raw const (*cctx).stats[stat]).read_volatile());
                 let mono_offset = (&raw const (*cctx).mono_offset).read_volatile();
                 let pelt = (&raw const (*cctx).pelt).read_volatile();
-                stats[magpie_stat_STAT_BUSY_NS as usize] += busy_since(pelt, mono_offset, now);
+                let nr_queued = (&raw const (*cctx).nr_queued).read_volatile().max(0) as u64;
                 let stolen_from: StolenFrom = (&raw const (*cctx).stolen_from).read_volatile();
-                ((&raw const (*cctx).nr_queued).read_volatile().max(0) as u64, stats, stolen_from)
+                (nr_queued, stats, stolen_from, busy_since(pelt, mono_offset, now))
             };
+            llc.busy_ns += counters[magpie_stat_STAT_BUSY_NS as usize] + busy_since;
             llc.nr_queued += nr_queued;
             llc.max_queued = llc.max_queued.max(nr_queued);
             add(&mut llc.counters, &counters);
@@ -152,6 +157,7 @@ impl AddAssign<&Self> for LlcSnapshot {
         self.nr_cpus += other.nr_cpus;
         self.capacity += other.capacity;
         self.sum_util += other.sum_util;
+        self.busy_ns += other.busy_ns;
         self.nr_scan += other.nr_scan;
         self.nr_queued += other.nr_queued;
         self.max_queued = self.max_queued.max(other.max_queued);
@@ -211,8 +217,8 @@ mod tests {
         assert_eq!((llcs[1].nr_queued, llcs[1].max_queued), (2 + 3, 3));
         assert_eq!((llcs[0].stolen_from[1], llcs[1].stolen_from[1]), (1, 2 + 3));
         assert_eq!(llcs[1].counters[3], 200 + 300 + 2 * 3);
-        let busy = |llc: usize| llcs[llc].counters[magpie_stat_STAT_BUSY_NS as usize];
         let counted = 2 * u64::from(magpie_stat_STAT_BUSY_NS);
-        assert_eq!((busy(0), busy(1)), (100 + counted, 200 + 300 + counted + 40));
+        assert_eq!((llcs[0].busy_ns, llcs[1].busy_ns), (100 + counted, 200 + 300 + counted + 40));
+        assert_eq!(llcs[1].counters[magpie_stat_STAT_BUSY_NS as usize], 200 + 300 + counted);
     }
 }

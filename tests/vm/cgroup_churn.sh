@@ -13,7 +13,7 @@ start_magpie --timeout-ms 10000
 stats_json 1
 # How many the scheduler knows.
 nr_groups() {
-	_number "$(echo "$JSON" | sed -E 's/.*"cgroups":\{([^}]*)\}.*/\1/')" nr_groups
+	json_total cgroups_nr_groups
 }
 before=$(nr_groups)
 hackbench -g 1 -l 100000000 -p >/dev/null 2>&1 &

@@ -168,9 +168,9 @@ has_lines() {
 	[ "$(wc -l <"$1")" -ge "$2" ]
 }
 
-# json_total NAME: a number of $JSON's "total".
+# json_total NAME: a number of $JSON's top level; those of the whole machine come first.
 json_total() {
-	_number "$(echo "$JSON" | sed -E 's/.*"total":\{([^}]*)\}.*/\1/')" "$1"
+	_number "$JSON" "$1"
 }
 
 # json_llc N NAME: a number of LLC N.
@@ -179,7 +179,7 @@ json_llc() {
 }
 
 _number() {
-	_value=$(echo "$1" | tr ',' '\n' | sed -n "s/^\"$2\"://p")
+	_value=$(echo "$1" | tr ',' '\n' | sed -n "/^\"$2\":/{s///p;q;}")
 	[ -n "$_value" ] || fail "no $2 in: $1"
 	echo "$_value"
 }

@@ -17,7 +17,7 @@ in_group() {
 # nr NAME: a number of the statistics of cgroups.
 nr() {
 	stats_json 1
-	_number "$(echo "$JSON" | sed -E 's/.*"cgroups":\{([^}]*)"top".*/\1/')" "$1"
+	json_total "cgroups_$1"
 }
 
 # used GROUP: $USED in percent of a CPU, over two seconds.

@@ -18,9 +18,9 @@ if [ ! -d /sys/devices/system/node/node1 ]; then
 	exit 0
 fi
 
-# sampler NAME: a number of $JSON's "memory"
+# sampler NAME: a number of $JSON's statistics of memory
 sampler() {
-	_number "$(echo "$JSON" | sed -E 's/.*"memory":\{([^}]*)\}.*/\1/')" "$1"
+	json_total "memory_$1"
 }
 
 has_sampled() {

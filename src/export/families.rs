@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How statistics are called, as metrics of Prometheus.
+//!
+//! Counters and times count from the start. Rates and percentages are left out: queries compute them from counters. Figures of
+//! the machine are sums over the LLCs.
+
+use std::fmt;
+
+use prometheus_client::registry::Unit;
+use scx_stats::prelude::*;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::encode::{Families, Labels, MS, NS, US};
+use crate::stats::{Group, Metrics};
+
+/// Of each LLC: the metric, and the statistic that it is, whose description is its help text.
+const LLC_GAUGES: [(&str, &str); 4] =
+    [("cpus", "nr_cpus"), ("scan_cpus", "nr_scan"), ("queue_length", "nr_queued"), ("queue_length_max", "max_queued")];
+const LLC_COUNTERS: [(&str, &str); 27] = [
+    ("searches", "search"),
+    ("domain_searches", "domain_search"),
+    ("scanned_cpus", "scanned"),
+    ("failed_searches", "failed"),
+    ("stale_estimates", "stale"),
+    ("local_enqueues", "local"),
+    ("kthread_enqueues", "kthread"),
+    ("queue_enqueues", "queued"),
+    ("reenqueues", "reenqueue"),
+    ("preemptions", "preempt"),
+    ("throttled_tasks", "throttled"),
+    ("released_tasks", "released"),
+    ("kicks", "kick"),
+    ("own_tasks", "own"),
+    ("kept_slices", "keep"),
+    ("steal_attempts", "steal"),
+    ("steal_misses", "steal_miss"),
+    ("balanced_tasks", "balance"),
+    ("starved_tasks", "starved"),
+    ("idle_dispatches", "empty"),
+    ("affine_wakeups", "affine"),
+    ("affine_far_wakeups", "affine_far"),
+    ("wide_wakeups", "wide"),
+    ("home_held_ticks", "home_held"),
+    ("misfits", "misfit"),
+    ("misfit_moves", "misfit_move"),
+    ("misfit_swaps", "misfit_swap"),
+];
+
+/// Of each LLC: the metric, its help text, its label, and the statistic for each value of the label.
+type Labelled = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
+const LLC_LABELLED: [Labelled; 3] = [
+    (
+        "wakeups",
+        "wakeups by where the task was placed: an idle CPU (the target, the previous, the recently used, another of the LLC, \
+         one beyond it), the waker's CPU, or a queue",
+        "placed",
+        &[
+            ("target", "target"),
+            ("previous", "prev"),
+            ("recent", "recent"),
+            ("scan", "scan"),
+            ("beyond", "beyond"),
+            ("handoff", "handoff"),
+            ("queue", "failed"),
+        ],
+    ),
+    (
+        "steals",
+        "tasks stolen by a CPU about to go idle, by where they waited: in its LLC, its node, or another node",
+        "from",
+        &[("llc", "steal_llc"), ("node", "steal_node"), ("far", "steal_far")],
+    ),
+    (
+        "home_returns",
+        "tasks that returned to their home node: when they woke, while they waited, while they ran",
+        "by",
+        &[("wakeup", "home_wake"), ("steal", "home_steal"), ("move", "home_move")],
+    ),
+];
+
+/// Of each LLC: the metric, its help text, the statistic, and its unit in seconds.
+const LLC_TIMES: [(&str, &str, &str, f64); 4] = [
+    ("busy", "CPU time that was not idle", "busy_ns", NS),
+    ("find", "CPU time spent looking for idle CPUs and for tasks to steal, from samples", "find_ns", NS),
+    ("stolen_wait", "time that tasks taken by another CPU had waited", "stolen_ns", NS),
+    ("misfit", "time for which tasks ran on a CPU that they are too big for", "misfit_ms", MS),
+];
+
+/// One LLC, or what else there are several of.
+fn label(name: &'static str, value: impl ToString) -> Labels {
+    vec![(name, value.to_string())]
+}
+
+/// By the statistics' names.
+fn by_name(statistics: &impl Serialize) -> Value {
+    // Plain structs cannot fail.
+    serde_json::to_value(statistics).unwrap_or_default()
+}
+
+impl Families<'_> {
+    pub fn llcs(&mut self, metrics: &Metrics) -> fmt::Result {
+        let meta = Group::meta();
+        let help = |field: &str| meta.fields[field].attrs.desc.clone().unwrap_or_default();
+        let llcs: Vec<_> = metrics.llcs.iter().map(|(id, llc)| (label("llc", id), by_name(llc))).collect();
+        let counts = |field: &str| -> Vec<_> {
+            llcs.iter().map(|(labels, llc)| (labels.clone(), llc[field].as_u64().unwrap_or(0))).collect()
+        };
+        for (name, field) in LLC_GAUGES {
+            self.gauge(name, &help(field), None, &counts(field))?;
+        }
+        let util: Vec<_> = metrics.llcs.iter().map(|(id, llc)| (label("llc", id), llc.util / 100.0)).collect();
+        let ratio = Unit::Other("ratio".into());
+        self.gauge(
+            "utilization",
+            "utilization of the capacity: at 1 all CPUs are busy at full speed",
+            Some(&ratio),
+            &util,
+        )?;
+        for (name, field) in LLC_COUNTERS {
+            self.counter(name, &help(field), None, &counts(field))?;
+        }
+        for (name, help, key, fields) in LLC_LABELLED {
+            let mut samples = Vec::new();
+            for &(value, field) in fields {
+                let labelled = |(labels, count)| ([labels, label(key, value)].concat(), count);
+                samples.extend(counts(field).into_iter().map(labelled));
+            }
+            self.counter(name, help, None, &samples)?;
+        }
+        for (name, help, field, unit) in LLC_TIMES {
+            let samples: Vec<_> =
+                counts(field).into_iter().map(|(labels, time)| (labels, time as f64 * unit)).collect();
+            self.counter(name, help, Some(&Unit::Seconds), &samples)?;
+        }
+        let timed = metrics.llcs.iter().filter(|(_, llc)| llc.latencies.iter().any(|&count| count > 0));
+        let timed: Vec<_> = timed.map(|(id, llc)| (label("llc", id), &llc.latencies[..])).collect();
+        self.histogram("search_duration", "time of searches for an idle CPU, with --latency-hist", &timed)
+    }
+
+    pub fn nodes(&mut self, metrics: &Metrics) -> fmt::Result {
+        let ticks = metrics.nodes.iter().flat_map(|(id, node)| {
+            let of = |home: bool, count| (vec![("node", id.to_string()), ("home", home.to_string())], count);
+            [of(true, node.looks_home), of(false, node.looks - node.looks_home)]
+        });
+        let help = "ticks that found a task with a home node running there, by whether it is its home";
+        self.counter("node_ticks", help, None, &ticks.collect::<Vec<_>>())
+    }
+
+    /// Nothing where memory is not looked at.
+    pub fn memory(&mut self, metrics: &Metrics) -> fmt::Result {
+        let memory = &metrics.memory;
+        if metrics.nodes.is_empty() {
+            return Ok(());
+        }
+        let seconds = Some(&Unit::Seconds);
+        self.counter(
+            "memory_samples",
+            "processes whose memory was looked at, whole",
+            None,
+            &[(vec![], memory.samples)],
+        )?;
+        let help = "looks at a process's memory left for later, after --numa-sample-ms";
+        self.counter("memory_cut_samples", help, None, &[(vec![], memory.cut)])?;
+        self.counter("memory_sampling", "CPU time for that", seconds, &[(vec![], memory.cpu_ns as f64 * NS)])?;
+        let longest = memory.longest_us as f64 * US;
+        self.gauge("memory_longest_look", "CPU time of the longest look at a time", seconds, &[(vec![], longest)])?;
+        let help = "processes known now to have most of their memory on one node";
+        self.gauge("memory_homes", help, None, &[(vec![], memory.homes)])
+    }
+
+    pub fn cgroups(&mut self, metrics: &Metrics) -> fmt::Result {
+        let cgroups = &metrics.cgroups;
+        let help = "cgroups with a share of their own, the root not counted";
+        self.gauge("cgroups", help, None, &[(vec![], cgroups.nr_groups)])?;
+        let help = "cgroups beyond --max-cgroups, which count as part of their parents";
+        self.gauge("lost_cgroups", help, None, &[(vec![], cgroups.nr_lost)])?;
+
+        let top: Vec<_> = cgroups.top.iter().map(|(path, cgroup)| (label("cgroup", path), cgroup)).collect();
+        let weights: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.weight)).collect();
+        self.gauge("cgroup_weight", "cpu.weight", None, &weights)?;
+        let periods: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.nr_periods)).collect();
+        let help = "periods of its cpu.max in which it ran or was throttled";
+        self.counter("cgroup_periods", help, None, &periods)?;
+        let throttled: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.nr_throttled)).collect();
+        self.counter("cgroup_throttled_periods", "periods in which it was throttled", None, &throttled)?;
+        let seconds = Some(&Unit::Seconds);
+        let throttled: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.throttled_ms as f64 * MS)).collect();
+        let help = "time for which it was throttled, counted when it goes on";
+        self.counter("cgroup_throttled", help, seconds, &throttled)?;
+        let usage: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.usage_us as f64 * US)).collect();
+        self.counter("cgroup_cpu", "CPU time of tasks in it and in cgroups below it", seconds, &usage)
+    }
+
+    /// Nothing where CPUs are of one kind.
+    pub fn wake_cases(&mut self, metrics: &Metrics) -> fmt::Result {
+        let samples = metrics.wake_cases.values().flat_map(|of| {
+            [
+                ("little", "fast", of.little_fast),
+                ("little", "scan", of.little_scan),
+                ("little", "queue", of.little_fallback),
+                ("big", "fast", of.big_fast),
+                ("big", "scan", of.big_scan),
+                ("big", "queue", of.big_fallback),
+            ]
+            .map(|(cpu, placed, count)| {
+                let labels = [("case", of.case.clone()), ("cpu", cpu.into()), ("placed", placed.into())];
+                (labels.into(), count)
+            })
+        });
+        let help = "wakeups where CPUs differ in capacity, by case (task, previous and waking CPU each l(ittle) or b(ig)), and by \
+                    where the task was placed";
+        self.counter("capacity_wakeups", help, None, &samples.collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rates of others, which queries compute; and what has code of its own.
+    const LEFT_OUT: [&str; 8] =
+        ["se_eff", "dom_eff", "fast_rate", "success_rate", "busy", "find", "stolen_wait_us", "at_home"];
+    const BY_HAND: [&str; 2] = ["util", "latencies"];
+
+    #[test]
+    fn each_statistic_of_an_llc_is_exported_or_left_out() {
+        let pairs = LLC_GAUGES.iter().chain(&LLC_COUNTERS).map(|(_, field)| *field);
+        let labelled = LLC_LABELLED.iter().flat_map(|(.., fields)| fields.iter().map(|(_, field)| *field));
+        let times = LLC_TIMES.iter().map(|(_, _, field, _)| *field);
+        let mut listed: Vec<_> = pairs.chain(labelled).chain(times).chain(LEFT_OUT).chain(BY_HAND).collect();
+        listed.sort_unstable();
+        listed.dedup();
+        assert_eq!(listed, Group::meta().fields.keys().collect::<Vec<_>>());
+    }
+}

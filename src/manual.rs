@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Manual pages and completions of shells, from the definition of the command line.
+//!
+//! ```text
+//! Opts::command() --pages()--> scx_magpie.8, scx_magpie-SUBCOMMAND.1 ...
+//!                 --completions()--> a script for bash, zsh, fish ...
+//! ```
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Inline, Roff, bold, roman};
+
+use crate::SCHEDULER_NAME;
+use crate::cli::Opts;
+use crate::preflight;
+
+const MANUAL: &str = "sched_ext schedulers";
+
+/// What the daemon reads and makes; each with what it is.
+const FILES: [(&str, &str); 2] = [
+    ("/etc/default/scx_magpie", "flags of the service scx_magpie.service"),
+    (crate::stats::SOCKET, "statistics, for root: the protocol of scx_stats, a line of JSON a request"),
+];
+
+/// Writes all pages into a folder, which is made if need be: the command's, and one for each subcommand.
+pub fn pages(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut command = Opts::command();
+    command.build();
+    let main = main_sections(&command);
+    for subcommand in visible(&command) {
+        let see_also = section("SEE ALSO", [roman(format!("{SCHEDULER_NAME}(8)"))]);
+        page(folder, subcommand.clone(), "1", &see_also)?;
+    }
+    page(folder, command, "8", &main)
+}
+
+fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
+}
+
+/// As it is called in titles and files.
+fn page_name(command: &Command) -> String {
+    command.get_display_name().unwrap_or(command.get_name()).replace(' ', "-")
+}
+
+/// What the main page has after the options.
+fn main_sections(command: &Command) -> Roff {
+    let mut roff = section("COMMANDS", []);
+    for subcommand in visible(command) {
+        let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
+        roff.control("TP", []).text([bold(page_name(subcommand)), roman("(1)")]).text([roman(about)]);
+    }
+    let exit_codes = preflight::EXIT_CODES.replace('\n', " ").replace("Exit codes: ", "");
+    roff.extend([section("EXIT STATUS", [roman(exit_codes)]), section("FILES", [])]);
+    for (file, what) in FILES {
+        roff.control("TP", []).text([bold(file)]).text([roman(what)]);
+    }
+    roff
+}
+
+fn section(title: &str, text: impl Into<Vec<Inline>>) -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", [title]).text(text);
+    roff
+}
+
+fn page(folder: &Path, command: Command, section: &str, more: &Roff) -> Result<()> {
+    let name = page_name(&command);
+    let path = folder.join(format!("{name}.{section}"));
+    let source = format!("{SCHEDULER_NAME} {}", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(command).title(&name).section(section).source(source).manual(MANUAL);
+    let mut text = Vec::new();
+    let mut render = || -> io::Result<()> {
+        man.render_title(&mut text)?;
+        man.render_name_section(&mut text)?;
+        man.render_synopsis_section(&mut text)?;
+        man.render_description_section(&mut text)?;
+        man.render_options_section(&mut text)?;
+        more.to_writer(&mut text)?;
+        fs::write(&path, &text)
+    };
+    render().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Prints what a shell completes our command lines by.
+pub fn completions(shell: Shell) {
+    clap_complete::generate(shell, &mut Opts::command(), SCHEDULER_NAME, &mut io::stdout());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_subcommand_has_a_page() {
+        let folder = tempfile::tempdir().unwrap();
+        pages(folder.path()).unwrap();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        let main = read("scx_magpie.8");
+        for text in ["slice\\-us", "3 not root", ".SH FILES", "scx_magpie\\-export\\fR(1)"] {
+            assert!(main.contains(text), "{text}: {main}");
+        }
+        assert!(read("scx_magpie-export.1").contains("textfile"));
+        let command = Opts::command();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1 + visible(&command).count());
+    }
+}

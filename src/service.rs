@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a service manager is told (sd_notify): that the scheduler is attached, and that the loader is alive. Without one nothing
+//! is told.
+
+use std::time::{Duration, Instant};
+
+use log::warn;
+use sd_notify::NotifyState;
+
+/// The scheduler is attached: `status` is what `systemctl status` shows.
+pub fn ready(status: &str) {
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
+}
+
+fn notify(state: &[NotifyState<'_>]) {
+    if let Err(err) = sd_notify::notify(state) {
+        warn!("the service manager cannot be told: {err}");
+    }
+}
+
+/// Tells the service manager in time that the loader is alive, if it wants to know (WatchdogSec=).
+pub struct Watchdog {
+    interval: Option<Duration>,
+    due: Instant,
+}
+
+impl Watchdog {
+    pub fn new() -> Self {
+        Self::of(sd_notify::watchdog_enabled())
+    }
+
+    /// Twice in each `limit`.
+    fn of(limit: Option<Duration>) -> Self {
+        Self { interval: limit.map(|limit| limit / 2), due: Instant::now() }
+    }
+
+    pub fn pet(&mut self, now: Instant) {
+        if self.is_due(now) {
+            notify(&[NotifyState::Watchdog]);
+        }
+    }
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        let Some(interval) = self.interval else { return false };
+        let is_due = now >= self.due;
+        if is_due {
+            self.due = now + interval;
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watchdog_hears_twice_in_its_time() {
+        let mut watchdog = Watchdog::of(Some(Duration::from_secs(10)));
+        let start = watchdog.due;
+        let due = [0, 4, 5, 9, 12].map(|sec| watchdog.is_due(start + Duration::from_secs(sec)));
+        assert_eq!(due, [true, false, true, false, true]);
+        assert!(!Watchdog::of(None).is_due(Instant::now()));
+    }
+}
