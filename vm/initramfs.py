@@ -13,6 +13,7 @@ import shutil
 import stat
 from pathlib import Path
 
+import systemd
 from cache import CACHE, Error, locked, replacing, say
 
 TOOLS = ["hackbench", "stress-ng", "bpftool", "taskset", "chrt", "nice"]
@@ -79,6 +80,15 @@ class Archive:
         elif machine and os.access(source, os.X_OK):
             raise Error(f"{source} is a program for another architecture than the guest's")
 
+    def as_is(self, path, source):
+        """A file, link or folder; what it needs is there."""
+        if source.is_symlink():
+            self.link(path, os.readlink(source))
+        elif source.is_dir():
+            self.folder(path)
+        else:
+            self.content(path, source.read_bytes(), stat.S_IMODE(source.stat().st_mode))
+
     def end(self):
         self._entry("TRAILER!!!", 0)
 
@@ -132,7 +142,7 @@ def base(userland):
     return target
 
 
-def write(file, userland, command, nonce, carried):
+def write(file, userland, command, nonce, carried, with_systemd):
     """The whole initramfs for one run. `carried` maps guest paths to host files."""
     with open(base(userland), "rb") as common:
         shutil.copyfileobj(common, file)
@@ -140,6 +150,11 @@ def write(file, userland, command, nonce, carried):
     archive.content("init", Path(__file__).with_name("init").read_bytes(), 0o755)
     archive.content("vm/job", f"{shlex.join(command)}\n".encode())
     archive.content("vm/nonce", f"{nonce}\n".encode())
+    # Before what is carried: its libraries are newer than the host's.
+    if with_systemd:
+        for path, source in systemd.files():
+            archive.as_is(path, source)
+        archive.content("etc/machine-id", systemd.MACHINE_ID.encode())
     for path, source in carried.items():
         archive.copy(path, source)
     archive.end()

@@ -37,16 +37,20 @@ PACKAGES = {
 
 def root():
     """The folder, filled."""
-    packages = " ".join(PACKAGES.values())
-    stamp = ROOT / "packages"
+    return unpacked(ROOT, "arm64", " ".join(PACKAGES.values()))
+
+
+def unpacked(root, arch, packages):
+    """The folder with these packages of an architecture."""
+    stamp = root / "packages"
     if stamp.exists() and stamp.read_text() == packages:
-        return ROOT
+        return root
     with locked("sysroot"):
         if stamp.exists() and stamp.read_text() == packages:
-            return ROOT
-        apt = Apt("arm64", [SUITE], "arm64 packages", "arm64 guests need Debian, or a system with its apt")
+            return root
+        apt = Apt(arch, [SUITE], f"{arch} packages", f"{arch} guests of Debian's programs need Debian, or a system with its apt")
         apt.refresh()
-        say(f"fetching arm64's userland (Debian {SUITE}, {len(packages.split())} packages) ...")
+        say(f"fetching {arch} programs (Debian {SUITE}, {len(packages.split())} packages) ...")
         new = Path(tempfile.mkdtemp(dir=CACHE, prefix=".sysroot-"))
         try:
             new.chmod(0o755)
@@ -56,12 +60,12 @@ def root():
             # A package that no other depends on has this link; libc.so, which is a linker's script, goes by it.
             (new / "lib").symlink_to("usr/lib")
             (new / "packages").write_text(packages)
-            shutil.rmtree(ROOT, ignore_errors=True)
-            new.rename(ROOT)
+            shutil.rmtree(root, ignore_errors=True)
+            new.rename(root)
         except BaseException:
             shutil.rmtree(new, ignore_errors=True)
             raise
-    return ROOT
+    return root
 
 
 def program(name):

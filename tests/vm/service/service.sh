@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# `make vm-service` runs it: what the Debian package has, under systemd. The service is started when the scheduler is attached,
+# comes back when it is killed or hangs, does not when it is refused, gives up when it always dies, and leaves the kernel its
+# own scheduler when it is stopped. Metrics are served.
+. /root/lib.sh
+
+UNIT=scx_magpie.service
+
+property() {
+	systemctl show --value -p "$1" ${2:-$UNIT}
+}
+
+is() {
+	[ "$(property "$1")" = "$2" ]
+}
+
+has_restarted() {
+	[ "$(property NRestarts)" = "$1" ] && is ActiveState active
+}
+
+# In place of fail's: the journal.
+journal() {
+	journalctl -u $UNIT -o cat --no-pager >$LOG
+}
+
+flags() {
+	echo "SCX_MAGPIE_FLAGS=$1" >/etc/default/scx_magpie
+}
+
+start() {
+	systemctl start $UNIT || { journal; fail "start: $(property Result)"; }
+	is_state enabled || fail "started, and not attached"
+}
+
+say "$(systemctl --version | head -n 1)"
+start
+say "started: $(property StatusText)"
+property StatusText | grep -q "attached: .* CPUs" || fail "no status"
+capabilities=$(sed -n 's/^CapBnd:\t0*//p' /proc/"$(property MainPID)"/status)
+say "capabilities: $capabilities"
+[ "$capabilities" = c000080000 ] || fail "not those of the unit"
+hackbench -g 2 -l 100 >/dev/null || fail "hackbench"
+stats_json 1
+[ "$(json_total search)" -ge 0 ] || fail "no statistics"
+
+systemctl restart $UNIT || fail "restart"
+is_state enabled || fail "not attached after a restart"
+kill -9 "$(property MainPID)"
+wait_for 60 "a new start after a kill" has_restarted 1
+is_state enabled || fail "not attached after a kill"
+say "killed: started again"
+
+systemctl start scx_magpie-export.service || fail "export: start"
+metrics() {
+	wget -q -O /tmp/metrics http://127.0.0.1:9811/metrics && grep -q "^scx_magpie_up $1$" /tmp/metrics
+}
+wait_for 60 "metrics" metrics 1
+say "$(grep -c '^scx_magpie_' /tmp/metrics) metrics"
+
+systemctl stop $UNIT || fail "stop"
+is_state disabled || fail "stopped, and state is $(state)"
+is Result success || fail "stopped: result $(property Result)"
+journal
+grep -q "unregistered from user space" $LOG || fail "no 'unregistered from user space'"
+grep WARN $LOG && fail "warnings"
+wait_for 60 "metrics without a scheduler" metrics 0
+
+# Hangs.
+mkdir -p /run/systemd/system/$UNIT.d
+printf '[Service]\nWatchdogSec=3s\n' >/run/systemd/system/$UNIT.d/watchdog.conf
+systemctl daemon-reload
+systemctl reset-failed $UNIT
+start
+sleep 5
+is NRestarts 0 || fail "the watchdog bites one that is alive"
+kill -STOP "$(property MainPID)"
+wait_for 120 "a new start after a hang" has_restarted 1
+say "hangs: started again"
+systemctl stop $UNIT || fail "stop"
+
+# Refused.
+systemctl reset-failed $UNIT
+flags "--slice-us 1"
+systemctl start $UNIT 2>/dev/null && fail "started with a wrong flag"
+[ "$(property ExecMainStatus) $(property NRestarts) $(property ActiveState)" = "2 0 failed" ] ||
+	fail "a wrong flag: $(property ExecMainStatus) $(property NRestarts) $(property ActiveState)"
+journal
+say "refused: $(grep 'scx_magpie:' $LOG | tail -n 1)"
+
+# Always dies.
+flags
+systemctl reset-failed $UNIT
+start
+deaths=0
+while is_state enabled; do
+	kill -9 "$(property MainPID)"
+	deaths=$((deaths + 1))
+	[ $deaths -le 5 ] || fail "started again and again"
+	wait_for 60 "a new start, or none" eval "has_restarted $deaths || is ActiveState failed"
+done
+say "died $deaths times: $(property Result)"
+[ "$(property ActiveState) $deaths" = "failed 3" ] || fail "not given up after three starts"
