@@ -17,7 +17,7 @@ ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";
 SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
 SIM_SANITIZED = $(SIM) --features sanitize
 
-.PHONY: help demo test run build build-arm64 check unit sim-test soak soak-vm experiments growth mutants bench bench-host vm-test test-matrix verifier-stats fmt setup clean
+.PHONY: help demo test run build build-arm64 check unit sim-test soak soak-vm experiments growth mutants bench bench-host vm-test test-matrix verifier-stats deb rpm vm-service fmt setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
@@ -92,6 +92,28 @@ verifier-stats: setup build ## what each BPF program costs the verifier, on each
 	@set -e; for series in $$(vm/run --matrix); do \
 		vm/run --kernel "$$series" --cpus 2 --llcs 1 --nodes 1 -- sh -c 'uname -r; scx_magpie verifier-stats'; \
 	done
+
+# What packages have besides the command: it writes its own manual pages and completions.
+DIST = $(CARGO_TARGET_DIR)/release/dist
+
+.PHONY: dist
+dist: build
+	@rm -rf "$(DIST)"; "$(CARGO_TARGET_DIR)/release/scx_magpie" man "$(DIST)/man"
+	@for shell in bash fish zsh; do \
+		"$(CARGO_TARGET_DIR)/release/scx_magpie" completions $$shell >"$(DIST)/scx_magpie.$$shell" || exit 1; \
+	done
+
+deb: dist ## a Debian package, in $CARGO_TARGET_DIR/debian; MAINTAINER='Name <address>', by default the last commit's author
+	@tools/package deb "$(DIST)"
+
+vm-service: setup deb ## the Debian package's service under systemd in a VM: starts, restarts, refusals, watchdog, metrics
+	@rm -rf "$(DIST)/root"; dpkg-deb -x "$$(ls -t "$(CARGO_TARGET_DIR)"/debian/*.deb | head -n 1)" "$(DIST)/root"
+	@vm/run --systemd --cpus 4 --llcs 2 --nodes 2 --timeout 900 --scheduler "$(DIST)/root/usr/bin/scx_magpie" \
+		$$(find "$(DIST)/root" -type f ! -path '*/share/*' -printf ' --carry %p:/%P') \
+		--carry tests/vm/lib.sh:/root/lib.sh --carry tests/vm/service/service.sh:/root/service.sh -- sh /root/service.sh
+
+rpm: dist ## an RPM package, in $CARGO_TARGET_DIR/generate-rpm
+	@tools/package rpm "$(DIST)"
 
 fmt: setup-build ## format Rust and C
 	@$(ENV) cargo fmt --all; "$$CLANG_FORMAT" -i $(C_SOURCES)
