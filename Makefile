@@ -98,7 +98,7 @@ DIST = $(CARGO_TARGET_DIR)/release/dist
 
 .PHONY: dist
 dist: build
-	@rm -rf "$(DIST)"; "$(CARGO_TARGET_DIR)/release/scx_magpie" man "$(DIST)/man"
+	@rm -rf "$(DIST)"; "$(CARGO_TARGET_DIR)/release/scx_magpie" man "$(DIST)/man" && gzip -9n "$(DIST)"/man/*
 	@for shell in bash fish zsh; do \
 		"$(CARGO_TARGET_DIR)/release/scx_magpie" completions $$shell >"$(DIST)/scx_magpie.$$shell" || exit 1; \
 	done

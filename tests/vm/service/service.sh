@@ -24,7 +24,7 @@ journal() {
 }
 
 flags() {
-	echo "SCX_MAGPIE_FLAGS=$1" >/etc/default/scx_magpie
+	echo "SCX_MAGPIE_FLAGS=${1-}" >/etc/default/scx_magpie
 }
 
 start() {
@@ -42,6 +42,15 @@ say "capabilities: $capabilities"
 hackbench -g 2 -l 100 >/dev/null || fail "hackbench"
 stats_json 1
 [ "$(json_total search)" -ge 0 ] || fail "no statistics"
+
+# The kernel has one scheduler at a time.
+printf '[Service]\nExecStart=/usr/bin/sleep 1000\n' >/run/systemd/system/scx.service
+systemctl daemon-reload
+systemctl start scx.service || fail "another scheduler's service"
+is_state disabled || fail "still attached beside another scheduler's service"
+start
+[ "$(property ActiveState scx.service)" = inactive ] || fail "another scheduler's service goes on"
+say "takes turns with scx.service"
 
 systemctl restart $UNIT || fail "restart"
 is_state enabled || fail "not attached after a restart"
