@@ -219,7 +219,7 @@ impl<'a> Scheduler<'a> {
     /// True if the machine has outgrown it.
     fn serve(&mut self, shutdown: &AtomicBool) -> Result<bool> {
         let mut server = stats::Server::launch(stats::SOCKET.as_ref());
-        let mut watchdog = Watchdog::new();
+        let mut watchdog = Watchdog::from_env();
         let mut publish_at = Instant::now();
         let mut frequencies_at = publish_at + FREQUENCY_INTERVAL;
         let mut cgroups_at = publish_at + CGROUP_INTERVAL;

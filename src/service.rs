@@ -25,7 +25,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    pub fn new() -> Self {
+    pub fn from_env() -> Self {
         Self::of(sd_notify::watchdog_enabled())
     }
 

@@ -16,10 +16,10 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::SCHEDULER_NAME;
 use crate::stats::Metrics;
 
-/// In seconds.
-pub const NS: f64 = 1e-9;
-pub const US: f64 = 1e-6;
-pub const MS: f64 = 1e-3;
+/// In a second.
+pub const NS: f64 = 1e9;
+pub const US: f64 = 1e6;
+pub const MS: f64 = 1e3;
 
 /// What is written.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ impl Collector for Totals {
         let up = u64::from(self.0.is_some());
         families.gauge("up", "whether scx_magpie is attached", None, &[(vec![], up)])?;
         let Some(metrics) = &self.0 else { return Ok(()) };
-        let uptime = metrics.interval_ms as f64 * MS;
+        let uptime = metrics.interval_ms as f64 / MS;
         families.gauge("uptime", "time since scx_magpie was attached", Some(&Unit::Seconds), &[(vec![], uptime)])?;
         families.llcs(metrics)?;
         families.nodes(metrics)?;
@@ -131,9 +131,9 @@ impl Families<'_> {
         }
         let mut family = self.0.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
         for (labels, counts) in samples {
-            let ends = (1..counts.len()).map(|i| (1u64 << i) as f64 * NS).chain([f64::INFINITY]);
+            let ends = (1..counts.len()).map(|i| (1u64 << i) as f64 / NS).chain([f64::INFINITY]);
             let buckets: Vec<_> = ends.zip(counts.iter().copied()).collect();
-            let middle = |(i, &count): (usize, &u64)| 1.5 * (1u64 << i) as f64 * NS * count as f64;
+            let middle = |(i, &count): (usize, &u64)| 1.5 * (1u64 << i) as f64 * count as f64 / NS;
             let sum = counts.iter().enumerate().map(middle).sum();
             family.encode_family(labels)?.encode_histogram::<NoLabelSet>(sum, counts.iter().sum(), &buckets, None)?;
         }

@@ -79,7 +79,7 @@ const LLC_LABELLED: [Labelled; 3] = [
     ),
 ];
 
-/// Of each LLC: the metric, its help text, the statistic, and its unit in seconds.
+/// Of each LLC: the metric, its help text, the statistic, and how many of its unit are a second.
 const LLC_TIMES: [(&str, &str, &str, f64); 4] = [
     ("busy", "CPU time that was not idle", "busy_ns", NS),
     ("find", "CPU time spent looking for idle CPUs and for tasks to steal, from samples", "find_ns", NS),
@@ -130,7 +130,7 @@ impl Families<'_> {
         }
         for (name, help, field, unit) in LLC_TIMES {
             let samples: Vec<_> =
-                counts(field).into_iter().map(|(labels, time)| (labels, time as f64 * unit)).collect();
+                counts(field).into_iter().map(|(labels, time)| (labels, time as f64 / unit)).collect();
             self.counter(name, help, Some(&Unit::Seconds), &samples)?;
         }
         let timed = metrics.llcs.iter().filter(|(_, llc)| llc.latencies.iter().any(|&count| count > 0));
@@ -162,8 +162,8 @@ impl Families<'_> {
         )?;
         let help = "looks at a process's memory left for later, after --numa-sample-ms";
         self.counter("memory_cut_samples", help, None, &[(vec![], memory.cut)])?;
-        self.counter("memory_sampling", "CPU time for that", seconds, &[(vec![], memory.cpu_ns as f64 * NS)])?;
-        let longest = memory.longest_us as f64 * US;
+        self.counter("memory_sampling", "CPU time for that", seconds, &[(vec![], memory.cpu_ns as f64 / NS)])?;
+        let longest = memory.longest_us as f64 / US;
         self.gauge("memory_longest_look", "CPU time of the longest look at a time", seconds, &[(vec![], longest)])?;
         let help = "processes known now to have most of their memory on one node";
         self.gauge("memory_homes", help, None, &[(vec![], memory.homes)])
@@ -185,10 +185,10 @@ impl Families<'_> {
         let throttled: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.nr_throttled)).collect();
         self.counter("cgroup_throttled_periods", "periods in which it was throttled", None, &throttled)?;
         let seconds = Some(&Unit::Seconds);
-        let throttled: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.throttled_ms as f64 * MS)).collect();
+        let throttled: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.throttled_ms as f64 / MS)).collect();
         let help = "time for which it was throttled, counted when it goes on";
         self.counter("cgroup_throttled", help, seconds, &throttled)?;
-        let usage: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.usage_us as f64 * US)).collect();
+        let usage: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.usage_us as f64 / US)).collect();
         self.counter("cgroup_cpu", "CPU time of tasks in it and in cgroups below it", seconds, &usage)
     }
 
