@@ -130,7 +130,9 @@ fn the_dashboard_asks_for_what_there_is() {
 
 /// `scripts/scxstats_to_openmetrics.py` of the crate that the statistics are sent by.
 fn script() -> Option<PathBuf> {
-    let args = ["metadata", "--format-version", "1", "--offline", "--locked"];
+    // Other platforms' crates may never have been fetched.
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let args = ["metadata", "--format-version=1", "--offline", "--locked", "--filter-platform", &platform];
     let output = Command::new(env!("CARGO")).args(args).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
     let package = metadata["packages"].as_array()?.iter().find(|package| package["name"] == "scx_stats")?;

@@ -33,6 +33,8 @@ start_magpie --max-cgroups 8
 for i in $(seq 10); do
 	mkdir $CG/g"$i"
 done
+# At once, for the loader looks within a second which limits are lost.
+echo "20000 100000" >$CG/g10/cpu.max
 in_group g8
 in_group g10
 wait_for 10 "a warning" grep -q "2 cgroups more than --max-cgroups 8: .*; start with --max-cgroups 20" $LOG
