@@ -162,6 +162,7 @@ fn llc(node: usize, count: u64) -> LlcSnapshot {
         busy_ns: count,
         counters: std::array::from_fn(|stat| count + stat as u64),
         latencies: std::array::from_fn(|_| count),
+        stolen_from: std::array::from_fn(|_| count),
     }
 }
 

@@ -219,8 +219,18 @@ mod tests {
     use super::*;
 
     /// Rates of others, which queries compute; and what has code of its own.
-    const LEFT_OUT: [&str; 8] =
-        ["se_eff", "dom_eff", "fast_rate", "success_rate", "busy", "find", "stolen_wait_us", "at_home"];
+    const LEFT_OUT: [&str; 10] = [
+        "se_eff",
+        "dom_eff",
+        "fast_rate",
+        "success_rate",
+        "busy",
+        "find",
+        "stolen",
+        "stolen_from",
+        "stolen_wait_us",
+        "at_home",
+    ];
     const BY_HAND: [&str; 2] = ["util", "latencies"];
 
     #[test]

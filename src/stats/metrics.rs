@@ -170,7 +170,7 @@ pub mod tests {
     fn totals_count_from_the_start() {
         let mut now = snapshot([5, 9]);
         now.at = 7 * SECOND;
-        now.about = About { attached_at: 3 * SECOND, ..About::default() }.into();
+        now.about = crate::stats::About { attached_at: 3 * SECOND, ..Default::default() }.into();
         let totals = now.totals(0);
         assert_eq!((totals.interval_ms, totals.total.search), (4000, 5 + 9));
     }
