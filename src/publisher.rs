@@ -46,6 +46,10 @@ impl Publisher {
     }
 
     /// CPUs have come. They reach their capacity until [`Publisher::set_reachable`] says otherwise.
+    pub fn set_limit(&mut self, limit: ScanLimit) {
+        self.limit = limit;
+    }
+
     pub fn set_layout(&mut self, layout: &Layout) {
         self.layout = layout.clone();
         for (&id, cpu) in &layout.cpus {

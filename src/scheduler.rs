@@ -27,7 +27,7 @@ use scx_utils::{
 };
 
 use crate::bpf_intf::{
-    capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_layout, llc_published, placed_cpu, wake_cases,
+    capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_layout, llc_published, placed_cpu, tunables, wake_cases,
 };
 use crate::bpf_skel::*;
 use crate::cli::{Opts, Tunables};
@@ -39,7 +39,7 @@ use crate::preflight;
 use crate::publisher::{self, Publisher, monotonic};
 use crate::service::{self, Watchdog};
 use crate::stats::{self, About, Shared, Snapshot};
-use crate::told::{Possible, Told};
+use crate::told::{Live, Possible, Told};
 use crate::topology::Layout;
 
 /// How long Ctrl-C, an ejection or a request for statistics waits at most.
@@ -77,7 +77,6 @@ pub struct Scheduler<'a> {
     pub skel: BpfSkel<'a>,
     layout: Layout,
     publisher: Publisher,
-    util_interval: Duration,
     /// The kernel does not report all that is set of cgroups.
     polls_cgroups: bool,
     tunables: Tunables,
@@ -145,7 +144,6 @@ impl<'a> Scheduler<'a> {
             skel,
             publisher: Publisher::new(layout.clone(), ScanLimit::from(&opts.tunables)),
             layout,
-            util_interval: Duration::from_millis(opts.tunables.util_interval),
             polls_cgroups,
             tunables,
             groups,
@@ -180,6 +178,29 @@ impl<'a> Scheduler<'a> {
         let known = self.layout.cpus.keys().map(|&id| (id, known[id] as usize)).filter(|(_, capacity)| *capacity > 0);
         let capacities: BTreeMap<_, _> = known.collect();
         Ok(capacities.iter().any(|(id, capacity)| self.layout.cpus[id].capacity != *capacity).then_some(capacities))
+    }
+
+    /// Changes what may change while it runs; all else in `flags` is as it was.
+    pub fn set(&mut self, flags: &Tunables) -> Result<()> {
+        let maps = &mut self.skel.maps;
+        let bss = maps.bss_data.as_mut().context("no .bss")?;
+        let bss_tunables = maps.bss_tunables_data.as_mut().context("no .bss.tunables")?;
+        // SAFETY: pairs made from the same C structs, which hold integers only.
+        let live = unsafe {
+            let tunables = &twins::<_, tunables>(slice::from_mut(&mut bss_tunables.tunables))[0];
+            Live { tunables, llc_layouts: twins(&mut bss.llc_layouts) }
+        };
+        live.set(&self.layout, flags);
+        self.publisher.set_limit(ScanLimit::from(flags));
+        let sampling = |flags: &Tunables| (flags.numa_sample_share, flags.numa_sample_ms);
+        let resampled = sampling(flags) != sampling(&self.tunables);
+        // The kernel may have no cgroups for us.
+        self.tunables = Tunables { no_cgroups: self.tunables.no_cgroups, ..flags.clone() };
+        if resampled {
+            self.sampler.take();
+            self.start_sampler()?;
+        }
+        Ok(())
     }
 
     /// Looks at where processes have their memory, where there are several nodes.
@@ -240,7 +261,7 @@ impl<'a> Scheduler<'a> {
             }
             if now >= publish_at {
                 self.publish()?;
-                publish_at = now + self.util_interval;
+                publish_at = now + Duration::from_millis(self.tunables.util_interval);
             }
             server.answer(|| self.snapshot());
             watchdog.pet(now);
@@ -400,9 +421,11 @@ fn cut_groups(map: &mut OpenMapMut<'_>, nr: u32) -> Result<NonNull<UnsafeCell<gr
 fn tell(skel: &mut OpenBpfSkel<'_>, told: &Told) -> Result<()> {
     let rodata = skel.maps.rodata_data.as_mut().context("no .rodata in the BPF object")?;
     let bss = skel.maps.bss_data.as_mut().context("no .bss in the BPF object")?;
+    let bss_tunables = skel.maps.bss_tunables_data.as_mut().context("no .bss.tunables in the BPF object")?;
     // SAFETY: pairs made from the same C structs, which hold integers only.
     unsafe {
-        copy_twins(slice::from_mut(&mut rodata.tunables), slice::from_ref(&told.tunables));
+        copy_twins(slice::from_mut(&mut rodata.machine), slice::from_ref(&told.machine));
+        copy_twins(slice::from_mut(&mut bss_tunables.tunables), slice::from_ref(&told.tunables));
         copy_twins(&mut bss.cpu_layouts, &told.cpu_layouts);
         copy_twins(&mut bss.llc_layouts, &told.llc_layouts);
     }
@@ -419,7 +442,7 @@ fn shared<'a>(
     groups: NonNull<UnsafeCell<group>>,
     tunables: &Tunables,
 ) -> Result<Shared<'a>> {
-    let counts_wake_cases = skel.maps.rodata_data.as_ref().context("no .rodata")?.tunables.asym != 0;
+    let counts_wake_cases = skel.maps.rodata_data.as_ref().context("no .rodata")?.machine.asym != 0;
     let skel = skel.maps.bss_data.as_mut().context("no .bss")?;
     // SAFETY: pairs made from the same C structs, which hold integers only; cut_groups() made the groups so many.
     Ok(unsafe {

@@ -3,20 +3,23 @@
 //! means, `bpf/core/topology.bpf.h` how they are looked up.
 //!
 //! ```text
-//! Layout   --> tunables, node_llcs, capacity_order --+
-//! Tunables --> tunables                              +--> the C's constants of these names
-//! pelt     --> pelt_decay ---------------------------+
-//! Layout   --> cpu_layouts, llc_layouts, slot_cpus ------> variables: a CPU that comes later gets its place there
+//! Layout   --> machine, node_llcs, capacity_order --+
+//! Tunables --> machine                              +--> the C's constants of these names
+//! pelt     --> pelt_decay --------------------------+
+//! Tunables --> tunables, nr_reach of llc_layouts -------> variables: may change while it runs
+//! Layout   --> cpu_layouts, llc_layouts, slot_cpus -----> variables: a CPU that comes later gets its place there
 //! ```
 
+use std::cell::UnsafeCell;
+
 use crate::bpf_intf::{
-    cpu_layout, cpu_state_CPU_PLACED as CPU_PLACED, llc_layout, magpie_limits_MAX_CPUS as MAX_CPUS,
+    cpu_layout, cpu_state_CPU_PLACED as CPU_PLACED, llc_layout, machine, magpie_limits_MAX_CPUS as MAX_CPUS,
     magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS,
     magpie_limits_MAX_SLOTS as MAX_SLOTS, tunables,
 };
 use crate::cli::{Steal, Switch, Tunables};
 use crate::pelt;
-use crate::topology::{CpuPlace, Layout};
+use crate::topology::{CpuPlace, Layout, LlcPlace};
 
 const NSEC_PER_USEC: u64 = 1000;
 const NSEC_PER_MSEC: u64 = 1_000_000;
@@ -24,6 +27,7 @@ const NSEC_PER_MSEC: u64 = 1_000_000;
 /// By the names of the C; the vectors are as long as its arrays.
 #[derive(Clone, Debug)]
 pub struct Told {
+    pub machine: machine,
     pub tunables: tunables,
     pub cpu_layouts: Vec<cpu_layout>,
     pub llc_layouts: Vec<llc_layout>,
@@ -44,7 +48,8 @@ pub struct Possible {
 impl Told {
     pub fn new(layout: &Layout, tunables: &Tunables, possible: Possible) -> Self {
         let mut told = Self {
-            tunables: tunables_of(layout, tunables, possible),
+            machine: machine_of(layout, tunables, possible),
+            tunables: tunables_of(tunables),
             cpu_layouts: vec![cpu_layout { llc: 0, node: 0, slot: 0, capacity: 0, state: 0 }; MAX_CPUS as usize],
             llc_layouts: vec![
                 llc_layout {
@@ -73,11 +78,7 @@ impl Told {
             entry.nr_lines = llc.nr_lines as u32;
             entry.nr_slots = llc.nr_slots as u32;
             entry.nr_near = llc.nr_near as u32;
-            entry.nr_reach = match tunables.steal {
-                Steal::Off | Steal::Llc => 0,
-                Steal::All if layout.nr_nodes() <= tunables.steal_node_limit as usize => llc.others.len() as u32,
-                Steal::Node | Steal::All => llc.nr_near as u32,
-            };
+            entry.nr_reach = nr_reach(layout, llc, tunables);
             for (slot, &other) in entry.others.iter_mut().zip(&llc.others) {
                 *slot = other as u16;
             }
@@ -108,42 +109,86 @@ impl From<&CpuPlace> for cpu_layout {
     }
 }
 
-fn tunables_of(layout: &Layout, tunables: &Tunables, possible: Possible) -> tunables {
+/// What may change while the program runs, where it reads it.
+pub struct Live<'a> {
+    pub tunables: &'a UnsafeCell<tunables>,
+    pub llc_layouts: &'a [UnsafeCell<llc_layout>],
+}
+
+impl Live<'_> {
+    /// Changes it to what the flags say. The program may run meanwhile: it sees each value as it was, or as it is.
+    pub fn set(&self, layout: &Layout, flags: &Tunables) {
+        let fresh = tunables_of(flags);
+        const WORDS: usize = size_of::<tunables>() / size_of::<u64>();
+        const { assert!(size_of::<tunables>() == WORDS * size_of::<u64>()) };
+        let (to, from) = (self.tunables.get().cast::<u64>(), (&raw const fresh).cast::<u64>());
+        for word in 0..WORDS {
+            // SAFETY: both are that long and aligned, and hold integers only; no field crosses a word.
+            unsafe { to.add(word).write_volatile(from.add(word).read()) };
+        }
+        for (to, llc) in self.llc_layouts.iter().zip(&layout.llcs) {
+            // SAFETY: a plain word in valid memory.
+            unsafe { (&raw mut (*to.get()).nr_reach).write_volatile(nr_reach(layout, llc, flags)) };
+        }
+    }
+}
+
+fn machine_of(layout: &Layout, tunables: &Tunables, possible: Possible) -> machine {
     let (core_first, core_last) = layout.core_ends();
-    tunables {
-        slice_ns: tunables.slice_us * NSEC_PER_USEC,
-        credit_ns: tunables.slice_us_lag * NSEC_PER_USEC,
-        handoff_ns: tunables.handoff_us * NSEC_PER_USEC,
-        starve_ns: u64::from(tunables.timeout_ms) * NSEC_PER_MSEC / 4,
-        long_queue: (u64::from(tunables.timeout_ms) * NSEC_PER_MSEC / 4 / (tunables.slice_us * NSEC_PER_USEC)) as u32,
+    machine {
+        starve_ns: starve_ns(tunables),
         smt_width: layout.smt_width as u32,
         core_first,
         core_last,
         nr_cpu_ids: possible.ids.min(MAX_CPUS as usize) as u32,
         nr_cpus_possible: possible.cpus as u32,
         nr_llcs: layout.llcs.len() as u32,
+        nr_cpus: layout.cpus.len() as u32,
+        nr_stronger: layout.nr_stronger() as u32,
+        nr_nodes: layout.nr_nodes() as u32,
+        max_groups: tunables.max_cgroups + 1,
+        cgroups: u8::from(!tunables.no_cgroups),
+        asym: u8::from(!tunables.no_capacity && layout.nr_stronger() > 0),
+    }
+}
+
+fn tunables_of(tunables: &Tunables) -> tunables {
+    let slice_ns = tunables.slice_us * NSEC_PER_USEC;
+    tunables {
+        slice_ns,
+        credit_ns: tunables.slice_us_lag * NSEC_PER_USEC,
+        handoff_ns: tunables.handoff_us * NSEC_PER_USEC,
+        llc_cost_ns: tunables.migration_cost_llc_us * NSEC_PER_USEC,
+        node_cost_ns: tunables.migration_cost_node_us * NSEC_PER_USEC,
         util_interval_ns: tunables.util_interval * NSEC_PER_MSEC,
+        long_queue: (starve_ns(tunables) / slice_ns) as u32,
         imbalance_pct: tunables.imbalance_pct,
+        steal_tries: tunables.steal_tries,
+        numa_backoff: tunables.numa_backoff,
         scan_limit: u8::from(!tunables.no_scan_limit),
         small_llc_boost: u8::from(tunables.small_llc_boost == Switch::On),
         latency_hist: u8::from(tunables.latency_hist),
         wakeup_preempt: u8::from(!tunables.no_wakeup_preempt),
         steal: u8::from(tunables.steal != Steal::Off),
-        cgroups: u8::from(!tunables.no_cgroups),
-        asym: u8::from(!tunables.no_capacity && layout.nr_stronger() > 0),
-        nr_cpus: layout.cpus.len() as u32,
-        nr_stronger: layout.nr_stronger() as u32,
-        llc_cost_ns: tunables.migration_cost_llc_us * NSEC_PER_USEC,
-        node_cost_ns: tunables.migration_cost_node_us * NSEC_PER_USEC,
-        steal_tries: tunables.steal_tries,
-        nr_nodes: layout.nr_nodes() as u32,
-        max_groups: tunables.max_cgroups + 1,
-        numa_backoff: tunables.numa_backoff,
         numa_sampler: u8::from(tunables.numa_sample_share > 0),
         affine_idle: u8::from(tunables.wake_affine.idle),
         affine_sync: u8::from(tunables.wake_affine.sync),
         affine_weight: u8::from(tunables.wake_affine.weight),
         affine_wide: u8::from(tunables.wake_affine.wide),
+    }
+}
+
+/// A quarter of the time after which the kernel ejects the scheduler.
+fn starve_ns(tunables: &Tunables) -> u64 {
+    u64::from(tunables.timeout_ms) * NSEC_PER_MSEC / 4
+}
+
+/// How many of its others the LLC's CPUs steal from, nearest first.
+fn nr_reach(layout: &Layout, llc: &LlcPlace, tunables: &Tunables) -> u32 {
+    match tunables.steal {
+        Steal::Off | Steal::Llc => 0,
+        Steal::All if layout.nr_nodes() <= tunables.steal_node_limit as usize => llc.others.len() as u32,
+        Steal::Node | Steal::All => llc.nr_near as u32,
     }
 }
 
@@ -161,11 +206,11 @@ mod tests {
         let told = Told::new(&Layout::new(&topo, 0).unwrap(), &opts.tunables, Possible { cpus: 64, ids: 70 });
 
         assert_eq!(
-            (told.tunables.slice_ns, told.tunables.starve_ns, told.tunables.wakeup_preempt),
+            (told.tunables.slice_ns, told.machine.starve_ns, told.tunables.wakeup_preempt),
             (500_000, 1_000_000_000, 0)
         );
-        assert_eq!((told.tunables.nr_cpu_ids, told.tunables.nr_cpus_possible, told.tunables.nr_llcs), (70, 64, 2));
-        assert_eq!((told.tunables.smt_width, told.tunables.core_first, told.tunables.core_last), (2, 0x5555, 0xaaaa));
+        assert_eq!((told.machine.nr_cpu_ids, told.machine.nr_cpus_possible, told.machine.nr_llcs), (70, 64, 2));
+        assert_eq!((told.machine.smt_width, told.machine.core_first, told.machine.core_last), (2, 0x5555, 0xaaaa));
 
         let present = told.cpu_layouts.iter().filter(|cpu| cpu.state == CPU_PLACED).count();
         assert_eq!((present, told.cpu_layouts.len()), (36, MAX_CPUS as usize));
@@ -175,7 +220,7 @@ mod tests {
         let llc = &told.llc_layouts[1];
         assert_eq!((llc.first_line, llc.nr_lines, llc.nr_near, llc.others[0]), (2, 2, 0, 0));
         assert_eq!(told.llc_layouts[0].others[0], 1);
-        assert_eq!((told.tunables.nr_nodes, &told.node_llcs[..2]), (2, &[0, 1][..]));
+        assert_eq!((told.machine.nr_nodes, &told.node_llcs[..2]), (2, &[0, 1][..]));
     }
 
     #[test]

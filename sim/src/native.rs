@@ -16,12 +16,13 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use scx_magpie::bpf_intf::{
-    capacities, cpu_ctx, cpu_layout, cpu_state_CPU_PRESENT, group, latency_hist, llc_layout, llc_published,
+    capacities, cpu_ctx, cpu_layout, cpu_state_CPU_PRESENT, group, latency_hist, llc_layout, llc_published, machine,
     magpie_limits_MAX_CPUS, magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES, magpie_limits_MAX_LLCS,
     magpie_limits_MAX_NODE_IDS, magpie_limits_SLOTS_PER_LINE, map_line, placed_cpu, sparse_map, tunables, wake_cases,
 };
+use scx_magpie::cli::Tunables;
 use scx_magpie::stats::Shared;
-use scx_magpie::told::Told;
+use scx_magpie::told::{Live, Told};
 use scx_magpie::topology::Layout;
 
 #[allow(clippy::all, dead_code, unsafe_op_in_unsafe_fn)]
@@ -42,6 +43,7 @@ const SLOTS_PER_LINE: usize = magpie_limits_SLOTS_PER_LINE as usize;
 // What main.bpf.c defines, and the bounds of its sections (native.c). Cells, for the program writes them.
 unsafe extern "C" {
     static mut magpie: sched_ext_ops;
+    static machine: UnsafeCell<machine>;
     static tunables: UnsafeCell<tunables>;
     static cpu_layouts: [UnsafeCell<cpu_layout>; MAX_CPUS];
     static llc_layouts: [UnsafeCell<llc_layout>; MAX_LLCS];
@@ -122,17 +124,24 @@ impl Native {
                 data.add(i).write_volatile(*byte);
             }
 
+            tunables.get().write(told.tunables);
             copy(&cpu_layouts, &told.cpu_layouts);
             copy(&llc_layouts, &told.llc_layouts);
             copy(&slot_cpus, &told.slot_cpus);
 
             protect_rodata(libc::PROT_READ | libc::PROT_WRITE);
-            tunables.get().write(told.tunables);
+            machine.get().write(told.machine);
             copy(&node_llcs, &told.node_llcs);
             copy(&capacity_order, &told.capacity_order);
             copy(&pelt_decay, &told.pelt_decay);
             protect_rodata(libc::PROT_READ);
         }
+    }
+
+    /// Changes what may change while it runs.
+    pub fn set(&mut self, layout: &Layout, flags: &Tunables) {
+        // SAFETY: always there.
+        unsafe { Live { tunables: &tunables, llc_layouts: &llc_layouts } }.set(layout, flags);
     }
 
     pub fn ops(&self) -> sched_ext_ops {
@@ -164,7 +173,7 @@ impl Native {
                 groups: &groups,
                 lost_groups: *lost_groups.get(),
                 capacities: &reachable,
-                wake_cases: ((*tunables.get()).asym != 0).then_some(&cases[..]),
+                wake_cases: ((*machine.get()).asym != 0).then_some(&cases[..]),
             }
         }
     }

@@ -61,37 +61,44 @@ enum pelt_consts {
 	CAPACITY_SCALE = 1024,
 };
 
-/* Set by the loader from its flags; constant while the program runs. */
-struct tunables {
-	u64 slice_ns;	/* for which a task runs before its queue is looked at */
-	u64 credit_ns;	/* how far ahead a task comes that was not woken by a message, until it has run for a slice */
-	u64 handoff_ns; /* a waker that sleeps this soon after it woke another hands its CPU off; 0: none does */
+/* Constant from the load on: the verifier leaves out what this machine and these flags do not need. */
+struct machine {
 	u64 starve_ns;	/* a task that waits for longer runs next, whatever its weight */
-	u32 long_queue; /* tasks, a slice each, that it takes starve_ns to run */
 	u32 smt_width;	/* CPUs a core at most, a power of two up to SLOTS_PER_LINE */
 	u32 core_first; /* bits of a line: the first slot of each core, */
 	u32 core_last;	/* ... and the last */
 	u32 nr_cpu_ids; /* CPU ids are below this, also of CPUs that may come */
 	u32 nr_cpus_possible;
 	u32 nr_llcs;
+	u32 nr_cpus;	 /* with a place when the program was loaded */
+	u32 nr_stronger; /* of them, stronger than the weakest: the first of capacity_order */
+	u32 nr_nodes;	 /* with CPUs */
+	u32 max_groups; /* ids of cgroups are below this; those for which there is none count as part of their parents */
+	u8 cgroups;	/* do cgroups' settings count? */
+	u8 asym;	/* do CPUs differ in capacity, and does that count? */
+};
+
+/*
+ * From the loader's flags; it may write them while the program runs, each on its own. A page of their own: no line of it is
+ * written otherwise.
+ */
+struct tunables {
+	u64 slice_ns;	  /* for which a task runs before its queue is looked at */
+	u64 credit_ns;	  /* how far ahead a task comes that was not woken by a message, until it has run for a slice */
+	u64 handoff_ns;	  /* a waker that sleeps this soon after it woke another hands its CPU off; 0: none does */
+	u64 llc_cost_ns;  /* for which a task that ran is left to its LLC by idle CPUs of the node's others, */
+	u64 node_cost_ns; /* ... and by those of other nodes */
 	u64 util_interval_ns; /* between two of the publisher's rounds */
+	u32 long_queue;	      /* tasks, a slice each, that it takes starve_ns to run */
 	u32 imbalance_pct;    /* an LLC that is utilized more than 100 / this is not searched */
+	u32 steal_tries;      /* overloaded CPUs that a CPU about to go idle tries before it gives up */
+	u32 numa_backoff;     /* scan periods for which a task is not moved home after wake-affine moved it away */
 	u8 scan_limit;	      /* does nr_scan bound the search? */
 	u8 small_llc_boost;   /* ... and is larger for LLCs of SMALL_LLC CPUs or fewer? */
 	u8 latency_hist;      /* is the time that searches take counted? */
 	u8 wakeup_preempt;
-	u8 steal;	  /* do CPUs take each other's waiting tasks? */
-	u8 cgroups;	  /* do cgroups' settings count? */
-	u8 asym;	  /* do CPUs differ in capacity, and does that count? */
-	u32 nr_cpus;	  /* with a place when the program was loaded */
-	u32 nr_stronger;  /* of them, stronger than the weakest: the first of capacity_order */
-	u64 llc_cost_ns;  /* for which a task that ran is left to its LLC by idle CPUs of the node's others, */
-	u64 node_cost_ns; /* ... and by those of other nodes */
-	u32 steal_tries;  /* overloaded CPUs that a CPU about to go idle tries before it gives up */
-	u32 nr_nodes;	  /* with CPUs */
-	u32 max_groups; /* ids of cgroups are below this; those for which there is none count as part of their parents */
-	u32 numa_backoff; /* scan periods for which a task is not moved home after wake-affine moved it away */
-	u8 numa_sampler;  /* does the loader tell where processes have their memory? */
+	u8 steal;	 /* do CPUs take each other's waiting tasks? */
+	u8 numa_sampler; /* does the loader tell where processes have their memory? */
 	/* Which of wake-affine's rules are in force; see numa/wake_affine.bpf.h. */
 	u8 affine_idle;
 	u8 affine_sync;
@@ -123,7 +130,7 @@ struct llc_layout {
 	u32 nr_slots; /* from its first CPU's to its last's */
 	u32 nr_cpus;  /* present; counted by the program, atomic */
 	u32 nr_near;  /* the first nr_near of others[] are on the same node */
-	u32 nr_reach; /* its CPUs steal from the first nr_reach of others[] */
+	u32 nr_reach; /* its CPUs steal from the first nr_reach of others[]; follows --steal */
 	u16 others[MAX_LLCS];
 };
 

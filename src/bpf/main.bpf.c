@@ -239,7 +239,7 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 		judge_handoff(tctx, cctx, sleeps);
 	if (is_asym())
 		util_stops(p, tctx, cpu, cctx, sleeps);
-	if (tunables.nr_llcs > 1)
+	if (machine.nr_llcs > 1)
 		tctx->stopped_at = scx_bpf_now();
 	tctx->wakes = cctx->wakes;
 	if (sleeps)
@@ -310,7 +310,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 	 * The other half of the handshake with enqueue(): a task may have been queued after dispatch() looked. Or the timer of
 	 * throttled tasks has come while that had dropped the rq lock: the kernel forgets its kick then.
 	 */
-	if (work_in_reach(cpu) || READ_ONCE(cctx->throttled_due))
+	if ((tunables.steal && work_in_reach(cpu)) || READ_ONCE(cctx->throttled_due))
 		kick_cpu(cpu, 0);
 }
 
@@ -334,7 +334,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p, struct scx
 	tctx->sync_wakeup = true;
 	tctx->recent = -1;
 	tctx->preferred_node = NO_NODE;
-	if (tunables.cgroups) {
+	if (machine.cgroups) {
 		/* The kernel holds the group; it is the verifier that wants to see it. */
 		bpf_rcu_read_lock();
 		if (bpf_core_field_exists(args->cgroup) && args->cgroup)
@@ -416,8 +416,8 @@ void BPF_STRUCT_OPS(magpie_cgroup_set_idle, struct cgroup *cgrp, bool idle)
  */
 void BPF_STRUCT_OPS(magpie_cpu_online, s32 cpu)
 {
-	if (cpu >= tunables.nr_cpu_ids) {
-		scx_bpf_error("CPU %d came: there is room for %d", cpu, tunables.nr_cpu_ids);
+	if (cpu >= machine.nr_cpu_ids) {
+		scx_bpf_error("CPU %d came: there is room for %d", cpu, machine.nr_cpu_ids);
 		return;
 	}
 	cpu_comes(cpu, CPU_ONLINE);
@@ -442,7 +442,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 	struct task_struct *curr;
 	s32 cpu, err;
 
-	bpf_for(cpu, 0, tunables.nr_cpu_ids) {
+	bpf_for(cpu, 0, machine.nr_cpu_ids) {
 		s32 node = cpu_layout(cpu)->state ? cpu_node(cpu) : NO_NODE;
 
 		err = scx_bpf_create_dsq(cpu, node) ?: scx_bpf_create_dsq(pinned_queue(cpu), node)
@@ -485,7 +485,7 @@ int note_capacities(void *ctx)
 {
 	s32 cpu;
 
-	bpf_for(cpu, 0, tunables.nr_cpu_ids)
+	bpf_for(cpu, 0, machine.nr_cpu_ids)
 		if (is_present(cpu))
 			kernel_capacities[cpu & (MAX_CPUS - 1)] = scx_bpf_cpuperf_cap(cpu);
 	return 0;
@@ -514,7 +514,7 @@ int sample_queues(void *ctx)
 {
 	s32 cpu;
 
-	bpf_for(cpu, 0, tunables.nr_cpu_ids)
+	bpf_for(cpu, 0, machine.nr_cpu_ids)
 		if (is_present(cpu))
 			cpu_ctx(cpu)->nr_queued = scx_bpf_dsq_nr_queued(cpu) + scx_bpf_dsq_nr_queued(pinned_queue(cpu));
 	return 0;

@@ -3,7 +3,6 @@
 //! how long anybody waits.
 
 use scx_magpie::bpf_intf::*;
-use scx_magpie::cli::Steal;
 
 use super::{CHECK_EVERY, REACH};
 use crate::costs::TICK;
@@ -133,9 +132,8 @@ impl Kernel {
     fn check_bits(&mut self, cpu: usize, slot: usize) {
         let cctx = self.native.cpu_ctx(cpu);
         let (idle, waiting, overloaded) = (cctx.idle != 0, cctx.queued != 0, cctx.overloaded != 0);
-        let shown = overloaded && self.tunables.steal != Steal::Off;
         let bit = self.native.is_overload_bit(slot);
-        if bit && !shown {
+        if bit && !overloaded {
             return self.violate("overload bit", format!("CPU {cpu}'s bit is set, and it thinks it is not"));
         }
         let is_idle = self.cpus[cpu].curr == Curr::Idle;
@@ -159,7 +157,7 @@ impl Kernel {
             let queued = queued + pinned;
             return self.violate("lost", format!("CPU {cpu} does not know that {queued} tasks wait in its queues"));
         }
-        if movable && (!overloaded || shown && !bit) {
+        if movable && !(overloaded && bit) {
             return self.violate("overload bit", format!("CPU {cpu} hides tasks that wait and may move"));
         }
 

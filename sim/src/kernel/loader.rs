@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use scx_magpie::bpf_intf::process;
+use scx_magpie::cli::Tunables;
 use scx_magpie::nr_scan::ScanLimit;
 use scx_magpie::publisher::Publisher;
 use scx_magpie::told::{Possible, Told};
@@ -47,6 +48,13 @@ impl Kernel {
             }
         }
         Ok(())
+    }
+
+    /// Changes flags that may change while the program runs.
+    pub fn set(&mut self, tunables: Tunables) {
+        self.native.set(&self.layout, &tunables);
+        self.publisher.set_limit(ScanLimit::from(&tunables));
+        self.tunables = tunables;
     }
 
     fn init_task(&mut self, task: TaskId, fork: bool) {

@@ -8,7 +8,7 @@
  *	task of util 900      too small              as good as it gets
  *
  * A task is *big* if it does not fit the weakest CPUs, a CPU is *weak* if there are stronger ones. Capacities are what the
- * CPUs reach now, lowered by frequency clamps; the loader keeps them up to date. Where all CPUs are of one kind tunables.asym is
+ * CPUs reach now, lowered by frequency clamps; the loader keeps them up to date. Where all CPUs are of one kind machine.asym is
  * false, which the verifier knows: of all that follows from here no instruction is left there.
  */
 #pragma once
@@ -22,7 +22,7 @@ u32 kernel_capacities[MAX_CPUS]; /* by note_capacities() */
 
 static bool is_asym(void)
 {
-	return tunables.asym;
+	return machine.asym;
 }
 
 static u32 capacity_of(s32 cpu)

@@ -19,8 +19,8 @@ static s64 weak_wait(const struct task_ctx *tctx, u64 now)
 /* Of the strong CPUs, or of the weakest, the next in turn; -1 if there is none. */
 static s32 next_of_kind(bool strong)
 {
-	u32 first = strong ? 0 : tunables.nr_stronger;
-	u32 nr = strong ? tunables.nr_stronger : tunables.nr_cpus - tunables.nr_stronger;
+	u32 first = strong ? 0 : machine.nr_stronger;
+	u32 nr = strong ? machine.nr_stronger : machine.nr_cpus - machine.nr_stronger;
 
 	if (!nr)
 		return -1;

@@ -35,12 +35,12 @@ __noinline s32 find_stronger(struct task_struct *p __arg_trusted, s32 cpu)
 	u32 turn = cpu_ctx(cpu)->misfit_turn, i;
 	s32 other, small = -1;
 
-	if (!tunables.nr_stronger)
+	if (!machine.nr_stronger)
 		return -1;
 	bpf_for(i, 0, MAX_MISFIT_LOOKS) {
-		if (i >= tunables.nr_stronger)
+		if (i >= machine.nr_stronger)
 			break;
-		other = capacity_order[((turn + i) % tunables.nr_stronger) & (MAX_CPUS - 1)];
+		other = capacity_order[((turn + i) % machine.nr_stronger) & (MAX_CPUS - 1)];
 		if (capacity_of(other) <= capacity_of(cpu) || !may_use(p, other))
 			continue;
 		if (map_test(&idle_map, cpu_layout(other)->slot))

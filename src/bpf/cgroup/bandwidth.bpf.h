@@ -89,7 +89,7 @@ static struct cpu_budget *cpu_budget(s32 cpu, u32 id)
 /* Puts a slice of the pool into the cpu_budget, or what is left of it. False if there is nothing. */
 static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u64 now)
 {
-	u64 slice = g->quota / (2 * tunables.nr_cpus_possible);
+	u64 slice = g->quota / (2 * machine.nr_cpus_possible);
 	s64 want, left;
 
 	if (slice > BW_SLICE_MAX)

@@ -94,10 +94,10 @@ static u32 free_group(void)
 {
 	u32 i;
 
-	if (nr_groups + 1 >= tunables.max_groups)
+	if (nr_groups + 1 >= machine.max_groups)
 		return 0;
-	bpf_for(i, 1, tunables.max_groups) {
-		u32 id = (last_group + i) % tunables.max_groups;
+	bpf_for(i, 1, machine.max_groups) {
+		u32 id = (last_group + i) % machine.max_groups;
 
 		if (id && !group(id)->weight)
 			return id;
@@ -155,7 +155,7 @@ static void remove_group(struct cgroup *cgrp)
 		lost_groups -= cgrp->level > 0;
 		return;
 	}
-	bpf_for(cpu, 0, tunables.nr_cpu_ids)
+	bpf_for(cpu, 0, machine.nr_cpu_ids)
 		settle_cpu(cpu);
 	/* A task that is about to die may still be counted. */
 	if (g->parent)

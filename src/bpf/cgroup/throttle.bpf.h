@@ -90,7 +90,7 @@ static void set_throttle_timer(s32 cpu, struct cpu_ctx *cctx, u64 at, u64 now)
 /* When @p is looked at that has to wait. */
 static u64 throttled_until(const struct task_ctx *tctx, u64 now)
 {
-	u64 at = next_refill(tctx->group, now), latest = tctx->enqueued_at + tunables.starve_ns;
+	u64 at = next_refill(tctx->group, now), latest = tctx->enqueued_at + machine.starve_ns;
 
 	return (s64)(at - latest) > 0 ? latest : at;
 }
@@ -154,7 +154,7 @@ __noinline u32 unthrottle(s32 cpu)
 		}
 		looks += bpf_arena_loop_one;
 		has_slice = take_slice(cpu, tctx->group, now);
-		if (!has_slice && now - tctx->enqueued_at < tunables.starve_ns) {
+		if (!has_slice && now - tctx->enqueued_at < machine.starve_ns) {
 			at = throttled_until(tctx, now);
 			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, at);
 			scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, throttled_queue(cpu), 0);

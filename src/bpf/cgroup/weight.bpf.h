@@ -73,7 +73,7 @@ struct {
 static struct group *group(u32 id)
 {
 	barrier_var(id);
-	return &groups[id < tunables.max_groups ? id : 0];
+	return &groups[id < machine.max_groups ? id : 0];
 }
 
 /* 0, the root's, also for a group that counts as part of its parent, for there was no id left. */
@@ -202,7 +202,7 @@ static void settle(s32 cpu, struct cpu_ctx *cctx)
 		return;
 	settle_cpu(cpu);
 	bpf_for(i, 0, SETTLE_CPUS) {
-		s32 other = cctx->settle_turn++ % tunables.nr_cpu_ids;
+		s32 other = cctx->settle_turn++ % machine.nr_cpu_ids;
 
 		if (cpu_ctx(other)->idle || !is_present(other))
 			settle_cpu(other);

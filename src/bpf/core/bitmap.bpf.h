@@ -125,11 +125,11 @@ static void map_line_emptied(struct sparse_map *map, u32 llc, u32 line, const st
  */
 static u64 whole_cores(u64 set, u32 line)
 {
-	u64 first = tunables.core_first, last = tunables.core_last;
+	u64 first = machine.core_first, last = machine.core_last;
 	u64 bits = set | ~(u64)READ_ONCE(present_slots[line & (MAX_LINES - 1)]);
 
 	bits &= (bits & ~last) + first;
-	return (bits & last) >> (tunables.smt_width - 1) & set;
+	return (bits & last) >> (machine.smt_width - 1) & set;
 }
 
 /* Where a walk from the slot after @slot on begins, relative to the first slot of @llc. */

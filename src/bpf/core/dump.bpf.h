@@ -7,7 +7,7 @@
 void BPF_STRUCT_OPS(magpie_dump, struct scx_dump_ctx *dctx)
 {
 	scx_bpf_dump("magpie: slice %llu ns, credit %llu ns, %u LLCs, SMT %u", tunables.slice_ns, tunables.credit_ns,
-		     tunables.nr_llcs, tunables.smt_width);
+		     machine.nr_llcs, machine.smt_width);
 }
 
 void BPF_STRUCT_OPS(magpie_dump_cpu, struct scx_dump_ctx *dctx, s32 cpu, bool idle)

@@ -52,7 +52,7 @@ static void look_at_absent(struct cpu_ctx *cctx)
 	u32 i;
 
 	bpf_for(i, 0, ABSENT_CPUS) {
-		s32 other = cctx->absent_turn++ % tunables.nr_cpu_ids;
+		s32 other = cctx->absent_turn++ % machine.nr_cpu_ids;
 
 		if (!is_present(other) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | other) > 0)
 			kick_cpu(other, 0);

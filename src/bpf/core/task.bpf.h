@@ -117,7 +117,7 @@ static bool is_idle_task(const struct task_struct *p)
 
 static bool may_use(struct task_struct *p, s32 cpu)
 {
-	return p->nr_cpus_allowed >= tunables.nr_cpus_possible || in_cpus_ptr(p, cpu);
+	return p->nr_cpus_allowed >= machine.nr_cpus_possible || in_cpus_ptr(p, cpu);
 }
 
 /* May @p, which waits on another CPU, come to @cpu? The kernel ejects a scheduler that moves one that may not. */
@@ -133,5 +133,5 @@ static s32 any_allowed(const struct task_struct *p, s32 prev)
 	u32 cpu = bpf_cpumask_any_and_distribute(p->cpus_ptr, online);
 
 	scx_bpf_put_cpumask(online);
-	return cpu < tunables.nr_cpu_ids ? cpu : prev;
+	return cpu < machine.nr_cpu_ids ? cpu : prev;
 }

@@ -11,9 +11,11 @@
  */
 #pragma once
 
-const volatile struct tunables tunables;
+const volatile struct machine machine;
 const volatile u16 node_llcs[MAX_NODE_IDS];  /* the first of the node's LLCs */
 const volatile u16 capacity_order[MAX_CPUS]; /* ids of the CPUs that have a place, strongest first */
+
+volatile struct tunables tunables SEC(".bss.tunables");
 
 /* As the loader found them; CPUs are added when they come. */
 struct cpu_layout cpu_layouts[MAX_CPUS];

@@ -46,7 +46,7 @@ u8 prolog_disables = NO_PROLOG;
 
 static bool is_numa(void)
 {
-	return tunables.nr_nodes > 1;
+	return machine.nr_nodes > 1;
 }
 
 /* When an idle CPU's callback comes to know it, for the idle task itself is never migration disabled. */

@@ -25,9 +25,9 @@ struct sparse_map idle_map;
 static void note_idle_core(s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
-	u64 core = map_bit(l->slot & ~(tunables.smt_width - 1));
+	u64 core = map_bit(l->slot & ~(machine.smt_width - 1));
 
-	if (tunables.smt_width > 1 && !llc_ctx(l->llc)->has_idle_core &&
+	if (machine.smt_width > 1 && !llc_ctx(l->llc)->has_idle_core &&
 	    whole_cores(READ_ONCE(map_line(&idle_map, l->slot)->bits), l->slot / SLOTS_PER_LINE) & core)
 		llc_ctx(l->llc)->has_idle_core = true;
 }

@@ -51,7 +51,7 @@ static struct search *begin_search(const struct task_ctx *tctx, bool wakes)
 
 static bool is_restricted(const struct task_struct *p)
 {
-	return p->nr_cpus_allowed < tunables.nr_cpus_possible;
+	return p->nr_cpus_allowed < machine.nr_cpus_possible;
 }
 
 /*
@@ -221,7 +221,7 @@ static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 pre
 	} else {
 		cpu = scan_home(p, tctx, l);
 		if (cpu < 0)
-			cpu = scan_beyond(p, l->llc, l->slot, tunables.nr_llcs - 1);
+			cpu = scan_beyond(p, l->llc, l->slot, machine.nr_llcs - 1);
 		if (cpu < 0)
 			cpu = claim_weak(s);
 		stat_inc(cpu >= 0 ? STAT_BEYOND : STAT_FAILED);

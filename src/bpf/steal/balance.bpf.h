@@ -175,7 +175,7 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 
 static bool starved_due(const struct cpu_ctx *cctx, u64 now)
 {
-	return now - cctx->starved_at >= tunables.starve_ns / STARVE_LOOKS;
+	return now - cctx->starved_at >= machine.starve_ns / STARVE_LOOKS;
 }
 
 /*
@@ -184,7 +184,7 @@ static bool starved_due(const struct cpu_ctx *cctx, u64 now)
  */
 static bool run_starved(s32 cpu, struct cpu_ctx *cctx, struct task_struct *next, u64 now)
 {
-	struct pull want = {.why = PULL_STARVED, .min_wait = tunables.starve_ns};
+	struct pull want = {.why = PULL_STARVED, .min_wait = machine.starve_ns};
 	u64 wait;
 
 	if (!cctx->queued || !starved_due(cctx, now))

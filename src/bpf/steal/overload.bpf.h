@@ -23,14 +23,14 @@ struct sparse_map overload_map;
 /* In enqueue: a task that may migrate waits for @cpu. */
 static void mark_overloaded(s32 cpu)
 {
-	if (tunables.steal && !map_test(&overload_map, cpu_layout(cpu)->slot))
+	if (!map_test(&overload_map, cpu_layout(cpu)->slot))
 		map_set(&overload_map, cpu_layout(cpu));
 }
 
 static void clear_overloaded(s32 cpu, struct cpu_ctx *cctx)
 {
 	cctx->overloaded = false;
-	if (tunables.steal && map_test(&overload_map, cpu_layout(cpu)->slot))
+	if (map_test(&overload_map, cpu_layout(cpu)->slot))
 		map_test_and_clear(&overload_map, cpu_layout(cpu)->slot);
 }
 
@@ -105,7 +105,7 @@ static s32 find_idle_for_queued(struct task_struct *p, struct task_ctx *tctx, s3
 	struct search *s = begin_search(tctx, false);
 	s32 idle = scan_llc(p, l->llc, l->slot);
 
-	if (idle < 0 && tunables.nr_llcs > 1)
+	if (idle < 0 && machine.nr_llcs > 1)
 		idle = scan_beyond(p, l->llc, l->slot, nr_llcs_cold(tctx, llc_layout(l->llc), now));
 	return idle < 0 && weak_wait(tctx, now) <= 0 ? claim_weak(s) : idle;
 }

@@ -8,6 +8,7 @@ use magpie_sim::native::MAX_PULL_LOOKS;
 use magpie_sim::trace;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
+use scx_magpie::cli::{Steal, Tunables};
 
 use crate::rig::Rig;
 
@@ -218,14 +219,20 @@ fn the_cpu_that_is_kicked_is_idle_allowed_and_claimed() {
     }
 }
 
+/// But bits are as they should be when it is turned on.
 #[test]
-fn with_steal_off_no_bit_is_set_and_no_cpu_kicked() {
+fn with_steal_off_no_cpu_is_kicked_and_none_steals() {
     let mut rig = Rig::new("1x1x4x1", &["--steal", "off"]);
+    let all = rig.kernel.tunables.clone();
     rig.only_idle(&[1]);
     let task = rig.task();
     rig.queue(task, 0, 0);
     assert!(!kicks_for(&mut rig, task, 0));
-    assert!(rig.overloaded().is_empty());
+    assert_eq!(rig.overloaded(), [0].into());
+    rig.kernel.cpu = 1;
+    assert!(!rig.call(rig.u.steal, (1,)));
+    rig.kernel.set(Tunables { steal: Steal::All, ..all });
+    assert!(rig.call(rig.u.steal, (1,)));
 }
 
 #[test]
