@@ -5,30 +5,36 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{Arg, ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::config::{DEFAULT_FILE, Profile};
+use crate::logging::parse_level;
 use crate::stats::table::TableOpts;
 use crate::top;
+use crate::units::{interval, micros, millis};
+
+/// The heading of flags that only a new start of the scheduler changes, in `--help` and for the configuration.
+pub const NEW_START: &str = "Options that take a new start (reload)";
 
 /// A sched_ext scheduler that looks around before it lands, and steals what lies idle.
 ///
 /// Attaches until Ctrl-C, which gives the kernel its own scheduler back.
 #[derive(Debug, Parser)]
-#[command(name = crate::SCHEDULER_NAME, disable_version_flag = true, after_help = crate::preflight::EXIT_CODES)]
+#[command(name = crate::SCHEDULER_NAME, disable_version_flag = true, after_help = crate::preflight::AFTER_HELP)]
 pub struct Opts {
     #[command(subcommand)]
     pub command: Option<Command>,
 
     #[command(flatten)]
-    pub tunables: Tunables,
+    pub settings: Settings,
 
-    /// Length of the exit dump, 0 = the kernel's default. Bytes, 0..16777216.
-    #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = value_parser!(u32).range(0..=16 << 20))]
-    pub exit_dump_len: u32,
+    /// The configuration file: TOML, a flag as key and its value on each line. Flags win.
+    #[arg(long, global = true, default_value = DEFAULT_FILE, value_name = "FILE")]
+    pub config: PathBuf,
 
     /// Attach and print statistics at this interval. Seconds, more than 0.
     #[arg(long, group = "interval", value_name = "SEC", value_parser = interval)]
@@ -53,6 +59,10 @@ pub struct Opts {
     #[arg(short = 'v', long, global = true)]
     pub verbose: bool,
 
+    /// A number that tells this run from others: it is logged.
+    #[arg(long, value_name = "N")]
+    pub run_id: Option<u64>,
+
     /// Print version and build id.
     #[arg(short = 'V', long)]
     pub version: bool,
@@ -61,20 +71,40 @@ pub struct Opts {
     pub libbpf: LibbpfOpts,
 }
 
+/// The flags that are keys of the configuration, too.
+#[derive(Clone, Debug, Args)]
+pub struct Settings {
+    /// A set of flags, for those that are not given one by one.
+    #[arg(long, value_enum, default_value_t)]
+    pub profile: Profile,
+
+    #[command(flatten)]
+    pub tunables: Tunables,
+
+    /// Length of the exit dump, 0 = the kernel's default. Bytes, 0..16777216.
+    #[arg(long, help_heading = NEW_START, default_value_t = 0, value_name = "BYTES", value_parser = value_parser!(u32).range(0..=16 << 20))]
+    pub exit_dump_len: u32,
+
+    /// Which messages are logged: off, error, warn, info, debug, trace, or by module, as in warn,scx_magpie::numa=debug.
+    #[arg(long, env = "RUST_LOG", default_value = "info", value_name = "LEVEL", value_parser = parse_level)]
+    pub log_level: String,
+}
+
 /// What the scheduler can be tuned by: for the simulator too.
 #[derive(Clone, Debug, Args, Serialize)]
+#[command(mut_args(with_value))]
 pub struct Tunables {
     /// Time a task runs before those that wait are considered. Microseconds, 100..100000.
     ///
     /// Looked at on the timer tick, so it is rounded up to the kernel's tick (4 ms at HZ=250).
-    #[arg(short = 's', long, default_value_t = 3000, value_name = "US", value_parser = value_parser!(u64).range(100..=100_000))]
+    #[arg(short = 's', long, default_value_t = 3000, value_name = "US", value_parser = micros::<u64>(100..=100_000))]
     pub slice_us: u64,
 
     /// How far ahead a task comes that a timer, a device or a futex woke, until it has run for a slice. Microseconds, 0..1000000.
     ///
     /// Tasks that were sent something by a pipe or a socket get nothing: they find more when they come later. More of it
     /// lowers the wakeup latency of light tasks beside such; 0 gives them no preference.
-    #[arg(short = 'l', long, default_value_t = 9000, value_name = "US", value_parser = value_parser!(u64).range(0..=1_000_000))]
+    #[arg(short = 'l', long, default_value_t = 9000, value_name = "US", value_parser = micros::<u64>(0..=1_000_000))]
     pub slice_us_lag: u64,
 
     /// Woken tasks wait for the running one's slice to end, whatever they are owed.
@@ -92,11 +122,11 @@ pub struct Tunables {
     /// How long a task that ran is left to the caches of its LLC, by idle CPUs of the node's others. Microseconds, 0..100000.
     ///
     /// 0: they take what waits at once. About the time in which they could fetch what it has in its caches.
-    #[arg(long, default_value_t = 50, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
+    #[arg(long, default_value_t = 50, value_name = "US", value_parser = micros::<u64>(0..=100_000))]
     pub migration_cost_llc_us: u64,
 
     /// The same, by idle CPUs of other nodes. Microseconds, 0..100000.
-    #[arg(long, default_value_t = 100, value_name = "US", value_parser = value_parser!(u64).range(0..=100_000))]
+    #[arg(long, default_value_t = 100, value_name = "US", value_parser = micros::<u64>(0..=100_000))]
     pub migration_cost_node_us: u64,
 
     /// On machines with more NUMA nodes than this no task is taken from another node. 1..256.
@@ -113,7 +143,7 @@ pub struct Tunables {
     /// A waker that usually sleeps within this time of a wakeup by a pipe or socket hands its CPU to the wakee. Microseconds, 0..1000.
     ///
     /// More of it lets slower wakers hand off. 0: the wakee goes to an idle CPU, if there is one.
-    #[arg(long, default_value_t = 20, value_name = "US", value_parser = value_parser!(u64).range(0..=1000))]
+    #[arg(long, default_value_t = 20, value_name = "US", value_parser = micros::<u64>(0..=1000))]
     pub handoff_us: u64,
 
     /// How long a task that wake-affine took from its home node is not moved back. Scan periods (1 to 60 s), 0..64.
@@ -129,21 +159,21 @@ pub struct Tunables {
     pub numa_sample_share: u32,
 
     /// Most time for which one process's memory is looked at, at a time. Milliseconds, 1..1000.
-    #[arg(long, default_value_t = 10, value_name = "MS", value_parser = value_parser!(u64).range(1..=1000))]
+    #[arg(long, default_value_t = 10, value_name = "MS", value_parser = millis::<u64>(1..=1000))]
     pub numa_sample_ms: u64,
 
     /// Tasks compete by their nice values alone, whatever cgroups they are in: no cpu.weight, cpu.max, cpu.idle.
-    #[arg(long)]
+    #[arg(long, help_heading = NEW_START)]
     pub no_cgroups: bool,
 
     /// For how many cgroups their cpu.weight, cpu.max and cpu.idle count; more are as part of their parents. 1..65535.
     ///
     /// Each takes 192 bytes of kernel memory from the start, and a hundred more while it is there.
-    #[arg(long, default_value_t = 16384, value_name = "N", value_parser = value_parser!(u32).range(1..=65535))]
+    #[arg(long, help_heading = NEW_START, default_value_t = 16384, value_name = "N", value_parser = value_parser!(u32).range(1..=65535))]
     pub max_cgroups: u32,
 
     /// CPUs count as equal, however they differ in capacity: tasks go to, and stay on, any of them.
-    #[arg(long)]
+    #[arg(long, help_heading = NEW_START)]
     pub no_capacity: bool,
 
     /// How much of an LLC may be in use before wakeups stop to search it: 100 / this. Percent, 101..1000.
@@ -165,12 +195,21 @@ pub struct Tunables {
     pub latency_hist: bool,
 
     /// How often each LLC's sum_util and nr_scan are published to the BPF program. Milliseconds, 1..1000.
-    #[arg(long, default_value_t = 32, value_name = "MS", value_parser = value_parser!(u64).range(1..=1000))]
+    #[arg(long, default_value_t = 32, value_name = "MS", value_parser = millis::<u64>(1..=1000))]
     pub util_interval: u64,
 
     /// The kernel ejects the scheduler when a runnable task waited this long. Milliseconds, 1000..30000.
-    #[arg(long, env = "SCX_TIMEOUT_MS", default_value_t = 30_000, value_name = "MS", value_parser = value_parser!(u32).range(1000..=30_000))]
+    #[arg(long, help_heading = NEW_START, env = "SCX_TIMEOUT_MS", default_value_t = 30_000, value_name = "MS", value_parser = millis::<u32>(1000..=30_000))]
     pub timeout_ms: u32,
+}
+
+/// Lets a flag that is on or off take `=true` and `=false`, as the configuration has them.
+fn with_value(arg: Arg) -> Arg {
+    if !matches!(arg.get_action(), ArgAction::SetTrue) {
+        return arg;
+    }
+    let arg = arg.action(ArgAction::Set).value_name("BOOL").num_args(0..=1).require_equals(true);
+    arg.default_value("false").default_missing_value("true").hide_default_value(true).hide_possible_values(true)
 }
 
 /// A feature that can be turned off.
@@ -274,6 +313,29 @@ pub enum Command {
     Top(top::TopOpts),
     /// Metrics for Prometheus, of the scheduler that runs or comes: in a file for node_exporter, or over HTTP.
     Export(Export),
+    /// Print one line about the scheduler: does it run, since when, how; exit status 0 if it runs, 11 if not.
+    Status,
+    /// Print all flags that are in force, and where each value comes from: as a configuration file that says the same.
+    ///
+    /// Those of the scheduler that runs; if none does, those of one that would be started with this file and these flags.
+    Config {
+        /// Those of one that would be started, though one runs: to check a file.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Change flags of the scheduler that runs, at once, until it ends or reloads.
+    Set {
+        /// Flags without dashes, and their values.
+        #[arg(value_name = "KEY=VALUE", required_unless_present = "reset")]
+        changes: Vec<String>,
+        /// Back to what file and command line say, before any changes.
+        #[arg(long)]
+        reset: bool,
+    },
+    /// Make the scheduler that runs read its configuration file again; what was set is forgotten. So does SIGHUP.
+    ///
+    /// A file that is wrong changes nothing. Flags that take a new start are told, and the scheduler starts anew.
+    Reload,
     /// Load the BPF programs without attaching, and print what each cost the verifier.
     VerifierStats {
         /// As if CPUs differed in capacity.
@@ -333,16 +395,6 @@ pub struct ScanTable {
     pub json: bool,
 }
 
-/// The longest interval that `Duration` and people agree on: a day.
-const MAX_INTERVAL: f64 = 86_400.0;
-
-pub fn interval(s: &str) -> Result<f64, String> {
-    match s.parse::<f64>() {
-        Ok(sec) if sec > 0.0 && sec <= MAX_INTERVAL => Ok(sec),
-        _ => Err(format!("not in 0 (excluded) .. {MAX_INTERVAL} seconds")),
-    }
-}
-
 fn listen_address(s: &str) -> Result<SocketAddr, String> {
     let local = s.parse().map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());
     local.or_else(|_| s.parse()).map_err(|_| "not PORT, ADDR:PORT or [IPV6]:PORT".into())
@@ -367,14 +419,6 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_positive_and_finite() {
-        for bad in ["0", "-1", "nan", "inf", "1e9", "x"] {
-            assert!(interval(bad).is_err(), "{bad}");
-        }
-        assert_eq!(interval("0.5"), Ok(0.5));
-    }
-
-    #[test]
     fn ports_are_of_this_machine_unless_said_otherwise() {
         for (text, address) in [("9999", "127.0.0.1:9999"), ("0.0.0.0:80", "0.0.0.0:80"), ("[::1]:80", "[::1]:80")] {
             assert_eq!(listen_address(text), Ok(address.parse().unwrap()));
@@ -391,7 +435,7 @@ mod tests {
         assert_eq!("sync".parse(), rules(false, true, false, false));
         assert_eq!("wide,idle".parse(), rules(true, false, false, true));
         let opts = Opts::parse_from(["scx_magpie"]);
-        assert_eq!(Ok(opts.tunables.wake_affine), rules(true, true, true, true));
+        assert_eq!(Ok(opts.settings.tunables.wake_affine), rules(true, true, true, true));
         assert!("idle,off".parse::<WakeAffine>().unwrap_err().contains("'off' is none of idle, sync"));
     }
 
@@ -399,7 +443,7 @@ mod tests {
     fn changed_flags_are_those_that_differ() {
         let changed = |flags: &[&str]| {
             let opts = Opts::parse_from([&["scx_magpie", "--timeout-ms=30000"], flags].concat());
-            opts.tunables.changed().join(" ")
+            opts.settings.tunables.changed().join(" ")
         };
         assert_eq!(changed(&[]), "");
         assert_eq!(changed(&["--slice-us", "3000"]), "");

@@ -8,15 +8,18 @@
 //!                                       cpu_ctxs --Snapshot::new()-------> Metrics --encode()--> Prometheus
 //!                                       processes <--> numa::Sampler
 //! top: a client of the statistics' socket, full-screen
-//! the loader alone: Scheduler (the skeleton), preflight, service, verifier_stats
+//! the loader alone: Scheduler (the skeleton), config, control, preflight, service, verifier_stats
 //! ```
 
 pub mod bpf_intf;
 pub mod bpf_skel;
 pub mod cli;
+pub mod config;
+pub mod control;
 pub mod export;
 pub mod frequency;
 pub mod hotplug;
+pub mod logging;
 pub mod manual;
 pub mod nr_scan;
 pub mod numa;
@@ -29,6 +32,7 @@ pub mod stats;
 pub mod told;
 pub mod top;
 pub mod topology;
+pub mod units;
 pub mod verifier_stats;
 
 /// The command's name, and where its log targets start: that of this crate.

@@ -2,7 +2,6 @@
 //! scx_magpie: a sched_ext scheduler. `docs/design.md` says how it works, `--help` how it is used.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::mem::MaybeUninit;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,32 +10,31 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::Parser;
-use libbpf_rs::PrintLevel;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use log::{info, warn};
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::time;
-use tracing_subscriber::prelude::*;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use scx_magpie::cli::{Command, Opts};
+use scx_magpie::config::{Config, keys};
+use scx_magpie::control::{Control, Request, client, ejections};
 use scx_magpie::preflight::{self, Refusal};
 use scx_magpie::scheduler::{Ended, Scheduler};
 use scx_magpie::stats::monitor::{Format, Source, monitor};
-use scx_magpie::{SCHEDULER_NAME, export, hotplug, manual, nr_scan, stats, top, topology, verifier_stats, version};
+use scx_magpie::{
+    SCHEDULER_NAME, export, hotplug, logging, manual, nr_scan, stats, top, topology, verifier_stats, version,
+};
 
 fn main() -> ExitCode {
-    let opts = match Opts::try_parse() {
-        Ok(opts) => opts,
+    let matches = Opts::command().try_get_matches();
+    let (opts, matches) = match matches.and_then(|matches| Ok((Opts::from_arg_matches(&matches)?, matches))) {
+        Ok(parsed) => parsed,
         Err(err) if err.use_stderr() => {
-            // The first paragraph says it all; the others point to --help.
-            let text = err.to_string();
-            let lines: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-            eprintln!("{SCHEDULER_NAME}: {}", lines.join(" ").trim_start_matches("error: "));
+            eprintln!("{SCHEDULER_NAME}: {}", keys::first_line(&err));
             return ExitCode::from(preflight::EXIT_USAGE);
         }
         Err(help) => help.exit(),
     };
-    match run(&opts) {
+    match run(opts, &matches) {
         Ok(()) => ExitCode::SUCCESS,
         Err(err) => {
             eprintln!("{SCHEDULER_NAME}: {err:#}");
@@ -45,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(opts: &Opts) -> Result<()> {
+fn run(opts: Opts, matches: &ArgMatches) -> Result<()> {
     if !opts.attaches() && !matches!(opts.command, Some(Command::Export(_))) {
         // A reader that has seen enough, such as `head`, ends us quietly.
         // SAFETY: the default disposition needs no handler.
@@ -58,12 +56,12 @@ fn run(opts: &Opts) -> Result<()> {
     if opts.help_stats {
         return stats::server_data().describe_meta(&mut std::io::stdout(), None);
     }
-    start_logging(opts.verbose);
+    let configure = || Config::new(matches, &opts.config);
 
     match opts.command {
         Some(Command::Topology) => {
-            let layout = topology::Layout::of_this_machine()?;
-            print!("{layout}");
+            start_logging(&opts);
+            print!("{}", topology::Layout::of_this_machine()?);
             Ok(())
         }
         Some(Command::ScanTable(ref args)) => {
@@ -84,26 +82,43 @@ fn run(opts: &Opts) -> Result<()> {
         Some(Command::Man { ref folder }) => manual::pages(folder),
         Some(Command::VerifierStats { asymmetric }) => {
             preflight::check()?;
-            verifier_stats::print(opts, asymmetric).map_err(preflight::explain)
+            let opts = Opts { settings: configure()?.settings()?, ..opts };
+            start_logging(&opts);
+            verifier_stats::print(&opts, asymmetric).map_err(preflight::explain)
         }
+        Some(Command::Status) => client::print(&Request::Status),
+        Some(Command::Config { check }) => client::print_config(check, configure),
+        Some(Command::Set { ref changes, reset }) => client::print(&Request::Set { changes: changes.clone(), reset }),
+        Some(Command::Reload) => client::print(&Request::Reload),
         None => {
-            let shutdown = Arc::new(AtomicBool::new(false));
             if let Some(sec) = opts.monitor {
+                start_logging(&opts);
                 let format = Format::new(opts.json, &opts.table);
-                return monitor(Source::Other, Duration::from_secs_f64(sec), format, &shutdown);
+                return monitor(Source::Other, Duration::from_secs_f64(sec), format, &AtomicBool::new(false));
             }
-            schedule(opts, shutdown)
+            let config = configure()?;
+            schedule(Opts { settings: config.settings()?, ..opts }, config)
         }
     }
 }
 
-/// Runs the scheduler until it is told to stop or ejected, starting anew for a machine that has become another one. What fails
-/// while CPUs come or go is tried once more.
-fn schedule(opts: &Opts, shutdown: Arc<AtomicBool>) -> Result<()> {
+fn start_logging(opts: &Opts) {
+    logging::start(&opts.settings.log_level, opts.verbose);
+}
+
+/// Runs the scheduler until it is told to stop or ejected, starting anew for a machine or a configuration that has become another
+/// one. What fails while CPUs come or go is tried once more.
+fn schedule(mut opts: Opts, config: Config) -> Result<()> {
+    start_logging(&opts);
     preflight::check()?;
-    let flag = shutdown.clone();
-    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed)).context("cannot handle signals")?;
+    let (shutdown, hangup) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    for (signal, flag) in [(SIGINT, &shutdown), (SIGTERM, &shutdown), (SIGHUP, &hangup)] {
+        signal_hook::flag::register(signal, flag.clone()).context("cannot handle signals")?;
+    }
     info!("{SCHEDULER_NAME} {}", version());
+    if let Some(run_id) = opts.run_id {
+        info!("run {run_id}");
+    }
     if let Some(sec) = opts.stats {
         let (format, shutdown) = (Format::new(opts.json, &opts.table), shutdown.clone());
         thread::spawn(move || {
@@ -112,16 +127,23 @@ fn schedule(opts: &Opts, shutdown: Arc<AtomicBool>) -> Result<()> {
             }
         });
     }
+    let mut control = Control::new(config, hangup)?;
     let (mut old, mut pause) = (None, hotplug::QUIET);
     while !shutdown.load(Ordering::Relaxed) {
         let before = hotplug::seq();
-        match start(opts, &mut old) {
+        opts.settings = control.settings().clone();
+        match start(&opts, &mut old) {
             Ok(mut scheduler) => {
                 old = None;
                 pause = hotplug::QUIET;
-                match scheduler.run(&shutdown)? {
+                control.started();
+                match scheduler.run(&shutdown, &mut control).inspect_err(ejections::note)? {
                     Ended::Outgrown => {
                         info!("the machine has CPUs that there is no place for: starting anew");
+                        old = Some(scheduler);
+                        continue;
+                    }
+                    Ended::Reloaded => {
                         old = Some(scheduler);
                         continue;
                     }
@@ -132,6 +154,7 @@ fn schedule(opts: &Opts, shutdown: Arc<AtomicBool>) -> Result<()> {
             Err(err) if hotplug::seq() != before => {
                 warn!("{err:#}; but CPUs came or went: once more when none does for {} s", pause.as_secs());
             }
+            Err(err) if control.take_back(&err) => continue,
             Err(err) => return Err(err),
         }
         hotplug::wait_until_quiet(pause, &shutdown);
@@ -161,25 +184,5 @@ fn start(opts: &Opts, old: &mut Option<Scheduler<'static>>) -> Result<Scheduler<
             }
             _ => return Ok(scheduler),
         }
-    }
-}
-
-/// Our messages on stderr. With `-v` also those of libraries, libbpf's verifier logs among them, and the time since
-/// the start.
-fn start_logging(verbose: bool) {
-    let log = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false);
-    if verbose {
-        log.with_max_level(LevelFilter::DEBUG).with_timer(time::uptime()).init();
-        scx_utils::init_libbpf_logging(Some(PrintLevel::Debug));
-    } else {
-        // scx_stats warns of each client of statistics that goes away.
-        let ours = Targets::new()
-            .with_default(LevelFilter::WARN)
-            .with_targets([(SCHEDULER_NAME, LevelFilter::INFO), ("scx_stats", LevelFilter::ERROR)]);
-        log.without_time().finish().with(ours).init();
-        libbpf_rs::set_print(None);
     }
 }

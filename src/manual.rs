@@ -23,7 +23,8 @@ use crate::preflight;
 const MANUAL: &str = "sched_ext schedulers";
 
 /// What the daemon reads and makes; each with what it is.
-const FILES: [(&str, &str); 2] = [
+const FILES: [(&str, &str); 3] = [
+    ("/etc/scx_magpie.toml", "flags without dashes as keys; those of the command line win"),
     ("/etc/default/scx_magpie", "flags of the service scx_magpie.service"),
     (crate::stats::SOCKET, "statistics, for root: the protocol of scx_stats, a line of JSON a request"),
 ];
@@ -57,7 +58,7 @@ fn main_sections(command: &Command) -> Roff {
         let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
         roff.control("TP", []).text([bold(page_name(subcommand)), roman("(1)")]).text([roman(about)]);
     }
-    let exit_codes = preflight::EXIT_CODES.replace('\n', " ").replace("Exit codes: ", "");
+    let exit_codes = preflight::AFTER_HELP.split("Exit codes: ").last().unwrap_or_default().replace('\n', " ");
     roff.extend([section("EXIT STATUS", [roman(exit_codes)]), section("FILES", [])]);
     for (file, what) in FILES {
         roff.control("TP", []).text([bold(file)]).text([roman(what)]);

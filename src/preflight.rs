@@ -9,16 +9,20 @@ use std::path::Path;
 
 use libbpf_rs::ErrorKind;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::utsname::uname;
 use nix::unistd::geteuid;
 use scx_utils::compat;
 
 const SYSFS: &str = "/sys/kernel/sched_ext";
 
-pub const EXIT_CODES: &str = "\
-Exit codes: 0 detached on request; 1 ejected by the kernel, or another failure; 2 wrong flag or value; 3 not root;
+/// At the end of `--help`.
+pub const AFTER_HELP: &str = "\
+Times may have a unit: --slice-us 5ms is --slice-us 5000. A flag that is on or off may be given as --no-cgroups=false.
+
+Exit codes: 0 detached on request; 1 ejected by the kernel, or another failure; 2 wrong flag, key or value; 3 not root;
 4 kernel without sched_ext; 5 another scheduler is attached; 6 malformed kfunc prototypes in the kernel's BTF;
 7 the machine's topology, as sysfs has it, cannot be right; 8 isolcpus= on the kernel's command line; 9 too few files may be
-open; 10 the kernel is locked down.";
+open; 10 the kernel is locked down; 11 no scx_magpie runs that could be asked (status, set, reload).";
 
 /// Files that may be open, at least: a third are the BPF programs and maps, the others are for clients of statistics.
 const FILES: u64 = 128;
@@ -30,7 +34,7 @@ const FIRST_USER_NAMESPACE: u64 = 0xeffffffd;
 const CAPABILITIES: [(&str, u32); 2] = [("CAP_BPF", 39), ("CAP_PERFMON", 38)];
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Wrong flag or value.
+/// Wrong flag, value, key or file.
 pub const EXIT_USAGE: u8 = 2;
 
 /// A reason for which the scheduler cannot run on this machine now.
@@ -38,20 +42,42 @@ pub const EXIT_USAGE: u8 = 2;
 pub enum Refusal {
     NotRoot,
     RootOfNamespace,
-    RootWithout { capabilities: String },
-    NoSchedExt { release: String },
-    Busy { ops: String },
-    MalformedBtf { release: String, kfuncs: usize },
-    Topology { problem: String },
-    IsolatedCpus { cpus: String },
-    FewFiles { limit: u64 },
+    RootWithout {
+        capabilities: String,
+    },
+    NoSchedExt {
+        release: String,
+    },
+    Busy {
+        ops: String,
+    },
+    MalformedBtf {
+        release: String,
+        kfuncs: usize,
+    },
+    Topology {
+        problem: String,
+    },
+    IsolatedCpus {
+        cpus: String,
+    },
+    FewFiles {
+        limit: u64,
+    },
     LockedDown,
+    /// Wrong flag, value, key or file.
+    Usage {
+        problem: String,
+    },
+    NotRunning {
+        state: String,
+    },
 }
 
 impl std::error::Error for Refusal {}
 
 impl Refusal {
-    /// The process's exit code, as listed in [`EXIT_CODES`].
+    /// The process's exit code, as listed in [`AFTER_HELP`].
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotRoot | Self::RootOfNamespace | Self::RootWithout { .. } => 3,
@@ -62,6 +88,8 @@ impl Refusal {
             Self::IsolatedCpus { .. } => 8,
             Self::FewFiles { .. } => 9,
             Self::LockedDown => 10,
+            Self::Usage { .. } => EXIT_USAGE,
+            Self::NotRunning { .. } => 11,
         }
     }
 }
@@ -108,6 +136,8 @@ impl fmt::Display for Refusal {
                 "the kernel is locked down (lockdown=confidentiality), and lets no BPF program read its memory: boot \
                  with lockdown=integrity or none"
             ),
+            Self::Usage { problem } => write!(f, "{problem}"),
+            Self::NotRunning { state } => write!(f, "not running: {state}"),
         }
     }
 }
@@ -202,8 +232,9 @@ pub fn malformed_btf() -> Option<Refusal> {
     }
 }
 
-fn release() -> String {
-    fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| "?".into(), |s| s.trim().to_string())
+/// The kernel's.
+pub fn release() -> String {
+    uname().map_or_else(|_| "?".into(), |name| name.release().to_string_lossy().into_owned())
 }
 
 #[cfg(test)]
@@ -287,7 +318,7 @@ mod tests {
         ];
         for refusal in refusals {
             assert!(!refusal.to_string().contains('\n'));
-            assert!(EXIT_CODES.split_whitespace().any(|word| word == refusal.exit_code().to_string()), "{refusal:?}");
+            assert!(AFTER_HELP.split_whitespace().any(|word| word == refusal.exit_code().to_string()), "{refusal:?}");
         }
     }
 }

@@ -15,6 +15,8 @@ use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
+
 use crate::bpf_intf::{
     capacities, cpu_ctx, cpu_layout, cpu_state_CPU_ONLINE as CPU_ONLINE, cpu_state_CPU_PRESENT as CPU_PRESENT,
     llc_published,
@@ -144,15 +146,12 @@ fn state(cpu_layouts: &[UnsafeCell<cpu_layout>], cpu: usize) -> u32 {
 
 /// CLOCK_MONOTONIC, the clock of `bpf_ktime_get_ns()`.
 pub fn monotonic() -> Duration {
-    clock(libc::CLOCK_MONOTONIC)
+    clock(ClockId::CLOCK_MONOTONIC)
 }
 
 /// A clock that always exists.
-pub fn clock(id: libc::clockid_t) -> Duration {
-    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: ts is valid.
-    unsafe { libc::clock_gettime(id, &mut ts) };
-    Duration::new(ts.tv_sec as u64, ts.tv_nsec as u32)
+pub fn clock(id: ClockId) -> Duration {
+    clock_gettime(id).map_or(Duration::ZERO, Duration::from)
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ use crate::bpf_intf::{
 };
 use crate::bpf_skel::*;
 use crate::cli::{Opts, Tunables};
+use crate::control::Control;
 use crate::frequency;
 use crate::hotplug;
 use crate::nr_scan::ScanLimit;
@@ -60,6 +61,8 @@ pub enum Ended {
     Exit(UserExitInfo),
     /// CPUs came for which it has no place. It is still attached.
     Outgrown,
+    /// It is to start anew with another configuration. It is still attached.
+    Reloaded,
 }
 
 /// CPUs that came and went.
@@ -111,14 +114,14 @@ impl<'a> Scheduler<'a> {
         let mut layout = Layout::of_this_machine()?;
         change(&mut layout);
 
-        let mut tunables = opts.tunables.clone();
+        let mut tunables = opts.settings.tunables.clone();
         if !tunables.no_cgroups && !compat::struct_has_field("sched_ext_ops", "cgroup_init")? {
             warn!("cgroups do not count: this kernel was built without CONFIG_EXT_GROUP_SCHED");
             tunables.no_cgroups = true;
         }
         let ops = skel.struct_ops.magpie_mut();
-        ops.exit_dump_len = opts.exit_dump_len;
-        ops.timeout_ms = opts.tunables.timeout_ms;
+        ops.exit_dump_len = opts.settings.exit_dump_len;
+        ops.timeout_ms = opts.settings.tunables.timeout_ms;
         if reenqueues_from_anywhere()? {
             // The program does it in stopping(), and the kernel would warn.
             ops.cpu_release = ptr::null_mut();
@@ -142,7 +145,7 @@ impl<'a> Scheduler<'a> {
 
         Ok(Self {
             skel,
-            publisher: Publisher::new(layout.clone(), ScanLimit::from(&opts.tunables)),
+            publisher: Publisher::new(layout.clone(), ScanLimit::from(&opts.settings.tunables)),
             layout,
             polls_cgroups,
             tunables,
@@ -196,6 +199,7 @@ impl<'a> Scheduler<'a> {
         let resampled = sampling(flags) != sampling(&self.tunables);
         // The kernel may have no cgroups for us.
         self.tunables = Tunables { no_cgroups: self.tunables.no_cgroups, ..flags.clone() };
+        self.about = Arc::new(About::new(&self.layout, &self.tunables, self.about.attached_at));
         if resampled {
             self.sampler.take();
             self.start_sampler()?;
@@ -219,16 +223,16 @@ impl<'a> Scheduler<'a> {
         Ok(())
     }
 
-    /// Serves until `shutdown` or until the kernel ejects the scheduler, then detaches and reports; or until the machine has
-    /// outgrown it.
-    pub fn run(&mut self, shutdown: &AtomicBool) -> Result<Ended> {
-        let outgrown = self.serve(shutdown);
-        if let Ok(true) = outgrown {
-            return Ok(Ended::Outgrown);
+    /// Serves until `shutdown` or until the kernel ejects the scheduler, then detaches and reports; or until there is reason to
+    /// start anew.
+    pub fn run(&mut self, shutdown: &AtomicBool, control: &mut Control) -> Result<Ended> {
+        let anew = self.serve(shutdown, control);
+        if let Ok(Some(anew)) = anew {
+            return Ok(anew);
         }
         self.detach();
         let report = uei_report!(&self.skel, uei)?;
-        outgrown.map(|_| Ended::Exit(report))
+        anew.map(|_| Ended::Exit(report))
     }
 
     /// The kernel's own scheduler takes over, or the next one attached.
@@ -237,8 +241,8 @@ impl<'a> Scheduler<'a> {
         self.link.take();
     }
 
-    /// True if the machine has outgrown it.
-    fn serve(&mut self, shutdown: &AtomicBool) -> Result<bool> {
+    /// A reason to start anew; none if it is over.
+    fn serve(&mut self, shutdown: &AtomicBool, control: &mut Control) -> Result<Option<Ended>> {
         let mut server = stats::Server::launch(stats::SOCKET.as_ref());
         let mut watchdog = Watchdog::from_env();
         let mut publish_at = Instant::now();
@@ -257,7 +261,10 @@ impl<'a> Scheduler<'a> {
                 cgroups_at = now + CGROUP_INTERVAL;
             }
             if self.follow_hotplugs(now)? {
-                return Ok(true);
+                return Ok(Some(Ended::Outgrown));
+            }
+            if control.answer(shutdown, |flags| self.set(flags)) {
+                return Ok(Some(Ended::Reloaded));
             }
             if now >= publish_at {
                 self.publish()?;
@@ -268,7 +275,7 @@ impl<'a> Scheduler<'a> {
             // Waiting on the channel would spin first, which costs more than all the rest.
             thread::sleep(publish_at.saturating_duration_since(now).min(RESPONSE));
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// CPUs that came get a place. True: there is none for them, and no other has come or gone since.

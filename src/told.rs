@@ -203,7 +203,7 @@ mod tests {
     fn machine_and_tunables_arrive() {
         let (topo, _) = make_test_topo(2, 1, 9, 2); // two nodes, an LLC of 18 CPUs each
         let opts = Opts::parse_from(["scx_magpie", "--slice-us", "500", "--timeout-ms", "4000", "--no-wakeup-preempt"]);
-        let told = Told::new(&Layout::new(&topo, 0).unwrap(), &opts.tunables, Possible { cpus: 64, ids: 70 });
+        let told = Told::new(&Layout::new(&topo, 0).unwrap(), &opts.settings.tunables, Possible { cpus: 64, ids: 70 });
 
         assert_eq!(
             (told.tunables.slice_ns, told.machine.starve_ns, told.tunables.wakeup_preempt),
@@ -237,7 +237,7 @@ mod tests {
         ] {
             let opts = Opts::parse_from([&["scx_magpie"], flags].concat());
             let possible = Possible { cpus: 8, ids: 8 };
-            let told = Told::new(&Layout::new(&topo, 0).unwrap(), &opts.tunables, possible);
+            let told = Told::new(&Layout::new(&topo, 0).unwrap(), &opts.settings.tunables, possible);
             assert_eq!(told.llc_layouts[2].nr_reach, nr_reach, "{flags:?}");
         }
     }

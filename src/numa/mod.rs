@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use log::warn;
+use nix::time::ClockId;
 use scx_utils::Cpumask;
 
 use maps::Pass;
@@ -242,7 +243,7 @@ fn decode(value: &[u8]) -> Option<process> {
 }
 
 fn thread_time() -> Duration {
-    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+    clock(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ mod tests {
         let layout = Layout::new(&topo, 0).unwrap();
         let about = |flags: &[&str]| {
             let opts = Opts::parse_from([&["scx_magpie"], flags].concat());
-            About::new(&layout, &opts.tunables, Duration::ZERO)
+            About::new(&layout, &opts.settings.tunables, Duration::ZERO)
         };
         let (plain, bare) = (about(&[]), about(&["--no-cgroups", "--steal", "off", "--slice-us=4000"]));
         assert_eq!((plain.mode.as_str(), plain.flags.as_str()), ("SMT, NUMA, cgroups, stealing", ""));

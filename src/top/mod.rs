@@ -40,7 +40,7 @@ use theme::Theme;
 #[derive(Debug, Args)]
 pub struct TopOpts {
     /// Time between two looks. Seconds, more than 0.
-    #[arg(long, default_value_t = 1.0, value_name = "SEC", value_parser = crate::cli::interval)]
+    #[arg(long, default_value_t = 1.0, value_name = "SEC", value_parser = crate::units::interval)]
     pub interval: f64,
 
     /// Also append what is seen to this file, a line of JSON an interval, for --replay.

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the scheduler is configured to, and where each value comes from.
+//!
+//! ```text
+//! weakest                                                                          strongest
+//! default < profile < file < environment < command line < `scx_magpie set`, until it ends or reloads
+//!    \__________________ by key, as text __________________/
+//!                             |  the parsers of the flags (keys)
+//!                          Settings
+//! ```
+//!
+//! A profile is named in any of these places; its values are weaker than each that is given for a key.
+
+mod file;
+pub mod keys;
+mod profile;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow, bail};
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use serde::{Deserialize, Serialize};
+
+pub use file::DEFAULT as DEFAULT_FILE;
+pub use profile::Profile;
+
+use crate::cli::Settings;
+use crate::preflight::Refusal;
+
+/// The key that names the profile.
+const PROFILE: &str = "profile";
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Origin {
+    Default,
+    Profile(String),
+    File { path: PathBuf, line: usize },
+    Environment(String),
+    CommandLine,
+    Set,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => write!(f, "default"),
+            Self::Profile(name) => write!(f, "profile {name}"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Environment(name) => write!(f, "environment, {name}"),
+            Self::CommandLine => write!(f, "command line"),
+            Self::Set => write!(f, "set"),
+        }
+    }
+}
+
+/// A value, checked, as one would write it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    pub value: String,
+    pub origin: Origin,
+}
+
+/// What one place says, by key.
+type Layer = BTreeMap<String, Setting>;
+
+/// What all places say.
+#[derive(Clone, Debug)]
+pub struct Config {
+    path: PathBuf,
+    file: Layer,
+    command_line: Layer,
+    set: Layer,
+}
+
+impl Config {
+    /// Reads the file. `matches` are those of a whole command line.
+    pub fn new(matches: &ArgMatches, path: &Path) -> Result<Self> {
+        let mut command_line = Layer::new();
+        for key in keys::all() {
+            let Some((source, value)) = keys::given(matches, &key) else { continue };
+            let origin = match source {
+                ValueSource::EnvVariable => Origin::Environment(keys::variable(&key).unwrap_or_default()),
+                _ => Origin::CommandLine,
+            };
+            command_line.insert(key, Setting { value: value.into(), origin });
+        }
+        let mut config = Self { path: path.into(), file: Layer::new(), command_line, set: Layer::new() };
+        config.reload()?;
+        Ok(config)
+    }
+
+    /// Reads the file again, and forgets what was set. Fails, and changes nothing, if the file is wrong.
+    pub fn reload(&mut self) -> Result<()> {
+        self.file = file::read(&self.path).map_err(usage)?;
+        self.set.clear();
+        Ok(())
+    }
+
+    /// Takes `KEY=VALUE`s; all or, if one is wrong, none.
+    pub fn set(&mut self, changes: &[String]) -> Result<()> {
+        let mut set = self.set.clone();
+        for change in changes {
+            let Some((name, value)) = change.split_once('=') else {
+                bail!(Refusal::Usage { problem: format!("'{change}' is not of the form KEY=VALUE") });
+            };
+            let key = keys::canonical(name.trim()).and_then(|key| keys::check(&key, value.trim()).map(|()| key));
+            let key = key.map_err(|problem| Refusal::Usage { problem })?;
+            set.insert(key, Setting { value: value.trim().into(), origin: Origin::Set });
+        }
+        self.set = set;
+        Ok(())
+    }
+
+    /// Forgets what was set.
+    pub fn reset(&mut self) {
+        self.set.clear();
+    }
+
+    /// What is in force: each key, in the order of `--help`.
+    pub fn values(&self) -> Vec<(String, Setting)> {
+        let given = |key: &str| {
+            [&self.set, &self.command_line, &self.file].into_iter().find_map(|layer| layer.get(key).cloned())
+        };
+        let name = given(PROFILE).map_or_else(|| keys::default_of(PROFILE), |profile| profile.value);
+        let of_profile = |key: &str| {
+            let (_, value) = Profile::values(&name).iter().find(|(profile_key, _)| *profile_key == key)?;
+            Some(Setting { value: value.to_string(), origin: Origin::Profile(name.clone()) })
+        };
+        let default = |key: &str| Setting { value: keys::default_of(key), origin: Origin::Default };
+        let setting = |key: &str| given(key).or_else(|| of_profile(key)).unwrap_or_else(|| default(key));
+        keys::all().into_iter().map(|key| (key.clone(), setting(&key))).collect()
+    }
+
+    /// The same, parsed.
+    pub fn settings(&self) -> Result<Settings> {
+        let values = self.values();
+        let values = values.iter().map(|(key, setting)| (key.as_str(), setting.value.as_str()));
+        keys::settings(values).map_err(|problem| anyhow!(problem))
+    }
+}
+
+/// Keys whose values differ, with both values.
+pub fn changes(old: &Config, new: &Config) -> Vec<Change> {
+    let pairs = old.values().into_iter().zip(new.values());
+    let changes = pairs.map(|((key, from), (_, to))| Change { key, from: from.value, to: to.value });
+    changes.filter(|change| change.from != change.to).collect()
+}
+
+/// A value that becomes another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    pub key: String,
+    pub from: String,
+    pub to: String,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} -> {}", self.key, self.from, self.to)
+    }
+}
+
+/// All that is in force, as a file that says the same; where each value comes from in comments.
+pub fn as_file(values: &[(String, Setting)]) -> String {
+    let lines = values.iter().map(|(key, setting)| (format!("{key} = {}", as_toml(&setting.value)), &setting.origin));
+    let lines: Vec<_> = lines.collect();
+    let width = lines.iter().map(|(line, _)| line.len()).max().unwrap_or_default();
+    lines.iter().map(|(line, origin)| format!("{line:width$}  # {origin}\n")).collect()
+}
+
+fn as_toml(value: &str) -> String {
+    match value.parse::<i64>().is_ok() || value.parse::<bool>().is_ok() {
+        true => value.into(),
+        false => toml::Value::from(value).to_string(),
+    }
+}
+
+fn usage(err: anyhow::Error) -> anyhow::Error {
+    Refusal::Usage { problem: format!("{err:#}") }.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use crate::cli::{Opts, Steal};
+use crate::told::{Possible, Told};
+use crate::topology::Layout;
+use clap::CommandFactory;
+use scx_utils::testutils::make_test_topo;
+use std::fs;
+use tempfile::NamedTempFile;
+
+fn config(file: &str, flags: &[&str]) -> (NamedTempFile, Config) {
+    let path = NamedTempFile::new().unwrap();
+    fs::write(&path, file).unwrap();
+    let matches = Opts::command().try_get_matches_from([&["scx_magpie"], flags].concat()).unwrap();
+    let config = Config::new(&matches, path.path()).unwrap();
+    (path, config)
+}
+
+fn get(config: &Config, key: &str) -> (String, String) {
+    let (_, setting) = config.values().into_iter().find(|(name, _)| name == key).unwrap();
+    let origin = match setting.origin {
+        Origin::File { line, .. } => format!("line {line}"),
+        origin => origin.to_string(),
+    };
+    (setting.value, origin)
+}
+
+fn is(config: &Config, key: &str, value: &str, origin: &str) {
+    assert_eq!(get(config, key), (value.into(), origin.into()), "{key}");
+}
+
+fn set(config: &mut Config, change: &str) -> Result<()> {
+    config.set(&[change.into()])
+}
+
+#[test]
+fn the_strongest_place_wins() {
+    let (path, mut config) = config("profile = 'throughput'\nslice-us-lag = 1\nhandoff-us = 2\n", &["--handoff-us=3"]);
+    is(&config, "slice-us", "20000", "profile throughput");
+    is(&config, "slice-us-lag", "1", "line 2");
+    is(&config, "handoff-us", "3", "command line");
+    is(&config, "steal-tries", "8", "default");
+    set(&mut config, "handoff_us=4").unwrap();
+    is(&config, "handoff-us", "4", "set");
+    assert_eq!(config.settings().unwrap().tunables.handoff_us, 4);
+
+    // A profile is weaker than the file's values, wherever it is named.
+    set(&mut config, "profile=latency").unwrap();
+    is(&config, "slice-us-lag", "1", "line 2");
+    is(&config, "slice-us", "3000", "default");
+    config.reset();
+    is(&config, "profile", "throughput", "line 1");
+    is(&config, "handoff-us", "3", "command line");
+
+    set(&mut config, "handoff-us=4").unwrap();
+    fs::write(&path, "\nslice-us = 5000").unwrap();
+    config.reload().unwrap();
+    is(&config, "slice-us", "5000", "line 2");
+    is(&config, "handoff-us", "3", "command line");
+    is(&config, "profile", "default", "default");
+}
+
+#[test]
+fn what_is_wrong_changes_nothing() {
+    let (path, mut config) = config("slice-us = 5000", &[]);
+    let before = config.values();
+    for (change, message) in [
+        ("slice-us=99", "invalid value '99' for '--slice-us <US>': 99 is not in 100..=100000"),
+        ("slise-us=500", "unknown key 'slise-us': the nearest one is 'slice-us'"),
+        ("steal", "'steal' is not of the form KEY=VALUE"),
+        ("stats=1", "unknown key 'stats'"),
+    ] {
+        let err = config.set(&["handoff-us=1".into(), change.into()]).unwrap_err();
+        assert!(err.to_string().starts_with(message), "{err}");
+        assert!(matches!(err.downcast_ref(), Some(Refusal::Usage { .. })));
+    }
+    fs::write(&path, "handoff-us = 1\nslice-us = 1").unwrap();
+    set(&mut config, "steal-tries=2").unwrap();
+    assert!(config.reload().unwrap_err().to_string().contains(":2: invalid value '1' for '--slice-us <US>'"));
+    is(&config, "steal-tries", "2", "set");
+    config.reset();
+    assert_eq!(config.values(), before);
+}
+
+#[test]
+fn flags_that_are_on_can_be_turned_off() {
+    let (_path, mut config) = config("no-scan-limit = true", &["--no-cgroups", "--latency-hist=false"]);
+    let settings = config.settings().unwrap();
+    assert!(settings.tunables.no_scan_limit && settings.tunables.no_cgroups && !settings.tunables.latency_hist);
+    set(&mut config, "no-scan-limit=false").unwrap();
+    assert!(!config.settings().unwrap().tunables.no_scan_limit);
+}
+
+#[test]
+fn what_is_printed_is_a_file_that_says_the_same() {
+    let (path, config) = config("steal = 'llc'\nslice-us = '5ms'", &["--no-capacity"]);
+    let printed = as_file(&config.values());
+    assert!(printed.contains("no-capacity = true ") && printed.contains("  # command line\n"), "{printed}");
+    fs::write(&path, &printed).unwrap();
+    let mut read = config.clone();
+    read.command_line.clear();
+    read.reload().unwrap();
+    let tunables = read.settings().unwrap().tunables;
+    assert_eq!((tunables.steal, tunables.slice_us, tunables.no_capacity), (Steal::Llc, 5000, true));
+    assert_eq!(changes(&config, &read), []);
+}
+
+/// Another value of the key than that, which is good.
+fn other_value(key: &str, value: &str) -> String {
+    let number = value.parse::<u64>().ok();
+    let numbers = number.iter().flat_map(|n| [n + 1, n.saturating_sub(1)]).map(|n| n.to_string());
+    let words = ["true", "off", "node", "latency", "debug"].into_iter().map(String::from);
+    numbers.chain(words).find(|other| other != value && keys::check(key, other).is_ok()).unwrap()
+}
+
+/// A change that takes no new start must not change what is constant once the program is loaded; one that takes a new start has to.
+#[test]
+fn what_takes_a_new_start_is_what_is_constant() {
+    let (topo, _) = make_test_topo(2, 1, 2, 1);
+    let mut layout = Layout::new(&topo, 0).unwrap();
+    layout.set_capacities(&[(0, 512)].into());
+    let constants = |config: &Config| {
+        let settings = config.settings().unwrap();
+        let told = Told::new(&layout, &settings.tunables, Possible { cpus: 4, ids: 4 });
+        (format!("{:?}", told.machine), settings.tunables.timeout_ms, settings.exit_dump_len)
+    };
+    let (_path, config) = config("", &[]);
+    for (key, setting) in config.values() {
+        let mut changed = config.clone();
+        set(&mut changed, &format!("{key}={}", other_value(&key, &setting.value))).unwrap();
+        assert_ne!(changes(&config, &changed), [], "{key}");
+        assert_eq!(keys::needs_new_start(&key), constants(&changed) != constants(&config), "{key}");
+    }
+}
+
+#[test]
+fn profiles_are_live_and_good() {
+    for name in ["latency", "throughput"] {
+        assert!(!Profile::values(name).is_empty(), "{name}");
+        for (key, value) in Profile::values(name) {
+            assert_eq!(keys::check(key, value), Ok(()), "{name}");
+            assert!(!keys::needs_new_start(key), "{name}: {key}");
+            assert_ne!(keys::default_of(key), *value, "{name}: {key}");
+        }
+    }
+}

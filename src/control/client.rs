@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `scx_magpie status`, `config`, `set` and `reload`.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use scx_stats::prelude::*;
+
+use super::{Reply, Request, SOCKET, ejections};
+use crate::config::{Config, as_file};
+use crate::preflight::Refusal;
+
+/// A new start may be under way. Milliseconds.
+const TIMEOUT: u64 = 60_000;
+
+/// Prints the answer of the scheduler that runs.
+pub fn print(request: &Request) -> Result<()> {
+    match ask(request)? {
+        Reply::Status(status) => println!("{status}"),
+        Reply::Config(values) => print!("{}", as_file(&values)),
+        Reply::Changes { changes, new_start } => {
+            changes.iter().for_each(|change| println!("{change}"));
+            if changes.is_empty() {
+                println!("nothing changes");
+            } else if new_start {
+                println!("the scheduler starts anew");
+            }
+        }
+        Reply::Refused(problem) => bail!(Refusal::Usage { problem }),
+    }
+    Ok(())
+}
+
+/// Prints what is in force; if none runs, or if it is to be checked, what would be by the configuration that `configure` reads.
+pub fn print_config(check: bool, configure: impl FnOnce() -> Result<Config>) -> Result<()> {
+    if !check {
+        match print(&Request::Config) {
+            Err(err) if matches!(err.downcast_ref(), Some(Refusal::NotRunning { .. })) => {
+                eprintln!("no scx_magpie runs: one that is started would have");
+            }
+            result => return result,
+        }
+    }
+    let config = configure()?;
+    config.settings()?;
+    print!("{}", as_file(&config.values()));
+    Ok(())
+}
+
+fn ask(request: &Request) -> Result<Reply> {
+    let mut client = StatsClient::new().set_path(SOCKET).connect(Some(TIMEOUT)).map_err(explain)?;
+    let args = vec![("target".into(), "control".into()), ("request".into(), serde_json::to_string(request)?)];
+    client
+        .request("stats", args)
+        .with_context(|| format!("no good answer at {SOCKET}: is that scheduler of another version?"))
+}
+
+fn explain(err: anyhow::Error) -> anyhow::Error {
+    match err.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+        Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Refusal::NotRunning { state: state() }.into(),
+        Some(ErrorKind::PermissionDenied) => Refusal::NotRoot.into(),
+        _ => err.context(format!("cannot ask at {SOCKET}")),
+    }
+}
+
+/// What the kernel says, and what became of those that ran.
+fn state() -> String {
+    let read = |file: &str| fs::read_to_string(Path::new("/sys/kernel/sched_ext").join(file)).ok();
+    let kernel = match (read("state"), read("root/ops")) {
+        (None, _) => "this kernel has no sched_ext".into(),
+        (Some(_), Some(ops)) if ops.starts_with("magpie") => {
+            format!("it is attached, and serves no socket at {SOCKET}")
+        }
+        (Some(_), Some(ops)) => format!("another sched_ext scheduler is attached ({})", ops.trim()),
+        (Some(state), None) => format!("sched_ext is {}", state.trim()),
+    };
+    format!("{kernel}; {}", ejections::summary())
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Changes what runs: `scx_magpie set`, `reload` and SIGHUP; tells of it: `status`, `config`.
+//!
+//! ```text
+//! client::ask() --socket--> Server --> Control::answer(), in the scheduler's loop --> Config
+//!                                        |  what may change while it runs: Scheduler::set()
+//!                                        +- the rest: the loop ends, and main() starts anew
+//! ```
+
+pub mod client;
+pub mod ejections;
+mod server;
+mod status;
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use anyhow::{Result, bail};
+use log::{info, warn};
+use serde::{Deserialize, Serialize};
+
+use crate::cli::{Settings, Tunables};
+use crate::config::{Change, Config, Setting, changes, keys};
+use crate::logging;
+use crate::preflight::Refusal;
+use server::Server;
+pub use status::Status;
+
+/// Of root alone.
+pub const SOCKET: &str = "/var/run/scx/root/control";
+
+/// What a client asks for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    Status,
+    Config,
+    /// `KEY=VALUE`s; if `reset`, in place of those that were set before.
+    Set {
+        changes: Vec<String>,
+        reset: bool,
+    },
+    Reload,
+}
+
+/// What it gets.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Reply {
+    Status(Status),
+    Config(Vec<(String, Setting)>),
+    /// What changes; if some of it takes that, by a new start.
+    Changes {
+        changes: Vec<Change>,
+        new_start: bool,
+    },
+    Refused(String),
+}
+
+/// The configuration of a scheduler that runs.
+pub struct Control {
+    config: Config,
+    settings: Settings,
+    /// The configuration before one that takes a new start, until that has succeeded.
+    before: Option<Config>,
+    server: Option<Server>,
+    since: SystemTime,
+    nr_starts: usize,
+    hangup: Arc<AtomicBool>,
+    has_terminal: bool,
+}
+
+impl Control {
+    /// `hangup` is set by SIGHUP.
+    pub fn new(config: Config, hangup: Arc<AtomicBool>) -> Result<Self> {
+        Ok(Self {
+            settings: config.settings()?,
+            config,
+            before: None,
+            server: None,
+            since: SystemTime::now(),
+            nr_starts: 0,
+            hangup,
+            has_terminal: std::io::stdin().is_terminal(),
+        })
+    }
+
+    /// What is in force, or will be by the next start.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The scheduler has started: requests are taken from here on.
+    pub fn started(&mut self) {
+        self.before = None;
+        self.nr_starts += 1;
+        if self.server.is_none() {
+            self.server = Server::launch(SOCKET.as_ref())
+                .inspect_err(|err| warn!("going on without 'set', 'reload' and 'status': {err:#}"))
+                .ok();
+        }
+    }
+
+    /// The scheduler could not start. True if that is by a reload, which is taken back: to be started once more.
+    pub fn take_back(&mut self, err: &anyhow::Error) -> bool {
+        let Some(before) = self.before.take() else { return false };
+        warn!("cannot start with what was reloaded, going on as before: {err:#}");
+        self.config = before;
+        self.config.settings().map(|settings| self.settings = settings).is_ok()
+    }
+
+    /// Does what was asked for since the last call: `apply` changes what may change while the scheduler runs. True if the scheduler
+    /// is to start anew. A terminal that is gone ends it.
+    pub fn answer(&mut self, shutdown: &AtomicBool, mut apply: impl FnMut(&Tunables) -> Result<()>) -> bool {
+        if self.hangup.swap(false, Ordering::Relaxed) {
+            if self.has_terminal && !std::io::stdin().is_terminal() {
+                shutdown.store(true, Ordering::Relaxed);
+            } else if let Err(err) = self.reload(&mut apply) {
+                warn!("nothing is reloaded: {err:#}");
+            }
+        }
+        while let Some(request) = self.server.as_ref().and_then(Server::request) {
+            let reply = self.reply(request, &mut apply).unwrap_or_else(|err| Reply::Refused(format!("{err:#}")));
+            if let Some(Err(err)) = self.server.as_ref().map(|server| server.reply(reply)) {
+                warn!("going on without 'set', 'reload' and 'status': {err:#}");
+                self.server = None;
+            }
+        }
+        self.before.is_some()
+    }
+
+    fn reply(&mut self, request: Request, apply: &mut impl FnMut(&Tunables) -> Result<()>) -> Result<Reply> {
+        let mut config = self.config.clone();
+        match request {
+            Request::Status => return Ok(Reply::Status(self.status())),
+            Request::Config => return Ok(Reply::Config(self.config.values())),
+            Request::Reload => return self.reload(apply),
+            Request::Set { changes, reset } => {
+                if reset {
+                    config.reset();
+                }
+                config.set(&changes)?;
+            }
+        }
+        let new_start = changes(&self.config, &config).into_iter().find(|change| keys::needs_new_start(&change.key));
+        if let Some(Change { key, .. }) = new_start {
+            let problem =
+                format!("'{key}' takes a new start: write it to the configuration file, then 'scx_magpie reload'");
+            bail!(Refusal::Usage { problem });
+        }
+        self.change(config, apply)
+    }
+
+    fn reload(&mut self, apply: &mut impl FnMut(&Tunables) -> Result<()>) -> Result<Reply> {
+        let mut config = self.config.clone();
+        config.reload()?;
+        info!("reloaded");
+        self.change(config, apply)
+    }
+
+    fn change(&mut self, config: Config, apply: &mut impl FnMut(&Tunables) -> Result<()>) -> Result<Reply> {
+        let changes = changes(&self.config, &config);
+        let new_start = changes.iter().any(|change| keys::needs_new_start(&change.key));
+        let settings = config.settings()?;
+        changes.iter().for_each(|change| info!("{change}"));
+        if settings.log_level != self.settings.log_level {
+            logging::set_level(&settings.log_level)?;
+        }
+        if new_start {
+            info!("starting anew");
+            self.before.get_or_insert(self.config.clone());
+        } else {
+            apply(&settings.tunables)?;
+        }
+        (self.config, self.settings) = (config, settings);
+        Ok(Reply::Changes { changes, new_start })
+    }
+
+    fn status(&self) -> Status {
+        let values = self.config.values();
+        let changed = values.iter().filter(|(key, setting)| setting.value != keys::default_of(key)).count();
+        Status::new(self.since, self.nr_starts, &values, changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Opts;
+    use clap::CommandFactory;
+    use std::fs;
+    use tempfile::NamedTempFile;
+
+    fn control(file: &NamedTempFile, flags: &[&str]) -> Control {
+        let matches = Opts::command().get_matches_from([&["scx_magpie"], flags].concat());
+        Control::new(Config::new(&matches, file.path()).unwrap(), Arc::default()).unwrap()
+    }
+
+    /// What is applied, in slices, and whether the scheduler starts anew.
+    fn ask(control: &mut Control, request: Request) -> (Result<Reply>, Vec<u64>, bool) {
+        let mut slices = vec![];
+        let mut apply = |tunables: &Tunables| {
+            slices.push(tunables.slice_us);
+            Ok(())
+        };
+        let reply = control.reply(request, &mut apply);
+        (reply, slices, control.before.is_some())
+    }
+
+    fn set(changes: &[&str]) -> Request {
+        Request::Set { changes: changes.iter().map(|change| change.to_string()).collect(), reset: changes.is_empty() }
+    }
+
+    #[test]
+    fn changes_while_it_runs() {
+        let file = NamedTempFile::new().unwrap();
+        let mut control = control(&file, &[]);
+        let (reply, applied, anew) = ask(&mut control, set(&["slice_us=5000"]));
+        let Reply::Changes { changes, new_start: false } = reply.unwrap() else { panic!() };
+        assert_eq!((changes[0].to_string().as_str(), changes.len()), ("slice-us: 3000 -> 5000", 1));
+        assert_eq!((applied, anew), (vec![5000], false));
+        // What is set for a key is stronger than a profile.
+        assert_eq!(ask(&mut control, set(&["profile=throughput"])).1, [5000]);
+        assert_eq!(ask(&mut control, set(&[])).1, [3000]);
+        assert_eq!(control.settings().tunables.slice_us, 3000);
+    }
+
+    #[test]
+    fn a_new_start_is_for_a_reload() {
+        let file = NamedTempFile::new().unwrap();
+        let mut control = control(&file, &[]);
+        let (reply, applied, anew) = ask(&mut control, set(&["timeout-ms=5s", "slice-us=5000"]));
+        assert!(reply.unwrap_err().to_string().contains("'timeout-ms' takes a new start"));
+        assert_eq!((applied, anew, control.settings().tunables.slice_us), (vec![], false, 3000));
+
+        fs::write(&file, "timeout-ms = 5000").unwrap();
+        let (reply, applied, anew) = ask(&mut control, Request::Reload);
+        assert!(matches!(reply.unwrap(), Reply::Changes { new_start: true, .. }));
+        assert_eq!((applied, anew, control.settings().tunables.timeout_ms), (vec![], true, 5000));
+        assert!(control.take_back(&anyhow::anyhow!("no")));
+        assert_eq!(control.settings().tunables.timeout_ms, 30_000);
+        assert!(!control.take_back(&anyhow::anyhow!("no")));
+    }
+
+    #[test]
+    fn a_broken_file_changes_nothing() {
+        let file = NamedTempFile::new().unwrap();
+        let mut control = control(&file, &[]);
+        ask(&mut control, set(&["slice-us=5000"])).0.unwrap();
+        fs::write(&file, "slice-us = 200\nsteal = 3").unwrap();
+        let (reply, applied, anew) = ask(&mut control, Request::Reload);
+        assert!(reply.unwrap_err().to_string().contains(":2: invalid value '3' for '--steal <STEAL>'"));
+        assert_eq!((applied, anew, control.settings().tunables.slice_us), (vec![], false, 5000));
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `scx_magpie status`: one line.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::ejections;
+use crate::config::Setting;
+use crate::preflight;
+
+/// What is known of a scheduler that runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    version: String,
+    kernel: String,
+    pid: u32,
+    /// When the process started. Seconds since 1970.
+    since: u64,
+    nr_starts: usize,
+    profile: String,
+    /// Flags that do not have their default.
+    nr_changed: usize,
+    ejections: String,
+}
+
+impl Status {
+    pub fn new(since: SystemTime, nr_starts: usize, values: &[(String, Setting)], nr_changed: usize) -> Self {
+        let profile = values.iter().find(|(key, _)| key == "profile").map(|(_, setting)| setting.value.clone());
+        Self {
+            version: crate::version(),
+            kernel: preflight::release(),
+            pid: std::process::id(),
+            since: since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs(),
+            nr_starts,
+            profile: profile.unwrap_or_default(),
+            nr_changed,
+            ejections: ejections::summary(),
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let since = SystemTime::UNIX_EPOCH + Duration::from_secs(self.since);
+        let uptime = Duration::from_secs(since.elapsed().unwrap_or_default().as_secs());
+        write!(
+            f,
+            "running since {} ({}), ",
+            humantime::format_rfc3339_seconds(since),
+            humantime::format_duration(uptime)
+        )?;
+        write!(f, "pid {}, {} on {}, ", self.pid, self.version, self.kernel)?;
+        write!(f, "profile {}, flags not default: {}, ", self.profile, self.nr_changed)?;
+        write!(f, "starts: {}, {}", self.nr_starts, self.ejections)
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Messages on stderr, and which of them: `--log-level`, `RUST_LOG`, `-v`.
+
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result};
+use libbpf_rs::PrintLevel;
+use log::LevelFilter;
+use tracing_subscriber::fmt::time;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
+
+use crate::SCHEDULER_NAME;
+
+static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+
+/// Starts with that level. If verbose, all messages, libbpf's verifier logs among them, with the time since the start.
+pub fn start(level: &str, verbose: bool) {
+    let (filter, handle) = reload::Layer::new(filter(if verbose { "debug" } else { level }));
+    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal()).with_target(false);
+    let log = tracing_subscriber::registry().with(filter);
+    if verbose {
+        log.with(lines.with_timer(time::uptime())).init();
+        scx_utils::init_libbpf_logging(Some(PrintLevel::Debug));
+    } else {
+        log.with(lines.without_time()).init();
+        libbpf_rs::set_print(None);
+    }
+    _ = FILTER.set(handle);
+}
+
+/// Changes the level of what is logged from here on.
+pub fn set_level(level: &str) -> Result<()> {
+    FILTER.get().map_or(Ok(()), |handle| handle.reload(filter(level))).context("cannot change the log level")
+}
+
+/// A level, or filters by module as the crate tracing-subscriber has them.
+pub fn parse_level(text: &str) -> Result<String, String> {
+    for part in text.split(',') {
+        let is_level = part.parse::<LevelFilter>().is_ok();
+        if !is_level && (!part.contains('=') || part.parse::<tracing_subscriber::filter::Directive>().is_err()) {
+            return Err(format!("'{part}' is none of off, error, warn, info, debug, trace, and no MODULE=LEVEL"));
+        }
+    }
+    Ok(text.into())
+}
+
+/// A level alone is meant for our messages; of libraries there are warnings then, and all that is asked for from debug on.
+fn filter(level: &str) -> EnvFilter {
+    match level.parse() {
+        // scx_stats warns of each client of statistics that goes away.
+        Ok(LevelFilter::Info | LevelFilter::Warn | LevelFilter::Error) => {
+            EnvFilter::new(format!("warn,scx_stats=error,{SCHEDULER_NAME}={level}"))
+        }
+        _ => EnvFilter::new(level),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels() {
+        for good in ["off", "info", "DEBUG", "warn,scx_magpie=trace", "scx_magpie::numa=debug"] {
+            assert_eq!(parse_level(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "inf", "scx_magpie", "info,", "scx_magpie=loud"] {
+            assert!(parse_level(bad).is_err(), "{bad}");
+        }
+    }
+}
