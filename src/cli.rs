@@ -176,6 +176,14 @@ pub struct Tunables {
     #[arg(long, help_heading = NEW_START)]
     pub no_capacity: bool,
 
+    /// Whether CPUs' frequencies follow their utilization, where the governor is schedutil.
+    #[arg(long, help_heading = NEW_START, value_enum, default_value_t = CpuFreq::Auto)]
+    pub cpufreq: CpuFreq,
+
+    /// What matters more, speed or energy: docs/tuning.md has what each sets.
+    #[arg(long, help_heading = NEW_START, value_enum, default_value_t = Power::Auto)]
+    pub power: Power,
+
     /// How much of an LLC may be in use before wakeups stop to search it: 100 / this. Percent, 101..1000.
     ///
     /// SIS_UTIL: with the kernel's 117 an LLC is searched up to 85 % utilization, less of it the more it is used.
@@ -218,6 +226,33 @@ fn with_value(arg: Arg) -> Arg {
 pub enum Switch {
     On,
     Off,
+}
+
+/// Does the governor schedutil hear what CPUs use?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CpuFreq {
+    /// Follow, if any CPU has that governor
+    Auto,
+    /// Follow, whatever the governor
+    On,
+    /// Full speed
+    #[value(alias = "performance")]
+    Off,
+}
+
+/// Speed or energy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Power {
+    /// As the system's power profile, also when that changes
+    Auto,
+    /// Full speed, unless --cpufreq is on
+    Performance,
+    /// As the kernel's own scheduler
+    Balanced,
+    /// Less headroom in frequencies; light tasks are packed on few cores, weak ones first
+    Powersave,
 }
 
 /// CPUs from which waiting tasks are taken.
@@ -338,7 +373,7 @@ pub enum Command {
     Reload,
     /// Load the BPF programs without attaching, and print what each cost the verifier.
     VerifierStats {
-        /// As if CPUs differed in capacity.
+        /// As if CPUs differed in capacity and rank.
         #[arg(long)]
         asymmetric: bool,
     },

@@ -1,13 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a CPU can reach while its frequency is clamped. `util_avg` is relative to its highest frequency: where the user
+//! Whether frequencies follow utilization (`bpf/capacity/cpufreq.bpf.h`), and what a CPU can reach while its frequency is
+//! clamped. `util_avg` is relative to its highest frequency: where the user
 //! allows less (`scaling_max_freq`), a CPU that never idles would still look as if it had room to spare. The author of
 //! SIS_UTIL names this as what it does not see (commit 70fb5ccf2e).
 
 use std::fs;
 use std::path::Path;
 
+use crate::cli::{CpuFreq, Power};
+
 /// Where the kernel tells of CPUs.
 pub const SYS_CPU: &str = "/sys/devices/system/cpu";
+
+/// Are the kernel's targets to follow utilization? Only the governor schedutil reads them.
+pub fn follows(sys_cpu: &Path, asked: CpuFreq, power: Power) -> bool {
+    let has_schedutil = || {
+        let policies = fs::read_dir(sys_cpu.join("cpufreq")).into_iter().flatten().flatten();
+        let governors = policies.filter_map(|policy| fs::read_to_string(policy.path().join("scaling_governor")).ok());
+        governors.into_iter().any(|governor| governor.trim() == "schedutil")
+    };
+    match asked {
+        CpuFreq::Auto => power != Power::Performance && has_schedutil(),
+        CpuFreq::On => true,
+        CpuFreq::Off => false,
+    }
+}
 
 /// `capacity` of the CPU, lowered as far as its frequency is clamped: 1..=capacity. CPUs without cpufreq, or with files
 /// that make no sense, reach it all.
@@ -26,6 +43,25 @@ pub fn reachable(sys_cpu: &Path, cpu: usize, capacity: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn targets_follow_where_any_policy_has_schedutil() {
+        let dir = tempfile::tempdir().unwrap();
+        let follow =
+            || [CpuFreq::Auto, CpuFreq::On, CpuFreq::Off].map(|asked| follows(dir.path(), asked, Power::Balanced));
+        assert_eq!(follow(), [false, true, false]);
+        let govern = |policy: &str, governor: &str| {
+            let folder = dir.path().join("cpufreq").join(policy);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("scaling_governor"), governor).unwrap();
+        };
+        fs::create_dir_all(dir.path().join("cpufreq/boost")).unwrap();
+        govern("policy0", "performance\n");
+        assert_eq!(follow(), [false, true, false]);
+        govern("policy4", "schedutil\n");
+        assert_eq!(follow(), [true, true, false]);
+        assert!(!follows(dir.path(), CpuFreq::Auto, Power::Performance));
+    }
 
     #[test]
     fn clamped_cpus_reach_less() {

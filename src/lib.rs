@@ -24,6 +24,7 @@ pub mod manual;
 pub mod nr_scan;
 pub mod numa;
 pub mod pelt;
+pub mod power;
 pub mod preflight;
 pub mod publisher;
 pub mod scheduler;

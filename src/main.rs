@@ -61,7 +61,7 @@ fn run(opts: Opts, matches: &ArgMatches) -> Result<()> {
     match opts.command {
         Some(Command::Topology) => {
             start_logging(&opts);
-            print!("{}", topology::Layout::of_this_machine()?);
+            print!("{}", topology::Layout::of_this_machine(false)?);
             Ok(())
         }
         Some(Command::ScanTable(ref args)) => {
@@ -139,7 +139,6 @@ fn schedule(mut opts: Opts, config: Config) -> Result<()> {
                 control.started();
                 match scheduler.run(&shutdown, &mut control).inspect_err(ejections::note)? {
                     Ended::Outgrown => {
-                        info!("the machine has CPUs that there is no place for: starting anew");
                         old = Some(scheduler);
                         continue;
                     }

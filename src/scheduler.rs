@@ -30,12 +30,13 @@ use crate::bpf_intf::{
     capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_layout, llc_published, placed_cpu, tunables, wake_cases,
 };
 use crate::bpf_skel::*;
-use crate::cli::{Opts, Tunables};
+use crate::cli::{CpuFreq, Opts, Power, Tunables};
 use crate::control::Control;
 use crate::frequency;
 use crate::hotplug;
 use crate::nr_scan::ScanLimit;
 use crate::numa::Sampler;
+use crate::power;
 use crate::preflight;
 use crate::publisher::{self, Publisher, monotonic};
 use crate::service::{self, Watchdog};
@@ -59,7 +60,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 pub enum Ended {
     /// It is detached.
     Exit(UserExitInfo),
-    /// CPUs came for which it has no place. It is still attached.
+    /// CPUs came for which it has no place, or it was made for another power profile or governor. It is still attached.
     Outgrown,
     /// It is to start anew with another configuration. It is still attached.
     Reloaded,
@@ -82,6 +83,8 @@ pub struct Scheduler<'a> {
     publisher: Publisher,
     /// The kernel does not report all that is set of cgroups.
     polls_cgroups: bool,
+    /// On the command line, and what this machine makes of it now.
+    asked: Tunables,
     tunables: Tunables,
     /// As many as `tunables` says, and the root.
     groups: NonNull<UnsafeCell<group>>,
@@ -111,14 +114,15 @@ impl<'a> Scheduler<'a> {
         skel.progs.scx_lib_init_probe.set_autoload(false);
         // CPUs may come and go from here on: the program sees which are there when it is attached.
         skel.struct_ops.magpie_mut().hotplug_seq = 0;
-        let mut layout = Layout::of_this_machine()?;
-        change(&mut layout);
-
         let mut tunables = opts.settings.tunables.clone();
+        (tunables.power, tunables.cpufreq) = energy(&tunables);
+        let mut layout = Layout::of_this_machine(tunables.power == Power::Powersave)?;
+        change(&mut layout);
         if !tunables.no_cgroups && !compat::struct_has_field("sched_ext_ops", "cgroup_init")? {
             warn!("cgroups do not count: this kernel was built without CONFIG_EXT_GROUP_SCHED");
             tunables.no_cgroups = true;
         }
+        skel.progs.decay_cpuperfs.set_autoload(tunables.cpufreq == CpuFreq::On);
         let ops = skel.struct_ops.magpie_mut();
         ops.exit_dump_len = opts.settings.exit_dump_len;
         ops.timeout_ms = opts.settings.tunables.timeout_ms;
@@ -148,6 +152,7 @@ impl<'a> Scheduler<'a> {
             publisher: Publisher::new(layout.clone(), ScanLimit::from(&opts.settings.tunables)),
             layout,
             polls_cgroups,
+            asked: opts.settings.tunables.clone(),
             tunables,
             groups,
             lost_groups: 0,
@@ -164,7 +169,7 @@ impl<'a> Scheduler<'a> {
         self.look_at_frequencies()?;
         let skel = &mut self.skel;
         self.link = Some(scx_ops_attach!(skel, magpie)?);
-        self.about = Arc::new(About::new(&self.layout, &self.tunables, monotonic()));
+        self.about = Arc::new(self.about(monotonic()));
         self.publish()?;
         let attached = format!("attached: {} CPUs, {} LLCs", self.layout.cpus.len(), self.layout.llcs.len());
         info!("{attached}");
@@ -180,6 +185,10 @@ impl<'a> Scheduler<'a> {
         // 0: it has just gone.
         let known = self.layout.cpus.keys().map(|&id| (id, known[id] as usize)).filter(|(_, capacity)| *capacity > 0);
         let capacities: BTreeMap<_, _> = known.collect();
+        // It may know of none, and the loader of some.
+        if capacities.values().min() == capacities.values().max() {
+            return Ok(None);
+        }
         Ok(capacities.iter().any(|(id, capacity)| self.layout.cpus[id].capacity != *capacity).then_some(capacities))
     }
 
@@ -197,14 +206,22 @@ impl<'a> Scheduler<'a> {
         self.publisher.set_limit(ScanLimit::from(flags));
         let sampling = |flags: &Tunables| (flags.numa_sample_share, flags.numa_sample_ms);
         let resampled = sampling(flags) != sampling(&self.tunables);
-        // The kernel may have no cgroups for us.
-        self.tunables = Tunables { no_cgroups: self.tunables.no_cgroups, ..flags.clone() };
-        self.about = Arc::new(About::new(&self.layout, &self.tunables, self.about.attached_at));
+        // The kernel may have no cgroups for us, and the machine says what `auto` is.
+        let Tunables { no_cgroups, power, cpufreq, .. } = self.tunables;
+        self.tunables = Tunables { no_cgroups, power, cpufreq, ..flags.clone() };
+        self.asked = flags.clone();
+        self.about = Arc::new(self.about(self.about.attached_at));
         if resampled {
             self.sampler.take();
             self.start_sampler()?;
         }
         Ok(())
+    }
+
+    /// What it is, with the flags that were asked for.
+    fn about(&self, attached_at: Duration) -> About {
+        let Tunables { power, cpufreq, .. } = self.asked;
+        About::new(&self.layout, &Tunables { power, cpufreq, ..self.tunables.clone() }, attached_at)
     }
 
     /// Looks at where processes have their memory, where there are several nodes.
@@ -252,6 +269,11 @@ impl<'a> Scheduler<'a> {
         while !shutdown.load(Ordering::Relaxed) && !uei_exited!(&self.skel, uei) {
             let now = Instant::now();
             if now >= frequencies_at {
+                let (power, cpufreq) = energy(&self.asked);
+                if (power, cpufreq) != (self.tunables.power, self.tunables.cpufreq) {
+                    info!("another power profile or frequency governor: starting anew");
+                    return Ok(Some(Ended::Outgrown));
+                }
                 self.look_at_frequencies()?;
                 self.warn_of_lost_groups()?;
                 frequencies_at = now + FREQUENCY_INTERVAL;
@@ -261,6 +283,7 @@ impl<'a> Scheduler<'a> {
                 cgroups_at = now + CGROUP_INTERVAL;
             }
             if self.follow_hotplugs(now)? {
+                info!("the machine has CPUs that there is no place for: starting anew");
                 return Ok(Some(Ended::Outgrown));
             }
             if control.answer(shutdown, |flags| self.set(flags)) {
@@ -287,7 +310,7 @@ impl<'a> Scheduler<'a> {
         if self.hotplugs.look_at.is_some_and(|at| at <= now) {
             self.hotplugs.look_at = Some(now + LOOK_AGAIN);
             // While CPUs come and go, files do.
-            match Layout::read() {
+            match Layout::read(self.tunables.power == Power::Powersave) {
                 Ok(Ok(fresh)) if self.nr_hotplugs()? == seen => {
                     self.hotplugs.look_at = None;
                     let shared = shared(&mut self.skel, self.groups, &self.tunables)?;
@@ -323,6 +346,8 @@ impl<'a> Scheduler<'a> {
                 (&raw mut (*to).node).write_volatile(from.node);
                 (&raw mut (*to).slot).write_volatile(from.slot);
                 (&raw mut (*to).capacity).write_volatile(from.capacity);
+                (&raw mut (*to).rank).write_volatile(from.rank);
+                (&raw mut (*to).scan_from).write_volatile(from.scan_from);
                 let nr_slots = self.layout.llcs[place.llc].nr_slots as u32;
                 (&raw mut (*llc_layouts[place.llc].get()).nr_slots).write_volatile(nr_slots);
             }
@@ -360,6 +385,9 @@ impl<'a> Scheduler<'a> {
     fn publish(&mut self) -> Result<()> {
         let shared = shared(&mut self.skel, self.groups, &self.tunables)?;
         self.publisher.publish(shared.cpu_ctxs, shared.cpu_layouts, shared.llc_publisheds, monotonic());
+        if self.tunables.cpufreq == CpuFreq::On {
+            call(&mut self.skel.progs.decay_cpuperfs)?;
+        }
         Ok(())
     }
 
@@ -377,6 +405,13 @@ impl<'a> Scheduler<'a> {
 /// May scx_bpf_reenqueue_local(), or its successor, be called outside of ops.cpu_release()? From 6.19 on.
 fn reenqueues_from_anywhere() -> Result<bool> {
     Ok(compat::ksym_exists("scx_bpf_reenqueue_local___v2")? || compat::ksym_exists("scx_bpf_dsq_reenq")?)
+}
+
+/// --power and --cpufreq, for this machine as it is now: neither is Auto.
+fn energy(asked: &Tunables) -> (Power, CpuFreq) {
+    let power = power::profile("/".as_ref(), asked.power);
+    let follows = frequency::follows(frequency::SYS_CPU.as_ref(), asked.cpufreq, power);
+    (power, if follows { CpuFreq::On } else { CpuFreq::Off })
 }
 
 /// Leaves out the callbacks that are not wanted, and those that this kernel would refuse for it has no such thing.

@@ -15,10 +15,11 @@ use std::cell::UnsafeCell;
 use crate::bpf_intf::{
     cpu_layout, cpu_state_CPU_PLACED as CPU_PLACED, llc_layout, machine, magpie_limits_MAX_CPUS as MAX_CPUS,
     magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS,
-    magpie_limits_MAX_SLOTS as MAX_SLOTS, tunables,
+    magpie_limits_MAX_SLOTS as MAX_SLOTS, pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE, tunables,
 };
-use crate::cli::{Steal, Switch, Tunables};
+use crate::cli::{CpuFreq, Power, Steal, Switch, Tunables};
 use crate::pelt;
+use crate::power::POWERSAVE_PERF_SCALE;
 use crate::topology::{CpuPlace, Layout, LlcPlace};
 
 const NSEC_PER_USEC: u64 = 1000;
@@ -50,7 +51,10 @@ impl Told {
         let mut told = Self {
             machine: machine_of(layout, tunables, possible),
             tunables: tunables_of(tunables),
-            cpu_layouts: vec![cpu_layout { llc: 0, node: 0, slot: 0, capacity: 0, state: 0 }; MAX_CPUS as usize],
+            cpu_layouts: vec![
+                cpu_layout { llc: 0, node: 0, slot: 0, capacity: 0, rank: 0, scan_from: 0, state: 0 };
+                MAX_CPUS as usize
+            ],
             llc_layouts: vec![
                 llc_layout {
                     first_line: 0,
@@ -104,6 +108,8 @@ impl From<&CpuPlace> for cpu_layout {
             node: cpu.node as u32,
             slot: cpu.slot as u32,
             capacity: cpu.capacity as u32,
+            rank: cpu.rank as u32,
+            scan_from: cpu.scan_from as u32,
             state: 0,
         }
     }
@@ -135,9 +141,11 @@ impl Live<'_> {
 
 fn machine_of(layout: &Layout, tunables: &Tunables, possible: Possible) -> machine {
     let (core_first, core_last) = layout.core_ends();
+    let powersave = tunables.power == Power::Powersave;
     machine {
         starve_ns: starve_ns(tunables),
-        smt_width: layout.smt_width as u32,
+        // Then an idle sibling is as good as an idle core.
+        smt_width: if powersave { 1 } else { layout.smt_width as u32 },
         core_first,
         core_last,
         nr_cpu_ids: possible.ids.min(MAX_CPUS as usize) as u32,
@@ -149,6 +157,10 @@ fn machine_of(layout: &Layout, tunables: &Tunables, possible: Possible) -> machi
         max_groups: tunables.max_cgroups + 1,
         cgroups: u8::from(!tunables.no_cgroups),
         asym: u8::from(!tunables.no_capacity && layout.nr_stronger() > 0),
+        cpufreq: u8::from(tunables.cpufreq == CpuFreq::On),
+        ranked: u8::from(layout.is_ranked()),
+        pack: u8::from(powersave),
+        perf_scale: if powersave { POWERSAVE_PERF_SCALE } else { CAPACITY_SCALE },
     }
 }
 

@@ -15,7 +15,7 @@ use crate::scheduler::Scheduler;
 /// The kernel's BPF_COMPLEXITY_LIMIT_INSNS.
 const LIMIT: u32 = 1_000_000;
 
-/// Loads all programs, if so as for a machine whose CPUs differ in capacity, and prints for each the instructions that the
+/// Loads all programs, if so as for a machine whose CPUs differ in capacity and rank, and prints for each the instructions that the
 /// verifier went through.
 pub fn print(opts: &Opts, asymmetric: bool) -> Result<()> {
     let mut object = MaybeUninit::uninit();
@@ -23,6 +23,7 @@ pub fn print(opts: &Opts, asymmetric: bool) -> Result<()> {
         if asymmetric {
             let weak = layout.cpus.keys().skip(1).step_by(2).map(|&id| (id, CAPACITY_SCALE as usize / 2)).collect();
             layout.set_capacities(&weak);
+            layout.cpus.values_mut().enumerate().for_each(|(rank, cpu)| cpu.rank = rank);
         }
     })?;
 

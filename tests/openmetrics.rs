@@ -155,6 +155,7 @@ fn llc(node: usize, count: u64) -> LlcSnapshot {
         nr_cpus: 4,
         capacity: 4096,
         sum_util: 2048,
+        sum_target: 2048,
         nr_scan: 2,
         nr_queued: 3,
         max_queued: 2,

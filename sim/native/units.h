@@ -24,6 +24,7 @@
 	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) X(is_big) \
 	X(clamp_util) X(update_task_util) X(cpu_util_without) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) \
 	X(util_stops) \
+	X(update_cpuperf) X(decay_cpuperf) \
 	X(fallback_cpu) X(weak_wait) \
 	X(note_wake_case) \
 	X(nr_scan_of) X(budget) X(sum_util) X(estimate_nr_scan) \
@@ -33,6 +34,7 @@
 	X(hands_off) X(judge_handoff) \
 	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_preferred_node) X(adapt_scan_period) \
 	X(node_any_idle) X(check_preferred_node) X(send_home) \
+	X(find_better) X(check_rank) X(send_better) \
 	X(find_stronger) X(runs_small) X(check_misfit) X(send_up) \
 	X(mark_overloaded) X(note_taken) X(note_none_queued) X(note_all_taken) X(take_queued) \
 	X(hot_remaining) X(kick_idle_for) X(kick_idle_for_queued) \

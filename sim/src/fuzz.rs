@@ -169,6 +169,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
         1 => Just(vec![1024, 430]),
         1 => Just(vec![1024, 1024, 620, 250]),
     ];
+    let ranks = prop_oneof![4 => Just(false), 1 => Just(true)];
     let smt = prop_oneof![3 => Just(1usize), 2 => Just(2), 1 => Just(4)];
     let counts = prop_oneof![
         6 => (1..3usize, 1..4usize, 1..7usize),
@@ -176,11 +177,12 @@ fn shapes() -> impl Strategy<Value = Shape> {
         1 => (1..5usize, 4..9usize, 1..3usize),
         1 => (Just(1usize), Just(1usize), 20..60usize),
     ];
-    (counts, smt, capacities).prop_map(|((nodes, llcs, cores), smt, capacities)| Shape {
+    (counts, smt, capacities, ranks).prop_map(|((nodes, llcs, cores), smt, capacities, ranked)| Shape {
         nodes,
         llcs,
         cores,
         smt,
+        ranks: if ranked { vec![3, 1, 4, 1, 5] } else { vec![0] },
         capacities,
     })
 }
@@ -207,6 +209,12 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
         &["--latency-hist"],
     ])
     .prop_map(|flags| flags.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let energy = prop::sample::select(vec![
+        &["--cpufreq", "on"][..],
+        &["--power", "powersave"],
+        &["--power", "powersave", "--cpufreq", "on"],
+    ])
+    .prop_map(|flags| flags.iter().map(ToString::to_string).collect::<Vec<_>>());
     (
         flag("--slice-us", 100..20_000),
         flag("--slice-us-lag", 0..100_000),
@@ -220,8 +228,9 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
         prop::option::weighted(0.3, steal).prop_map(Option::unwrap_or_default),
         prop::option::weighted(0.3, search).prop_map(Option::unwrap_or_default),
         prop::option::weighted(0.3, affine).prop_map(Option::unwrap_or_default),
+        prop::option::weighted(0.3, energy).prop_map(Option::unwrap_or_default),
     )
-        .prop_map(|(a, b, c, d, e, f, g, h, i, j, k)| vec![a, b, c, d, e, f, g, h, i, j, k])
+        .prop_map(|(a, b, c, d, e, f, g, h, i, j, k, l)| vec![a, b, c, d, e, f, g, h, i, j, k, l])
 }
 
 fn cgroups() -> impl Strategy<Value = Spec> {

@@ -142,7 +142,7 @@ fn mean(counts: &[u64]) -> (f64, f64) {
 }
 
 fn count(tunables: &Tunables, size: usize, state: State, samples: usize, seed: u64) -> Result<Counter> {
-    let shape = Shape { nodes: 1, llcs: 1, cores: size / 2, smt: 2, capacities: vec![1024] };
+    let shape = Shape { nodes: 1, llcs: 1, cores: size / 2, smt: 2, capacities: vec![1024], ranks: vec![0] };
     let mut kernel = Kernel::new(Machine::new(&shape), tunables, seed)?;
     let at = kernel.now + TICK;
     let mut builder = Builder::new(&mut kernel, at, 0);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use scx_magpie::topology::Layout;
+use scx_magpie::topology::kinds::Kinds;
 use scx_utils::testutils::{make_test_topo, test_core, test_cpu, test_llc, test_node};
 use scx_utils::{Topology, set_cpumask_test_width};
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,8 @@ pub const PRESETS: [(&str, &str, &str); 6] = [
     ("1024", "4x16x8x2", "4 sockets of 16 LLCs of 16 CPUs"),
 ];
 
-/// NODES x LLCS per node x CORES per LLC x CPUS per core, and capacities of cores in order, repeated over the machine.
+/// NODES x LLCS per node x CORES per LLC x CPUS per core, and capacities (and ranks, after @) of cores in order, repeated over the
+/// machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Shape {
@@ -42,6 +44,8 @@ pub struct Shape {
     pub smt: usize,
     /// 1..1024, of cores in order; repeated when there are more cores.
     pub capacities: Vec<usize>,
+    /// Of the same cores: the higher, the more preferred.
+    pub ranks: Vec<usize>,
 }
 
 impl Shape {
@@ -58,18 +62,24 @@ impl FromStr for Shape {
         let (counts, capacities) = text.split_once(':').unwrap_or((text, "1024"));
         let counts: Vec<usize> = (counts.split('x').map(str::parse).collect::<Result<_, _>>()).with_context(|| {
             let presets: Vec<_> = PRESETS.iter().map(|(name, ..)| *name).collect();
-            format!("'{text}' is neither NODESxLLCSxCORESxSMT[:CAPACITY[*CORES],...] nor one of {}", presets.join(", "))
+            format!(
+                "'{text}' is neither NODESxLLCSxCORESxSMT[:CAPACITY[@RANK][*CORES],...] nor one of {}",
+                presets.join(", ")
+            )
         })?;
         let [nodes, llcs, cores, smt] = counts[..] else { bail!("'{text}' does not have four counts") };
         ensure!(counts.iter().all(|&count| count > 0), "'{text}' has a count of 0");
 
-        let mut shape = Self { nodes, llcs, cores, smt, capacities: Vec::new() };
+        let mut shape = Self { nodes, llcs, cores, smt, capacities: Vec::new(), ranks: Vec::new() };
         for part in capacities.split(',') {
             let (capacity, times) = part.split_once('*').unwrap_or((part, "1"));
+            let (capacity, rank) = capacity.split_once('@').unwrap_or((capacity, "0"));
             let capacity: usize = capacity.parse().with_context(|| format!("capacity '{part}'"))?;
+            let rank: usize = rank.parse().with_context(|| format!("rank '{part}'"))?;
             ensure!((1..=1024).contains(&capacity), "capacity {capacity} is not in 1..1024");
             let times: usize = times.parse().with_context(|| format!("capacity '{part}'"))?;
             shape.capacities.extend(std::iter::repeat_n(capacity, times));
+            shape.ranks.extend(std::iter::repeat_n(rank, times));
         }
         ensure!(shape.nr_cpus() <= MAX_CPUS, "{} CPUs: at most {MAX_CPUS} are supported", shape.nr_cpus());
         ensure!(shape.capacities.contains(&1024), "no core of capacity 1024");
@@ -80,10 +90,13 @@ impl FromStr for Shape {
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}x{}x{}", self.nodes, self.llcs, self.cores, self.smt)?;
-        if self.capacities != [1024] {
-            let parts: Vec<_> = (self.capacities.chunk_by(|a, b| a == b))
-                .map(|chunk| format!("{}*{}", chunk[0], chunk.len()))
-                .collect();
+        let cores: Vec<_> = self.capacities.iter().zip(&self.ranks).collect();
+        if cores != [(&1024, &0)] {
+            let text = |chunk: &[(&usize, &usize)]| match chunk[0] {
+                (capacity, 0) => format!("{capacity}*{}", chunk.len()),
+                (capacity, rank) => format!("{capacity}@{rank}*{}", chunk.len()),
+            };
+            let parts: Vec<_> = cores.chunk_by(|a, b| a == b).map(text).collect();
             write!(f, ":{}", parts.join(","))?;
         }
         Ok(())
@@ -112,6 +125,7 @@ pub struct Place {
     pub node: usize,
     /// 0..1024
     pub capacity: u64,
+    pub rank: usize,
 }
 
 /// How far two CPUs are from each other.
@@ -137,7 +151,8 @@ impl Machine {
                 let core = cpu / shape.smt;
                 let llc = core / shape.cores;
                 let capacity = shape.capacities[core % shape.capacities.len()] as u64;
-                Place { core, llc, node: llc / shape.llcs, capacity }
+                let rank = shape.ranks[core % shape.ranks.len()];
+                Place { core, llc, node: llc / shape.llcs, capacity, rank }
             })
             .collect();
         Self { shape: shape.clone(), places }
@@ -166,7 +181,14 @@ impl Machine {
 
     /// What the loader makes of the machine while `online` CPUs are.
     pub fn layout(&self, online: &BTreeSet<usize>) -> Result<Layout> {
-        Layout::new(&self.topology(online), self.nr_cpus() - online.len())
+        self.layout_for(online, false)
+    }
+
+    /// The same for tasks that are to be packed on weak CPUs, or not.
+    pub fn layout_for(&self, online: &BTreeSet<usize>, weak_first: bool) -> Result<Layout> {
+        let ranks = online.iter().map(|&id| (id, self.places[id].rank)).collect();
+        let kinds = Kinds { ranks, weak_first, ..Kinds::default() };
+        Layout::with_kinds(&self.topology(online), self.nr_cpus() - online.len(), &kinds)
     }
 
     fn topology(&self, online: &BTreeSet<usize>) -> Topology {
@@ -225,6 +247,7 @@ mod tests {
             ("4x16x16x2", "at most 1024"),
             ("1x1x4x1:0", "1..1024"),
             ("1x1x4x1:512", "capacity 1024"),
+            ("1x1x4x1:1024@x", "rank"),
         ] {
             let err = format!("{:#}", text.parse::<Shape>().unwrap_err());
             assert!(err.contains(message), "{text}: {err}");

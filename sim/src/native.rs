@@ -78,6 +78,7 @@ unsafe extern "C" {
     fn sim_context(syscall: bool, count: u32);
     fn register_loader(ctx: *mut std::ffi::c_void) -> i32;
     fn sample_queues(ctx: *mut std::ffi::c_void) -> i32;
+    fn decay_cpuperfs(ctx: *mut std::ffi::c_void) -> i32;
     fn place_cpu(placed: *mut placed_cpu) -> i32;
 }
 
@@ -284,6 +285,11 @@ impl Native {
             *slot_cpus[place.slot].get() = cpu as u16;
             assert_eq!(place_cpu(&mut placed_cpu { cpu: cpu as i32 }), 0);
         }
+    }
+
+    pub fn decay_cpuperfs(&self) {
+        // SAFETY: as above.
+        assert_eq!(unsafe { decay_cpuperfs(std::ptr::null_mut()) }, 0);
     }
 
     pub fn sample_queues(&self) {

@@ -59,6 +59,7 @@ enum pelt_consts {
 	PELT_HALFLIFE = 32,	   /* periods */
 	PELT_LOAD_AVG_MAX = 47742, /* what the sum of a CPU that never idles converges to */
 	CAPACITY_SCALE = 1024,
+	STRONGER = 1078, /* of CAPACITY_SCALE: a capacity that is no more than that of another is no greater */
 };
 
 /* Constant from the load on: the verifier leaves out what this machine and these flags do not need. */
@@ -76,6 +77,10 @@ struct machine {
 	u32 max_groups; /* ids of cgroups are below this; those for which there is none count as part of their parents */
 	u8 cgroups;	/* do cgroups' settings count? */
 	u8 asym;	/* do CPUs differ in capacity, and does that count? */
+	u8 cpufreq;	/* do CPUs' frequencies follow utilization? */
+	u8 ranked;	/* are cores of an LLC preferred to others? */
+	u8 pack;	/* do light tasks share few cores, of the weakest? */
+	u32 perf_scale; /* part of its utilization that a CPU's target is, of CAPACITY_SCALE */
 };
 
 /*
@@ -118,8 +123,10 @@ struct cpu_layout {
 	u32 llc;
 	u32 node;
 	u32 slot;
-	u32 capacity; /* 0..CAPACITY_SCALE */
-	u32 state;    /* enum cpu_state; atomic */
+	u32 capacity;  /* 0..CAPACITY_SCALE */
+	u32 rank;      /* the higher, the more preferred */
+	u32 scan_from; /* the slot after which scans for an idle CPU begin: its own, or the LLC's last */
+	u32 state;     /* enum cpu_state; atomic */
 };
 
 /* An LLC, and the others in the order in which they are searched and robbed: nearest first. */
@@ -201,6 +208,7 @@ enum magpie_stat {
 	STAT_MISFIT_NS,	  /* for which such tasks ran there */
 	STAT_MISFIT_MOVE, /* ... that were moved to a stronger one */
 	STAT_MISFIT_SWAP, /* ... which a task had to leave that fits elsewhere */
+	STAT_RANK_MOVE,	  /* running tasks that were moved to a more preferred core */
 	STAT_BUSY_NS,	  /* not idle */
 	STAT_FIND_NS,	  /* spent in searches for idle CPUs and for tasks to steal, by samples */
 	MAGPIE_NR_STATS,
@@ -212,6 +220,7 @@ struct pelt {
 	u64 util_sum;
 	u32 period_contrib; /* units into the running period */
 	u32 util_avg;	    /* 0..CAPACITY_SCALE */
+	u32 behind;	    /* units that idle time is to make up for: it ran below the highest frequency */
 	u8 running;	    /* of a CPU: not idle since updated_at */
 };
 
@@ -264,10 +273,12 @@ struct cpu_ctx {
 	u64 homed_at;	  /* scx_bpf_now() of the last look at how local current is */
 
 	/* capacity/ */
-	u8 misfit;	   /* current is too big for this CPU */
-	u32 curr_util;	   /* task_util of current, when it started or at the last tick */
-	u32 fallback_turn; /* the next CPU that fallback_cpu() looks at, */
-	u32 misfit_turn;   /* ... and find_stronger() */
+	u8 misfit;	    /* current is too big for this CPU */
+	u32 curr_util;	    /* task_util of current, when it started or at the last tick */
+	u32 util_est;	    /* util_avg when the CPU went idle, rising at once and falling slowly */
+	u32 cpuperf_target; /* what the kernel holds; sampled by sample_queues() */
+	u32 fallback_turn;  /* the next CPU that fallback_cpu() looks at, */
+	u32 misfit_turn;    /* ... and find_stronger() */
 
 	/* cgroup/weight.bpf.h */
 	u32 settle_turn; /* the next idle CPU that it settles */

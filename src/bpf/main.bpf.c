@@ -17,6 +17,7 @@
  *	                                                cgroup/    its own times its groups' shares
  *	         tick        away from its memory?      numa/      sent home when it is next enqueued
  *	                     too big for its CPU?       capacity/  sent to a stronger one
+ *	                     how fast should it be?     capacity/  the governor is told; also when the CPU enters or leaves idle
  *
  * core/ has what all use: the machine, tasks, bitmaps, utilization, counters.
  */
@@ -39,6 +40,7 @@
 #include "order/preempt.bpf.h"
 #include "capacity/capacity.bpf.h"
 #include "capacity/task_util.bpf.h"
+#include "capacity/cpufreq.bpf.h"
 #include "capacity/fallback.bpf.h"
 #include "capacity/wake_cases.bpf.h"
 #include "search/nr_scan.bpf.h"
@@ -49,6 +51,7 @@
 #include "numa/handoff.bpf.h"
 #include "numa/migrate_home.bpf.h"
 #include "capacity/misfit.bpf.h"
+#include "capacity/rank.bpf.h"
 #include "steal/overload.bpf.h"
 #include "steal/pull.bpf.h"
 #include "steal/steal.bpf.h"
@@ -129,8 +132,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	if (throttle(p, tctx, cpu, cctx, enq_flags))
 		return;
 	place(p, tctx, cpu, wakes || is_throttled(tctx));
-	if ((tctx->migrate_home && send_home(p, tctx, cpu, enq_flags)) ||
-	    (is_asym() && send_up(p, tctx, cpu, enq_flags)))
+	if ((tctx->migrate_to && send_away(p, tctx, cpu, enq_flags)) || (is_asym() && send_up(p, tctx, cpu, enq_flags)))
 		return;
 
 	/* Already claimed for another task: then this one waits in the queue, where it can be stolen. */
@@ -268,6 +270,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	struct task_ctx *tctx = task_ctx(p);
 
 	pelt_update(cpu, cctx, true);
+	update_cpuperf(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
 	settle(cpu, cctx);
 	look_at_absent(cctx);
@@ -285,6 +288,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 		check_preferred_node(p, tctx, cpu, cctx);
 		if (is_asym())
 			check_misfit(p, tctx, cpu, cctx);
+		check_rank(p, tctx, cpu);
 	}
 	kick_idle_for_queued(cpu);
 }
@@ -299,6 +303,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 		note_prolog();
 	}
 	pelt_update(cpu, cctx, !idle);
+	update_cpuperf(cpu, cctx, false);
 	if (!idle) {
 		mark_busy(cpu, cctx);
 		return;
@@ -491,6 +496,18 @@ int note_capacities(void *ctx)
 	return 0;
 }
 
+/* Run by the loader each util_interval: lowers the targets of CPUs that stay idle. */
+SEC("syscall")
+int decay_cpuperfs(void *ctx)
+{
+	s32 cpu;
+
+	bpf_for(cpu, 0, machine.nr_cpu_ids)
+		if (is_present(cpu))
+			decay_cpuperf(cpu, unlocked_now());
+	return 0;
+}
+
 /* Run by the loader: a CPU has come, and cpu_layouts[], slot_cpus[] and its LLC's nr_slots have it. If it idles, it says so. */
 SEC("syscall")
 int place_cpu(struct placed_cpu *placed)
@@ -508,15 +525,18 @@ int poll_cgroups(void *ctx)
 	return 0;
 }
 
-/* Run by the loader when statistics are asked for: notes how many tasks wait in each queue. */
+/* Run by the loader when statistics are asked for: notes how many tasks wait in each queue, and the CPUs' targets. */
 SEC("syscall")
 int sample_queues(void *ctx)
 {
 	s32 cpu;
 
-	bpf_for(cpu, 0, machine.nr_cpu_ids)
-		if (is_present(cpu))
-			cpu_ctx(cpu)->nr_queued = scx_bpf_dsq_nr_queued(cpu) + scx_bpf_dsq_nr_queued(pinned_queue(cpu));
+	bpf_for(cpu, 0, machine.nr_cpu_ids) {
+		if (!is_present(cpu))
+			continue;
+		cpu_ctx(cpu)->nr_queued = scx_bpf_dsq_nr_queued(cpu) + scx_bpf_dsq_nr_queued(pinned_queue(cpu));
+		cpu_ctx(cpu)->cpuperf_target = cpuperf_target(cpu);
+	}
 	return 0;
 }
 

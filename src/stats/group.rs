@@ -11,6 +11,8 @@ use super::snapshot::LlcSnapshot;
 use super::{percent, rise};
 use crate::bpf_intf::*;
 
+const CAPACITY_SCALE: usize = pelt_consts_CAPACITY_SCALE as usize;
+
 /// What an interval added, of an LLC or the machine. Events count where the CPU was that did them: a wakeup at
 /// the waker's, a steal at the thief's.
 #[stat_doc]
@@ -22,6 +24,10 @@ pub struct Group {
     pub nr_cpus: u64,
     #[stat(desc = "utilization % of the capacity (100% means all CPUs busy at full speed)")]
     pub util: f64,
+    #[stat(
+        desc = "mean target that the kernel has for the governor schedutil now %; 100 is full speed, as with --cpufreq off"
+    )]
+    pub cpuperf_target: f64,
     #[stat(desc = "tasks waiting in queues now")]
     pub nr_queued: u64,
     #[stat(desc = "tasks waiting in the longest queue now")]
@@ -136,6 +142,8 @@ pub struct Group {
     pub misfit_move: u64,
     #[stat(desc = "... which a task had to leave that fits elsewhere")]
     pub misfit_swap: u64,
+    #[stat(desc = "running tasks that were moved to a more preferred core; 0 where cores are alike")]
+    pub rank_move: u64,
 }
 
 impl LlcSnapshot {
@@ -153,6 +161,7 @@ impl LlcSnapshot {
         Group {
             nr_cpus: self.nr_cpus as u64,
             util: percent(u64::from(self.sum_util), self.capacity as u64),
+            cpuperf_target: percent(self.sum_target, (self.nr_cpus * CAPACITY_SCALE) as u64),
             nr_queued: self.nr_queued,
             max_queued: self.max_queued,
             nr_scan: u64::from(self.nr_scan),
@@ -209,6 +218,7 @@ impl LlcSnapshot {
             misfit_ms: of(magpie_stat_STAT_MISFIT_NS) / 1_000_000,
             misfit_move: of(magpie_stat_STAT_MISFIT_MOVE),
             misfit_swap: of(magpie_stat_STAT_MISFIT_SWAP),
+            rank_move: of(magpie_stat_STAT_RANK_MOVE),
             at_home: percent(of(magpie_stat_STAT_HOME), of(magpie_stat_STAT_HOME) + of(magpie_stat_STAT_AWAY)),
         }
     }

@@ -114,6 +114,7 @@ pub mod tests {
             nr_cpus: 4,
             capacity: 4096,
             sum_util: 2048,
+            sum_target: 1024,
             nr_queued: 3,
             max_queued: count,
             node: 0,
@@ -133,7 +134,7 @@ pub mod tests {
         assert_eq!(metrics.llcs[&1].target, 7 * 2);
         assert_eq!(metrics.total.search, 4 + 7);
         assert_eq!(metrics.total.stolen_from[..3], [0, 4 + 7, 2 * (4 + 7)]);
-        assert_eq!(metrics.total.util, 50.0);
+        assert_eq!((metrics.total.util, metrics.total.cpuperf_target), (50.0, 25.0));
         assert_eq!((metrics.total.nr_queued, metrics.total.max_queued), (6, 9));
         assert_eq!(metrics.total.reenqueue, (4 + 7) * u64::from(magpie_stat_STAT_REENQUEUE + 1));
     }

@@ -48,6 +48,8 @@ pub struct LlcSnapshot {
     pub capacity: usize,
     /// Sum of `util_avg` of its CPUs, 0..capacity.
     pub sum_util: u32,
+    /// Sum of its CPUs' targets for the governor, each 0..1024.
+    pub sum_target: u64,
     /// CPUs that a search may go over now.
     pub nr_scan: u32,
     /// Tasks waiting in the queues of its CPUs.
@@ -99,6 +101,7 @@ impl Snapshot {
                 nr_cpus: 0,
                 capacity: 0,
                 sum_util,
+                sum_target: 0,
                 // SAFETY: valid; a plain word.
                 nr_scan: unsafe { (&raw const (*published.get()).nr_scan).read_volatile() },
                 nr_queued: 0,
@@ -113,20 +116,23 @@ impl Snapshot {
         for (&id, cpu) in &layout.cpus {
             let (cctx, hist) = (shared.cpu_ctxs[id].get(), shared.latency_hists[id].get());
             let llc = &mut llcs[cpu.llc];
-            if is_present(shared.cpu_layouts, id) {
+            let present = is_present(shared.cpu_layouts, id);
+            if present {
                 llc.nr_cpus += 1;
                 llc.capacity += cpu.capacity;
             }
             // SAFETY: valid; plain words, the counters among them incremented by their CPU.
-            let (nr_queued, counters, stolen_from, busy_since) = unsafe {
+            let (nr_queued, target, counters, stolen_from, busy_since) = unsafe {
                 let stats: Counters = std::array::from_fn(|stat| (&raw const (*cctx).stats[stat]).read_volatile());
                 let mono_offset = (&raw const (*cctx).mono_offset).read_volatile();
                 let pelt = (&raw const (*cctx).pelt).read_volatile();
                 let nr_queued = (&raw const (*cctx).nr_queued).read_volatile().max(0) as u64;
                 let stolen_from: StolenFrom = (&raw const (*cctx).stolen_from).read_volatile();
-                (nr_queued, stats, stolen_from, busy_since(pelt, mono_offset, now))
+                let target = u64::from((&raw const (*cctx).cpuperf_target).read_volatile());
+                (nr_queued, target, stats, stolen_from, busy_since(pelt, mono_offset, now))
             };
             llc.busy_ns += counters[magpie_stat_STAT_BUSY_NS as usize] + busy_since;
+            llc.sum_target += if present { target } else { 0 };
             llc.nr_queued += nr_queued;
             llc.max_queued = llc.max_queued.max(nr_queued);
             add(&mut llc.counters, &counters);
@@ -158,6 +164,7 @@ impl AddAssign<&Self> for LlcSnapshot {
         self.capacity += other.capacity;
         self.sum_util += other.sum_util;
         self.busy_ns += other.busy_ns;
+        self.sum_target += other.sum_target;
         self.nr_scan += other.nr_scan;
         self.nr_queued += other.nr_queued;
         self.max_queued = self.max_queued.max(other.max_queued);
@@ -186,6 +193,7 @@ mod tests {
         for (id, cctx) in cpu_ctxs.iter_mut().enumerate() {
             let cctx = cctx.get_mut();
             cctx.nr_queued = id as i32;
+            cctx.cpuperf_target = 100 * id as u32;
             cctx.stats = std::array::from_fn(|stat| (id * 100 + stat) as u64);
             // CPU 3 has been busy for 40 ns at 1000.
             cctx.pelt = pelt { updated_at: 460, running: u8::from(id == 3), ..cctx.pelt };
@@ -194,7 +202,15 @@ mod tests {
         }
         cpu_ctxs[0].get_mut().nr_queued = -1; // an error: counts as none
 
-        let present = || cpu_layout { llc: 0, node: 0, slot: 0, capacity: 0, state: cpu_state_CPU_PRESENT };
+        let present = || cpu_layout {
+            llc: 0,
+            node: 0,
+            slot: 0,
+            capacity: 0,
+            rank: 0,
+            scan_from: 0,
+            state: cpu_state_CPU_PRESENT,
+        };
         let cpu_layouts: Vec<_> = (0..nr_cpus).map(|_| UnsafeCell::new(present())).collect();
         // SAFETY: as above.
         let zeroed = || unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
@@ -214,6 +230,7 @@ mod tests {
         let llcs = Snapshot::new(&layout, &shared, &[7, 8], None, Duration::from_nanos(1000)).llcs;
         assert_eq!((llcs[0].nr_cpus, llcs[0].capacity, llcs[0].sum_util, llcs[1].sum_util), (2, 2048, 7, 8));
         assert_eq!((llcs[0].nr_queued, llcs[0].max_queued), (1, 1)); // CPUs 0 and 1
+        assert_eq!((llcs[0].sum_target, llcs[1].sum_target), (100, 500));
         assert_eq!((llcs[1].nr_queued, llcs[1].max_queued), (2 + 3, 3));
         assert_eq!((llcs[0].stolen_from[1], llcs[1].stolen_from[1]), (1, 2 + 3));
         assert_eq!(llcs[1].counters[3], 200 + 300 + 2 * 3);

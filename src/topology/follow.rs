@@ -26,7 +26,7 @@ impl Layout {
         let mut cores = one_to_one(known.iter().map(|(fresh, own)| (fresh.core, own.core)))?;
         let moved = known.iter().any(|(fresh, own)| fresh.node != own.node);
         let came: Vec<_> = cpus.keys().copied().filter(|id| !self.cpus.contains_key(id)).collect();
-        if moved || (!came.is_empty() && self.nr_stronger() > 0) {
+        if moved || (!came.is_empty() && (self.nr_stronger() > 0 || fresh.is_ranked())) {
             return None;
         }
         for &id in &came {
@@ -43,7 +43,7 @@ impl Layout {
             llc.capacity += cpu.capacity;
             llc.nr_slots = llc.nr_slots.max(slot + 1 - llc.first_line * SLOTS_PER_LINE as usize);
             self.slot_cpus[slot] = Some(id);
-            self.cpus.insert(id, CpuPlace { llc: index, core, slot, ..cpu.clone() });
+            self.cpus.insert(id, CpuPlace { llc: index, core, slot, scan_from: slot, ..cpu.clone() });
         }
         Some(came)
     }

@@ -4,29 +4,33 @@
 //!
 //! ```text
 //! sysfs --check.rs: can it be right?--> scx_utils::Topology --llcs.rs: where there is no L3--> Layout
-//!                                                   CPUs that come --follow.rs: free places-----^
+//!                                     kinds.rs: how CPUs differ, which are preferred--------^ ^
+//!                                                   CPUs that come --follow.rs: free places----+
 //! ```
 
 mod check;
 mod cpulist;
 mod follow;
+pub mod kinds;
 pub mod llcs;
+mod print;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use std::{fmt, fs, thread};
+use std::{fs, thread};
 
 use anyhow::{Result, ensure};
-use scx_utils::{Core, Cpu, Llc, NR_CPUS_POSSIBLE, Topology, compat};
+use scx_utils::{Core, Cpu, Llc, NR_CPUS_POSSIBLE, ROOT_PREFIX, Topology};
 
 use crate::bpf_intf::{
     magpie_limits_LINES_PER_LLC as LINES_PER_LLC, magpie_limits_MAX_CPUS as MAX_CPUS,
     magpie_limits_MAX_LINES as MAX_LINES, magpie_limits_MAX_LLCS as MAX_LLCS,
     magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS, magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE,
-    pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE,
+    pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE, pelt_consts_STRONGER,
 };
 use crate::preflight::Refusal;
-use cpulist::list;
+use kinds::Kinds;
 use llcs::LlcKind;
 
 /// How often sysfs is read, if it cannot be right, and how long it has in between.
@@ -44,8 +48,12 @@ pub struct CpuPlace {
     pub core: usize,
     /// Its bit in the sparse bitmaps.
     pub slot: usize,
-    /// The kernel's CPU capacity, 0..1024; 1024 where the kernel exports none.
+    /// The kernel's CPU capacity, or what [`Kinds`] knows: 1..=1024.
     pub capacity: usize,
+    /// The higher, the more preferred among CPUs of one kind; 0 where none is known.
+    pub rank: usize,
+    /// The slot after which scans for an idle CPU begin: its own, or the last of the LLC where its first cores are preferred.
+    pub scan_from: usize,
 }
 
 /// An LLC and its neighbours.
@@ -77,6 +85,9 @@ pub struct Layout {
     pub smt_width: usize,
     /// CPU id of each slot; `None` where there is no CPU.
     pub slot_cpus: Vec<Option<usize>>,
+    /// Where capacities and ranks are known from.
+    pub capacities_from: &'static str,
+    pub ranks_from: &'static str,
 }
 
 impl Layout {
@@ -94,22 +105,19 @@ impl Layout {
         nodes
     }
 
-    /// CPUs online of each capacity, smallest first.
-    pub fn capacity_classes(&self) -> BTreeMap<usize, Vec<usize>> {
-        let mut classes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (&id, cpu) in &self.cpus {
-            classes.entry(cpu.capacity).or_default().push(id);
-        }
-        classes
+    /// Are some CPUs of an LLC preferred to others?
+    pub fn is_ranked(&self) -> bool {
+        let ranks = |llc| self.cpus.values().filter(move |cpu| cpu.llc == llc).map(|cpu| cpu.rank);
+        (0..self.llcs.len()).any(|llc| ranks(llc).min() != ranks(llc).max())
     }
 
     /// Lays this machine out, with room for CPUs that may come. Fails with [`Refusal::Topology`] when what sysfs says cannot be
-    /// right.
-    pub fn of_this_machine() -> Result<Self> {
+    /// right. With `weak_first` slots of weak CPUs come first: see [`Kinds::weak_first`].
+    pub fn of_this_machine(weak_first: bool) -> Result<Self> {
         let mut problem = String::new();
         // A CPU that comes or goes meanwhile looks like a problem, but not twice.
         for _ in 0..READS {
-            problem = match Self::read()? {
+            problem = match Self::read(weak_first)? {
                 Ok(layout) => return Ok(layout),
                 Err(problem) => problem,
             };
@@ -119,7 +127,7 @@ impl Layout {
     }
 
     /// The same, once: the inner error is what cannot be right.
-    pub fn read() -> Result<Result<Self, String>> {
+    pub fn read(weak_first: bool) -> Result<Result<Self, String>> {
         if let Some(problem) = check::missing_in_sysfs() {
             return Ok(Err(problem));
         }
@@ -128,12 +136,15 @@ impl Layout {
             Err(err) => return Ok(Err(format!("sysfs cannot be read: {err:#}"))),
         };
         let first_of = |core: &Core, id| first_sibling(id).unwrap_or_else(|| first_cpu(core));
-        let kinds = llcs::regroup(&mut topo, first_of);
+        let llc_kinds = llcs::regroup(&mut topo, first_of);
         let may_come = NR_CPUS_POSSIBLE.saturating_sub(topo.all_cpus.len());
-        let lay_out = |room| Self::with_cores(&topo, room, first_of);
+        let cpus: Vec<_> = topo.all_cpus.keys().copied().collect();
+        let devices = format!("{}/sys/devices", *ROOT_PREFIX);
+        let kinds = Kinds { weak_first, ..Kinds::read(devices.as_ref(), &cpus) };
+        let lay_out = |room| Self::with_cores(&topo, room, &kinds, first_of);
         // Where each LLC has no room for all of them, none has: then they make the loader start anew.
         let mut layout = lay_out(may_come).or_else(|_| lay_out(0))?;
-        for (llc, kind) in layout.llcs.iter_mut().zip(kinds) {
+        for (llc, kind) in layout.llcs.iter_mut().zip(llc_kinds) {
             llc.kind = kind;
         }
         let problem = check::problem(&layout.cpus.keys().copied().collect(), &topo.span.iter().collect());
@@ -143,11 +154,21 @@ impl Layout {
     /// Lays out a machine whose topology is right about cores, with `room` for so many CPUs more in each LLC. Fails when it
     /// exceeds a limit of `bpf/intf.h`.
     pub fn new(topo: &Topology, room: usize) -> Result<Self> {
-        Self::with_cores(topo, room, |core, _| first_cpu(core))
+        Self::with_kinds(topo, room, &Kinds::default())
+    }
+
+    /// The same, where CPUs differ.
+    pub fn with_kinds(topo: &Topology, room: usize, kinds: &Kinds) -> Result<Self> {
+        Self::with_cores(topo, room, kinds, |core, _| first_cpu(core))
     }
 
     /// The same, where `first_of` tells the first CPU of a CPU's core.
-    fn with_cores(topo: &Topology, room: usize, first_of: impl Fn(&Core, usize) -> usize) -> Result<Self> {
+    fn with_cores(
+        topo: &Topology,
+        room: usize,
+        kinds: &Kinds,
+        first_of: impl Fn(&Core, usize) -> usize,
+    ) -> Result<Self> {
         let max_id = topo.all_cpus.keys().max().copied().unwrap_or(0);
         ensure!(max_id < MAX_CPUS as usize, "CPU id {max_id}: at most {MAX_CPUS} CPUs are supported");
         let llc_cores: Vec<Cores> = topo.all_llcs.values().map(|llc| split_cores(llc, &first_of)).collect();
@@ -160,20 +181,34 @@ impl Layout {
         let llcs: Vec<&Llc> = topo.all_llcs.values().map(|llc| llc.as_ref()).collect();
         ensure!(llcs.len() <= MAX_LLCS as usize, "{} LLCs: at most {MAX_LLCS} are supported", llcs.len());
 
-        let mut layout = Self { smt_width, ..Self::default() };
+        let exports = topo.all_cpus.values().any(|cpu| cpu.kernel_cpu_capacity.is_some());
+        let capacities_from = if exports { "cpu_capacity" } else { kinds.capacities_from };
+        let mut layout = Self { smt_width, capacities_from, ranks_from: kinds.ranks_from, ..Self::default() };
+        let rank_of = |id: usize| kinds.ranks.get(&id).copied().unwrap_or(0);
+        let capacity_of = |cpu: &Cpu| {
+            let known = cpu.kernel_cpu_capacity.or(kinds.capacities.get(&cpu.id).copied());
+            known.unwrap_or(CAPACITY_SCALE as usize)
+        };
         let mut nr_cores = 0;
         for (index, llc) in llcs.iter().enumerate() {
             ensure!(llc.node_id < MAX_NODE_IDS as usize, "node {}: at most {MAX_NODE_IDS} are supported", llc.node_id);
             let first_line = layout.slot_cpus.len() / SLOTS_PER_LINE as usize;
             let mut capacity = 0;
-            for core in llc_cores[index].values() {
+            let mut cores: Vec<_> = llc_cores[index].values().collect();
+            cores.sort_by_key(|core| {
+                let capacity = core.iter().map(|cpu| capacity_of(cpu)).max().filter(|_| kinds.weak_first);
+                (capacity, Reverse(core.iter().map(|cpu| rank_of(cpu.id)).max()))
+            });
+            for core in cores {
                 for cpu in core {
                     let place = CpuPlace {
                         llc: index,
                         node: llc.node_id,
                         core: nr_cores,
                         slot: layout.slot_cpus.len(),
-                        capacity: cpu.kernel_cpu_capacity.unwrap_or(CAPACITY_SCALE as usize),
+                        capacity: capacity_of(cpu),
+                        rank: rank_of(cpu.id),
+                        scan_from: layout.slot_cpus.len(),
                     };
                     capacity += place.capacity;
                     layout.cpus.insert(cpu.id, place);
@@ -208,24 +243,33 @@ impl Layout {
         }
         let nr_lines = layout.slot_cpus.len() / SLOTS_PER_LINE as usize;
         ensure!(nr_lines <= MAX_LINES as usize, "{nr_lines} bitmap lines: at most {MAX_LINES} are supported");
+        if kinds.weak_first || layout.is_ranked() {
+            for cpu in layout.cpus.values_mut() {
+                let llc = &layout.llcs[cpu.llc];
+                cpu.scan_from = llc.first_line * SLOTS_PER_LINE as usize + llc.nr_slots - 1;
+            }
+        }
         Ok(layout)
     }
 
     /// The ids of the CPUs, strongest first.
     pub fn capacity_order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = self.cpus.keys().copied().collect();
-        order.sort_by_key(|id| std::cmp::Reverse(self.cpus[id].capacity));
+        order.sort_by_key(|id| Reverse(self.cpus[id].capacity));
         order
     }
 
     /// CPUs that are stronger than the weakest; 0 where all are of one kind.
     pub fn nr_stronger(&self) -> usize {
-        let weakest = self.cpus.values().map(|cpu| cpu.capacity).min();
-        self.cpus.values().filter(|cpu| Some(cpu.capacity) > weakest).count()
+        let weakest = self.cpus.values().map(|cpu| cpu.capacity).min().unwrap_or(0);
+        self.cpus.values().filter(|cpu| is_stronger(cpu.capacity, weakest)).count()
     }
 
-    /// CPUs have other capacities than sysfs says; those that are not named keep theirs.
+    /// CPUs have other capacities than sysfs says, which the kernel knows; those that are not named keep theirs.
     pub fn set_capacities(&mut self, capacities: &BTreeMap<usize, usize>) {
+        if !capacities.is_empty() {
+            self.capacities_from = "the kernel";
+        }
         for (id, &capacity) in capacities {
             if let Some(cpu) = self.cpus.get_mut(id) {
                 let llc = &mut self.llcs[cpu.llc];
@@ -242,6 +286,12 @@ impl Layout {
     }
 }
 
+/// Does one CPU's capacity exceed the other's by 5 %, as the kernel's capacity_greater() has it? What is less apart is alike: else
+/// any busy task would hunt the one core that is a little faster.
+pub fn is_stronger(capacity: usize, other: usize) -> bool {
+    capacity * CAPACITY_SCALE as usize > other * pelt_consts_STRONGER as usize
+}
+
 /// The CPUs of each core of an LLC, by the core's first.
 type Cores<'a> = BTreeMap<usize, Vec<&'a Cpu>>;
 
@@ -251,7 +301,7 @@ fn first_cpu(core: &Core) -> usize {
 
 /// The first CPU of a CPU's core, as the kernel itself has it.
 fn first_sibling(id: usize) -> Option<usize> {
-    let list = format!("{}/sys/devices/system/cpu/cpu{id}/topology/core_cpus_list", *compat::ROOT_PREFIX);
+    let list = format!("{}/sys/devices/system/cpu/cpu{id}/topology/core_cpus_list", *ROOT_PREFIX);
     fs::read_to_string(list).ok()?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
@@ -279,43 +329,6 @@ fn neighbours(topo: &Topology, llcs: &[&Llc], index: usize) -> Vec<usize> {
     let mut others: Vec<usize> = (1..llcs.len()).map(|step| (index + step) % llcs.len()).collect();
     others.sort_by_key(|&other| distance(other).unwrap_or(usize::MAX));
     others
-}
-
-impl fmt::Display for Layout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nodes: std::collections::BTreeSet<_> = self.llcs.iter().map(|llc| llc.node).collect();
-        writeln!(
-            f,
-            "{} CPUs, {} LLCs, {} nodes, {} CPUs a core",
-            self.cpus.len(),
-            self.llcs.len(),
-            nodes.len(),
-            self.smt_width
-        )?;
-        let classes = self.capacity_classes();
-        if classes.len() > 1 {
-            let texts: Vec<_> =
-                classes.iter().map(|(capacity, cpus)| format!("capacity {capacity}: CPUs {}", list(cpus))).collect();
-            writeln!(f, "{}", texts.join("; "))?;
-        }
-        for node in nodes {
-            writeln!(f, "node {node}")?;
-            for (index, llc) in self.llcs.iter().enumerate().filter(|(_, llc)| llc.node == node) {
-                let order: Vec<_> = llc.others.iter().map(usize::to_string).collect();
-                let order = if order.is_empty() { "-".into() } else { order.join(" ") };
-                writeln!(f, "  LLC {index} ({}): {} CPUs, looks next at LLC {order}", llc.kind, llc.nr_cpus)?;
-                let mut cores: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
-                for (id, cpu) in self.cpus.iter().filter(|(_, cpu)| cpu.llc == index) {
-                    cores.entry(cpu.core).or_default().push((*id, cpu.capacity));
-                }
-                for (core, cpus) in cores {
-                    let ids: Vec<_> = cpus.iter().map(|(id, _)| id.to_string()).collect();
-                    writeln!(f, "    core {core:<4} capacity {:<5} CPU {}", cpus[0].1, ids.join(" "))?;
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -346,26 +359,11 @@ mod tests {
     fn cores_of_two_clusters_stay_apart() {
         let (topo, _) = make_test_topo(1, 1, 4, 2);
         assert_eq!(Layout::new(&topo, 0).unwrap().smt_width, 2);
-        let layout = Layout::with_cores(&topo, 0, |_, id| id).unwrap();
+        let layout = Layout::with_cores(&topo, 0, &Kinds::default(), |_, id| id).unwrap();
         assert_eq!(layout.smt_width, 1);
         assert_eq!(layout.llcs[0].nr_cpus, 8);
         assert_eq!(layout.cpus.values().map(|cpu| cpu.core).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
         assert_eq!(layout.slot_cpus[..8], (0..8).map(Some).collect::<Vec<_>>());
-    }
-
-    /// CPUs 0-3 are little, 4-7 big: two threads a core, siblings two apart.
-    #[test]
-    fn capacity_classes_are_told() {
-        let (topo, _) = make_test_topo(1, 1, 8, 1);
-        let mut layout = Layout::with_cores(&topo, 0, |_, id| id & !2).unwrap();
-        assert_eq!(layout.smt_width, 2);
-        assert_eq!(layout.slot_cpus[..4], [Some(0), Some(2), Some(1), Some(3)]);
-        assert!(!layout.to_string().contains("capacity 1024: "));
-        for id in 0..4 {
-            layout.cpus.get_mut(&id).unwrap().capacity = 430;
-        }
-        assert_eq!(layout.capacity_classes()[&430], [0, 1, 2, 3]);
-        assert!(layout.to_string().contains("\ncapacity 430: CPUs 0-3; capacity 1024: CPUs 4-7\n"));
     }
 
     #[test]

@@ -93,6 +93,16 @@ struct task_struct {
 	u32 sim_id; /* index among the simulator's tasks */
 };
 
+/* A runqueue, as far as the governor schedutil looks at it. */
+struct rq {
+	struct {
+		unsigned long util_avg;
+	} avg_rt, avg_dl;
+	struct {
+		u32 cpuperf_target;
+	} scx;
+};
+
 struct pt_regs {
 	u16 cs; /* & 3: of user space */
 	u64 orig_ax;
@@ -197,6 +207,8 @@ const struct cpumask *scx_bpf_get_online_cpumask(void);
 void scx_bpf_put_cpumask(const struct cpumask *mask);
 u32 scx_bpf_cpuperf_cur(s32 cpu);
 u32 scx_bpf_cpuperf_cap(s32 cpu);
+void scx_bpf_cpuperf_set(s32 cpu, u32 perf);
+struct rq *sim_rq(s32 cpu);
 struct task_struct *scx_bpf_cpu_curr(s32 cpu);
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node);
 void scx_bpf_destroy_dsq(u64 dsq_id);
@@ -333,8 +345,9 @@ s32 bpf_timer_cancel(struct bpf_timer *timer);
 #define bpf_timer_set_callback(timer, callback)                                                                        \
 	sim_timer_set_callback(timer, (s32 (*)(void *, u32 *, void *))(callback))
 
-/* Of the one CPU that runs. */
-#define bpf_this_cpu_ptr(addr) (addr)
+/* Of the one CPU that runs, but for runqueues. */
+#define bpf_this_cpu_ptr(addr)	   _Generic(addr, struct rq *: sim_rq(bpf_get_smp_processor_id()), default: (addr))
+#define bpf_per_cpu_ptr(addr, cpu) sim_rq(cpu)
 
 /* What has a meaning for BPF's loader and verifier only. */
 #define SEC(name)

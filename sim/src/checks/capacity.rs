@@ -6,6 +6,8 @@
 //! enqueue() sends to another  it is stronger; it is idle, or runs a task that would do where this one was
 //! ```
 
+use scx_magpie::topology::is_stronger;
+
 use super::REACH;
 use crate::dsq::TaskId;
 use crate::kernel::{Curr, Kernel};
@@ -13,6 +15,11 @@ use crate::kernel::{Curr, Kernel};
 /// The kernel's fits_capacity().
 fn fits(util: u32, capacity: u64) -> bool {
     u64::from(util) * 1280 < capacity * 1024
+}
+
+/// The kernel's capacity_greater().
+fn stronger(capacity: u64, other: u64) -> bool {
+    is_stronger(capacity as usize, other as usize)
 }
 
 impl Kernel {
@@ -31,7 +38,7 @@ impl Kernel {
         }
         let util = self.task_util(task);
         let max = self.layout.cpus.values().map(|cpu| cpu.capacity as u64).max().unwrap_or(0);
-        let enough = |cpu: usize| fits(util, self.capacity(cpu)) || self.capacity(cpu) == max;
+        let enough = |cpu: usize| fits(util, self.capacity(cpu)) || !stronger(max, self.capacity(cpu));
         if enough(cpu) {
             return;
         }
@@ -47,7 +54,15 @@ impl Kernel {
     /// The task does not fit its CPU, and `to` is a stronger one.
     pub fn moves_up(&self, task: TaskId, to: usize) -> bool {
         let from = self.tasks[task].cpu;
-        self.capacity(to) > self.capacity(from) && !fits(self.task_util(task), self.capacity(from))
+        stronger(self.capacity(to), self.capacity(from)) && !fits(self.task_util(task), self.capacity(from))
+    }
+
+    /// `to` idles in the same LLC, claimed for the task, and is preferred to its CPU.
+    pub fn moves_to_better(&self, task: TaskId, to: usize) -> bool {
+        let (from, to_place) = (&self.machine.places[self.tasks[task].cpu], &self.machine.places[to]);
+        // A core that it shared a moment ago is no better than any other.
+        let preferred = self.machine.shape.smt > 1 || to_place.rank > from.rank;
+        self.layout.is_ranked() && to_place.llc == from.llc && preferred && self.native.cpu_ctx(to).idle != 0
     }
 
     /// enqueue() sends the task, which runs, up to `to`.

@@ -19,6 +19,7 @@ use scx_magpie::cli::Steal;
 
 use crate::dsq::{TaskId, is_pinned_queue, is_throttled_queue, local_on, queue_cpu};
 pub use crate::kernel::Violation;
+use crate::kernel::cpufreq::MAX_FREQ;
 use crate::kernel::{Call, Curr, Event, Kernel, Moment, Notes, Util};
 use crate::native::{GROUP_FLAGS, GROUP_IDLE, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT};
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, Task};
@@ -77,11 +78,28 @@ pub fn observe(kernel: &mut Kernel, moment: Moment) {
 }
 
 impl Util {
-    /// The CPU is `running` from here on.
-    fn update(&mut self, now: u64, capacity: u64, running: bool) {
-        let goal = if self.running { capacity as f64 } else { 0.0 };
-        self.avg = goal + (self.avg - goal) * (-((now - self.at) as f64) / HALF_LIFE).exp2();
-        (self.at, self.running) = (now, running);
+    /// The CPU is `running` at `freq` (0..1) from here on. Its clock passes by its frequency, until it idles.
+    fn update(&mut self, now: u64, capacity: u64, running: bool, freq: f64) {
+        let capacity = capacity as f64;
+        let passed = (now - self.at) as f64;
+        if self.running {
+            self.approach(capacity, passed * self.freq);
+            self.behind += passed * (1.0 - self.freq);
+            if self.avg + 1.0 >= capacity {
+                self.behind = 0.0;
+            }
+        } else {
+            self.approach(0.0, passed);
+        }
+        if !running {
+            let behind = std::mem::take(&mut self.behind);
+            self.approach(0.0, behind);
+        }
+        (self.at, self.running, self.freq) = (now, running, freq);
+    }
+
+    fn approach(&mut self, goal: f64, ns: f64) {
+        self.avg = goal + (self.avg - goal) * (-ns / HALF_LIFE).exp2();
     }
 }
 
@@ -196,6 +214,9 @@ impl Kernel {
         let (home, held) = (tctx.preferred_node, tctx.numa_backoff != 0);
         if self.moves_up(task, to) {
             return self.check_moved_up(task, to);
+        }
+        if self.moves_to_better(task, to) {
+            return;
         }
         if self.machine.places[to].node as i32 != home || held {
             self.violate(
@@ -344,7 +365,7 @@ impl Kernel {
     pub fn check_util(&mut self, cpu: usize, running: bool) {
         let capacity = self.machine.places[cpu].capacity;
         let util = &mut self.checks.utils[cpu];
-        util.update(self.now, capacity, running);
+        util.update(self.now, capacity, running, self.cpus[cpu].freq.now as f64 / MAX_FREQ as f64);
         let (seen, avg) = (util.avg, self.native.cpu_ctx(cpu).pelt.util_avg);
         if self.native.slot(cpu).is_some() && (seen - f64::from(avg)).abs() > UTIL_SLACK {
             self.violate("utilization", format!("CPU {cpu}'s is {seen:.0}, and the program has {avg}"));

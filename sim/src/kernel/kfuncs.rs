@@ -100,16 +100,6 @@ extern "C" fn scx_bpf_get_online_cpumask() -> *const cpumask {
 extern "C" fn scx_bpf_put_cpumask(_mask: *const cpumask) {}
 
 #[unsafe(no_mangle)]
-extern "C" fn scx_bpf_cpuperf_cap(cpu: i32) -> u32 {
-    kernel().machine.places[cpu as usize].capacity as u32
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn scx_bpf_cpuperf_cur(_cpu: i32) -> u32 {
-    1024
-}
-
-#[unsafe(no_mangle)]
 extern "C" fn scx_bpf_cpu_curr(cpu: i32) -> *mut task_struct {
     kernel().curr_raw(cpu as usize)
 }

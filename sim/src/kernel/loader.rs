@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use scx_magpie::bpf_intf::process;
-use scx_magpie::cli::Tunables;
+use scx_magpie::cli::{CpuFreq, Power, Tunables};
 use scx_magpie::nr_scan::ScanLimit;
 use scx_magpie::publisher::Publisher;
 use scx_magpie::told::{Possible, Told};
@@ -21,7 +21,7 @@ impl Kernel {
     /// Loads the program for the CPUs that are online, and runs init() and init_task().
     pub fn attach(&mut self) -> Result<()> {
         let online: BTreeSet<_> = self.online.iter().collect();
-        self.layout = self.machine.layout(&online)?;
+        self.layout = self.machine.layout_for(&online, self.tunables.power == Power::Powersave)?;
         self.publisher = Publisher::new(self.layout.clone(), ScanLimit::from(&self.tunables));
         let possible = Possible { cpus: self.machine.nr_cpus(), ids: self.machine.nr_cpus() };
         self.native.load(&Told::new(&self.layout, &self.tunables, possible));
@@ -90,6 +90,9 @@ impl Kernel {
             Duration::from_nanos(self.now),
         );
         self.publisher.publish_capacities(shared.capacities);
+        if self.tunables.cpufreq == CpuFreq::On {
+            self.in_program(|native| native.decay_cpuperfs());
+        }
     }
 
     /// Makes the program sample the lengths of its queues, for statistics.

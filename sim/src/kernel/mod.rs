@@ -13,6 +13,7 @@
 //!     queues.rs           into a DSQ, out of it, to the local one; locks
 //!   timers.rs           BpfTimer
 //!   work.rs             CPU time, and when a task's step is done
+//!   cpufreq.rs          the frequency that a CPU runs at
 //!     call.rs             every callback --> the BPF program --> kfuncs.rs: what it asks of the kernel
 //! ```
 //!
@@ -25,6 +26,7 @@
 mod call;
 mod cgroups;
 mod change;
+pub mod cpufreq;
 mod events;
 mod exec;
 mod faults;
@@ -47,6 +49,7 @@ use scx_magpie::publisher::Publisher;
 use scx_magpie::stats::Snapshot;
 use scx_magpie::topology::Layout;
 
+use self::cpufreq::Freq;
 pub use self::observe::{Moment, Notes, Util, Violation};
 use crate::cache::Line;
 use crate::cgroup::Cgroup;
@@ -113,6 +116,7 @@ pub struct Cpu {
     pub run_from: u64,
     /// Work per 1024 ns.
     pub speed: u64,
+    pub freq: Freq,
     pub tick_armed: bool,
     pub local: Dsq,
     /// The runqueue's tasks of the sched_ext class, the running one included.
@@ -252,6 +256,7 @@ impl Kernel {
                 exec_start: 0,
                 run_from: 0,
                 speed: 1024,
+                freq: Freq::default(),
                 tick_armed: false,
                 local: Dsq::default(),
                 nr_running: 0,

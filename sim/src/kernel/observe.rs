@@ -119,6 +119,9 @@ pub struct Util {
     pub avg: f64,
     pub at: u64,
     pub running: bool,
+    /// 0..1; how much PELT's time is behind, ns.
+    pub freq: f64,
+    pub behind: f64,
 }
 
 impl Notes {
@@ -131,7 +134,7 @@ impl Notes {
             scanned: 0,
             scans: 0,
             missed: 0,
-            utils: vec![Util { at: now, ..Util::default() }; nr_cpus],
+            utils: vec![Util { at: now, freq: 1.0, ..Util::default() }; nr_cpus],
             counts: [0; Op::COUNT],
             moved: 0,
             uncounted: 0,

@@ -225,6 +225,7 @@ impl Kernel {
         {
             self.tasks[task].storage.clear();
         }
+        self.charge_energy(cpu);
         self.cpus[cpu].curr = next;
         self.cpus[cpu].armed += 1;
         let (task, arg) = match next {

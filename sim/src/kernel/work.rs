@@ -2,6 +2,7 @@
 //! CPU time and work: how much the running task has done, when its step ends, and how fast its CPU is.
 
 use crate::costs::SMT_SPEED;
+use crate::kernel::cpufreq::MAX_FREQ;
 use crate::kernel::{Curr, Event, Kernel};
 
 impl Kernel {
@@ -36,16 +37,21 @@ impl Kernel {
         self.push(from + left, Event::Step { cpu: id, armed });
     }
 
+    /// Of the CPU if its siblings are idle.
+    fn full_speed(&self, cpu: usize) -> u64 {
+        self.machine.places[cpu].capacity * self.cpus[cpu].freq.now / MAX_FREQ
+    }
+
     /// Sets the speeds of the CPUs of a core, by how many of them are busy.
     pub fn set_speeds(&mut self, id: usize) {
         let siblings = self.machine.siblings(id);
         if siblings.len() == 1 {
-            self.cpus[id].speed = self.machine.places[id].capacity;
+            self.cpus[id].speed = self.full_speed(id);
             return;
         }
         let busy = siblings.clone().filter(|&cpu| self.cpus[cpu].curr != Curr::Idle).count() as u64;
         for cpu in siblings {
-            let alone = self.machine.places[cpu].capacity;
+            let alone = self.full_speed(cpu);
             let speed = if busy > 1 { alone * SMT_SPEED * 2 / (100 * busy) } else { alone };
             if speed != self.cpus[cpu].speed {
                 self.account(cpu);

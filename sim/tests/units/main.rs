@@ -28,8 +28,10 @@ mod search {
 mod capacity {
     #[allow(clippy::module_inception)]
     mod capacity;
+    mod cpufreq;
     mod fallback;
     mod misfit;
+    mod rank;
     mod task_util;
     mod wake_cases;
 }

@@ -7,9 +7,9 @@
  *	task of util 350      too small              fits                      350 * 1280 > 430 * 1024
  *	task of util 900      too small              as good as it gets
  *
- * A task is *big* if it does not fit the weakest CPUs, a CPU is *weak* if there are stronger ones. Capacities are what the
- * CPUs reach now, lowered by frequency clamps; the loader keeps them up to date. Where all CPUs are of one kind machine.asym is
- * false, which the verifier knows: of all that follows from here no instruction is left there.
+ * A task is *big* if it does not fit the weakest CPUs, a CPU is *weak* if there are stronger ones, by 5 % at least. Capacities
+ * are what the CPUs reach now, lowered by frequency clamps; the loader keeps them up to date. Where all CPUs are of one kind
+ * machine.asym is false, which the verifier knows: of all that follows from here no instruction is left there.
  */
 #pragma once
 
@@ -35,9 +35,15 @@ static bool fits_capacity(u64 util, u64 capacity)
 	return util * FITS_MARGIN < capacity * CAPACITY_SCALE;
 }
 
+/* As the kernel's capacity_greater(): what is less apart is alike. */
+static bool is_stronger(u64 capacity, u64 other)
+{
+	return capacity * CAPACITY_SCALE > other * STRONGER;
+}
+
 static bool is_weak(s32 cpu)
 {
-	return is_asym() && capacity_of(cpu) < READ_ONCE(capacities.max);
+	return is_asym() && is_stronger(READ_ONCE(capacities.max), capacity_of(cpu));
 }
 
 /* Nothing is too big for the strongest. */

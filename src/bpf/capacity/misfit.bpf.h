@@ -41,7 +41,7 @@ __noinline s32 find_stronger(struct task_struct *p __arg_trusted, s32 cpu)
 		if (i >= machine.nr_stronger)
 			break;
 		other = capacity_order[((turn + i) % machine.nr_stronger) & (MAX_CPUS - 1)];
-		if (capacity_of(other) <= capacity_of(cpu) || !may_use(p, other))
+		if (!is_stronger(capacity_of(other), capacity_of(cpu)) || !may_use(p, other))
 			continue;
 		if (map_test(&idle_map, cpu_layout(other)->slot))
 			return other;

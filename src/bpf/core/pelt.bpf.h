@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Per-entity load tracking of each CPU: util_avg, as in the kernel's pelt.c. Time is cut into periods of
- * 1024 us; what was used n periods ago counts y^n, with y^32 = 1/2. Scaled by the CPU's capacity and its
- * frequency, so that util_avg <= capacity.
+ * 1024 us; what was used n periods ago counts y^n, with y^32 = 1/2. Scaled by the CPU's capacity, so that
+ * util_avg <= capacity.
  *
  *	|<- d1 ->|<-- n whole periods, 1024 us each -->|<- d3 ->|
  *	|--------|---------|---------|--------|--------|--------> now
  *	updated_at                                     period_contrib
+ *
+ * At half the frequency the same work takes twice the time. So while the CPU runs, time passes by its frequency, and idle time
+ * makes up for what it is behind: util_avg is the same as at the highest frequency, as long as there is idle time.
+ *
+ *	highest frequency    |####........|####........|
+ *	half of it           |########....|########....|    runs as |####|, then idles as |........|
  *
  * Brought up to date when the CPU enters or leaves idle and at each tick, not at each switch. The loader
  * reads the state as it lies in memory and does the rest of the way to its own now (src/pelt.rs).
@@ -26,15 +32,10 @@ static u64 decay_load(u64 val, u64 n)
 	return (val >> (n / PELT_HALFLIFE)) * pelt_decay[n % PELT_HALFLIFE] >> 32;
 }
 
-/* Accounts the time since updated_at, in which the CPU was used at @scale (0: idle). */
-static void pelt_accumulate(struct pelt *pelt, u64 now, u32 scale)
+/* Accounts @delta units, in which the CPU was used at @scale (0: idle). */
+static void pelt_add(struct pelt *pelt, u64 delta, u32 scale)
 {
-	u64 delta = (now - pelt->updated_at) >> PELT_UNIT_SHIFT;
 	u64 contrib, periods;
-
-	if ((s64)(now - pelt->updated_at) < 0 || !delta)
-		return;
-	pelt->updated_at += delta << PELT_UNIT_SHIFT;
 
 	periods = (delta + pelt->period_contrib) / PELT_PERIOD;
 	contrib = delta;
@@ -53,11 +54,38 @@ static void pelt_accumulate(struct pelt *pelt, u64 now, u32 scale)
 	pelt->util_avg = pelt->util_sum / (PELT_LOAD_AVG_MAX - PELT_PERIOD + pelt->period_contrib);
 }
 
-static u32 cpu_scale(s32 cpu)
+/* It does not run any more. Not inlined, for few CPUs are behind. */
+static __noinline void pelt_catch_up(struct pelt *pelt)
 {
-	u32 freq = bpf_ksym_exists(scx_bpf_cpuperf_cur) ? scx_bpf_cpuperf_cur(cpu) : CAPACITY_SCALE;
+	pelt_add(pelt, pelt->behind, 0);
+	pelt->behind = 0;
+}
 
-	return cpu_layout(cpu)->capacity * freq / CAPACITY_SCALE;
+/* Accounts the time since updated_at, in which the CPU was used at @scale (0: idle) and ran at @freq, 0..CAPACITY_SCALE. */
+static void pelt_accumulate(struct pelt *pelt, u64 now, u32 scale, u32 freq)
+{
+	u64 delta = (now - pelt->updated_at) >> PELT_UNIT_SHIFT, slow;
+
+	if ((s64)(now - pelt->updated_at) < 0 || !delta)
+		return;
+	pelt->updated_at += delta << PELT_UNIT_SHIFT;
+	if (scale) {
+		slow = delta * (CAPACITY_SCALE - min_u32(freq, CAPACITY_SCALE)) / CAPACITY_SCALE;
+		pelt->behind += slow;
+		delta -= slow;
+	} else if (pelt->behind) {
+		pelt_catch_up(pelt);
+	}
+	pelt_add(pelt, delta, scale);
+	/* No idle time is left that could make up for it. */
+	if (scale && pelt->util_avg + 1 >= scale)
+		pelt->behind = 0;
+}
+
+/* What @cpu runs at, of its highest frequency. */
+static u32 cpu_freq(s32 cpu)
+{
+	return bpf_ksym_exists(scx_bpf_cpuperf_cur) ? scx_bpf_cpuperf_cur(cpu) : CAPACITY_SCALE;
 }
 
 /*
@@ -69,9 +97,11 @@ static void pelt_update(s32 cpu, struct cpu_ctx *cctx, bool running)
 	u64 now = scx_bpf_now(), since = pelt->updated_at;
 
 	note_clock(cctx, now);
-	pelt_accumulate(pelt, now, pelt->running ? cpu_scale(cpu) : 0);
+	pelt_accumulate(pelt, now, pelt->running ? cpu_layout(cpu)->capacity : 0, pelt->running ? cpu_freq(cpu) : 0);
 	if (pelt->running)
 		stat_add(STAT_BUSY_NS, pelt->updated_at - since);
+	if (!running && pelt->behind)
+		pelt_catch_up(pelt);
 	pelt->running = running;
 }
 

@@ -11,6 +11,12 @@
 #define SCHED_IDLE 5
 #endif
 
+enum migrate_to {
+	MIGRATE_NOT,
+	MIGRATE_HOME,	/* to its preferred node: numa/migrate_home.bpf.h */
+	MIGRATE_BETTER, /* to a preferred core: capacity/rank.bpf.h */
+};
+
 /* Written by the task's CPU under its rq lock, or in select_cpu while the task sleeps. */
 struct task_ctx {
 	/* order/deadline.bpf.h */
@@ -48,7 +54,7 @@ struct task_ctx {
 	u64 scan_at;	      /* ... when scan_period is adapted next */
 	u32 scan_period;      /* ms; 0: not yet known */
 	u8 numa_backoff;      /* home_retry_at is wake-affine's back-off */
-	u8 migrate_home;      /* to be sent home when it is next put into a queue */
+	u8 migrate_to;	      /* enum migrate_to: to be sent there when it is next put into a queue */
 
 	/* capacity/task_util.bpf.h, misfit.bpf.h: where CPUs differ in capacity only */
 	u8 migrate_up;	  /* it is too big for its CPU, and there is room on a stronger one */

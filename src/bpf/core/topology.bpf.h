@@ -46,6 +46,14 @@ static struct llc_ctx *llc_ctx(u32 llc)
 	return &llc_ctxs[llc & (MAX_LLCS - 1)];
 }
 
+/* Of the LLC: a walk from the slot after it on begins at the first. */
+static u32 last_slot(u32 llc)
+{
+	const volatile struct llc_layout *l = llc_layout(llc);
+
+	return l->first_line * SLOTS_PER_LINE + l->nr_slots - 1;
+}
+
 /* The i-th nearest LLC. The compiler may know that i is in range; the verifier wants to see it. */
 static u32 other_llc(const volatile struct llc_layout *l, u32 i)
 {

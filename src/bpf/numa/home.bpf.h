@@ -54,7 +54,7 @@ static void note_prolog(void)
 {
 	const struct task_struct *curr;
 
-	if ((!is_numa() && !is_asym()) || prolog_disables != NO_PROLOG)
+	if ((!is_numa() && !is_asym() && !machine.ranked) || prolog_disables != NO_PROLOG)
 		return;
 	curr = bpf_get_current_task_btf();
 	if (is_idle_task(curr))
@@ -76,7 +76,7 @@ static void delay_return(struct task_ctx *tctx, u64 now, u64 ms, bool held)
 	tctx->home_retry_at = at;
 	tctx->numa_backoff = held;
 	if (held)
-		tctx->migrate_home = false;
+		tctx->migrate_to = MIGRATE_NOT;
 }
 
 /* In select_cpu: wake-affine pulls the task from another node to @node, where its waker runs, if it has one. */

@@ -57,7 +57,7 @@ static void check_preferred_node(struct task_struct *p, struct task_ctx *tctx, s
 	}
 	delay_return(tctx, now, min_u32(scan_period(tctx) / RETRY_SHARE, RETRY_MAX), false);
 	if (can_migrate_now(p) && node_any_idle(tctx->preferred_node)) {
-		tctx->migrate_home = true;
+		tctx->migrate_to = MIGRATE_HOME;
 		scx_bpf_task_set_slice(p, 0);
 	}
 }
@@ -79,7 +79,7 @@ static bool send_home(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64
 {
 	s32 idle;
 
-	tctx->migrate_home = false;
+	tctx->migrate_to = MIGRATE_NOT;
 	if (tctx->preferred_node == cpu_node(cpu) || !can_migrate_now(p))
 		return false;
 	begin_search(tctx, false);

@@ -38,7 +38,7 @@ static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 
 			return NULL;
 	}
 	tctx->at_user = false;
-	return tctx->migrate_home || tctx->migrate_up ? NULL : tctx;
+	return tctx->migrate_to || tctx->migrate_up ? NULL : tctx;
 }
 
 /* @cpu has nothing of its own left, or another CPU has just taken it. True: it has now. Stealing lets go of the rq lock. */

@@ -14,6 +14,9 @@
  * one with the largest spare capacity is taken if there is no better one. Big tasks are not bounded by nr_scan: an idle CPU
  * that is strong enough is worth more than the look at those that are not.
  *
+ * Where some cores are preferred to others (capacity/rank.bpf.h), or tasks are to be packed, scan_from has the scan begin at the
+ * LLC's first slot: the same cores are used each time, and the last ones stay idle.
+ *
  * Busy CPUs are skipped by the line of the bitmap: a search that finds nothing reads one word.
  */
 #pragma once
@@ -175,10 +178,10 @@ static s32 scan_home(struct task_struct *p, const struct task_ctx *tctx, const v
 
 	if (!wants_home(tctx, l->node))
 		return -1;
-	cpu = scan_beyond(p, l->llc, l->slot, llc_layout(l->llc)->nr_near);
+	cpu = scan_beyond(p, l->llc, l->scan_from, llc_layout(l->llc)->nr_near);
 	if (cpu >= 0)
 		return cpu;
-	cpu = scan_node(p, tctx->preferred_node, l->slot);
+	cpu = scan_node(p, tctx->preferred_node, l->scan_from);
 	if (cpu >= 0)
 		stat_inc(STAT_HOME_WAKE);
 	return cpu;
@@ -190,10 +193,17 @@ static s32 claim_weak(const struct search *s)
 	return is_asym() && s->weak >= 0 && claim_idle(s->weak) ? s->weak : -1;
 }
 
+/* A strong CPU is not to wake for a task that a weak one would do for, if tasks are to be packed. */
+static bool is_wasted_on(u32 util, s32 cpu)
+{
+	return machine.pack && !is_weak(cpu) && fits_all(util);
+}
+
 /* A fast candidate, which shares the LLC of the @target. */
 static bool claim_fast(struct task_struct *p, const struct search *s, s32 cpu, s32 target)
 {
-	return share_llc(cpu, target) && may_use(p, cpu) && (!is_asym() || fits_cpu(s->util, cpu)) && claim_idle(cpu);
+	return share_llc(cpu, target) && may_use(p, cpu) &&
+	       (!is_asym() || (fits_cpu(s->util, cpu) && !is_wasted_on(s->util, cpu))) && claim_idle(cpu);
 }
 
 /* In select_cpu: claims an idle CPU for @p to wake on, counting where it was found; -1 if there is none. */
@@ -215,13 +225,13 @@ static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 pre
 		stat_inc(STAT_RECENT);
 		return tctx->recent;
 	}
-	cpu = scan_llc(p, l->llc, l->slot);
+	cpu = scan_llc(p, l->llc, l->scan_from);
 	if (cpu >= 0) {
 		stat_inc(STAT_SCAN);
 	} else {
 		cpu = scan_home(p, tctx, l);
 		if (cpu < 0)
-			cpu = scan_beyond(p, l->llc, l->slot, machine.nr_llcs - 1);
+			cpu = scan_beyond(p, l->llc, l->scan_from, machine.nr_llcs - 1);
 		if (cpu < 0)
 			cpu = claim_weak(s);
 		stat_inc(cpu >= 0 ? STAT_BEYOND : STAT_FAILED);

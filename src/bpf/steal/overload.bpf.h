@@ -103,10 +103,10 @@ static s32 find_idle_for_queued(struct task_struct *p, struct task_ctx *tctx, s3
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
 	struct search *s = begin_search(tctx, false);
-	s32 idle = scan_llc(p, l->llc, l->slot);
+	s32 idle = scan_llc(p, l->llc, l->scan_from);
 
 	if (idle < 0 && machine.nr_llcs > 1)
-		idle = scan_beyond(p, l->llc, l->slot, nr_llcs_cold(tctx, llc_layout(l->llc), now));
+		idle = scan_beyond(p, l->llc, l->scan_from, nr_llcs_cold(tctx, llc_layout(l->llc), now));
 	return idle < 0 && weak_wait(tctx, now) <= 0 ? claim_weak(s) : idle;
 }
 

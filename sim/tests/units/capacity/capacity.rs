@@ -55,3 +55,13 @@ fn big_tasks() {
         assert_eq!(rig.call(rig.u.is_big, (rig.tctx(task).cast_const(),)), big, "{flags:?} {util}");
     }
 }
+
+/// What is less than 5 % apart is alike.
+#[test]
+fn a_few_percent_make_no_cpu_weak() {
+    let mut rig = Rig::new("1x1x4x1:1024,980,970,430", &[]);
+    for (cpu, weak) in [(0, false), (1, false), (2, true), (3, true)] {
+        assert_eq!(rig.call(rig.u.is_weak, (cpu,)), weak, "CPU {cpu}");
+        assert_eq!(rig.call(rig.u.fits_cpu, (1000, cpu)), !weak, "CPU {cpu}");
+    }
+}

@@ -40,7 +40,7 @@ impl Model {
 
 /// A CPU's state is what its last update left; time goes on from there.
 fn state() -> pelt {
-    pelt { updated_at: 0, util_sum: 0, period_contrib: 0, util_avg: 0, running: 0 }
+    pelt { updated_at: 0, util_sum: 0, period_contrib: 0, util_avg: 0, behind: 0, running: 0 }
 }
 
 fn stretch() -> impl Strategy<Value = u64> {
@@ -56,7 +56,7 @@ proptest! {
             // What is less than a unit counts next time.
             let units = (now + ns - pelt.updated_at) / UNIT;
             now += ns;
-            rig.call(rig.u.pelt_accumulate, (&raw mut pelt, now, scale));
+            rig.call(rig.u.pelt_accumulate, (&raw mut pelt, now, scale, 1024));
             model.accumulate(units as f64, f64::from(scale) / 1024.0);
             prop_assert!(now - pelt.updated_at < UNIT);
             prop_assert!(u64::from(pelt.period_contrib) < 1024);
@@ -73,12 +73,12 @@ proptest! {
         let (mut cpu, mut now) = (state(), 0);
         for (ns, scale) in stretches {
             now += ns;
-            rig.call(rig.u.pelt_accumulate, (&raw mut cpu, now, scale));
+            rig.call(rig.u.pelt_accumulate, (&raw mut cpu, now, scale, 1024));
         }
         let pelt { updated_at, util_sum, period_contrib, .. } = cpu;
         let reader = Pelt { updated_at, util_sum, period_contrib, scale };
         now += rest;
-        rig.call(rig.u.pelt_accumulate, (&raw mut cpu, now, scale));
+        rig.call(rig.u.pelt_accumulate, (&raw mut cpu, now, scale, 1024));
         prop_assert_eq!(reader.util_at(now, &decay_factors()), cpu.util_avg.min(1024));
     }
 
@@ -88,7 +88,7 @@ proptest! {
         let (mut pelt, mut now) = (state(), 0);
         for ns in stretches {
             now += ns;
-            rig.call(rig.u.pelt_accumulate, (&raw mut pelt, now, scale));
+            rig.call(rig.u.pelt_accumulate, (&raw mut pelt, now, scale, 1024));
             prop_assert!(pelt.util_avg <= scale);
         }
     }
@@ -98,7 +98,7 @@ proptest! {
 fn a_clock_that_goes_back_changes_nothing() {
     let mut rig = Rig::new("1x1x1x1", &[]);
     let mut pelt = pelt { updated_at: 100 * PERIOD, ..state() };
-    rig.call(rig.u.pelt_accumulate, (&raw mut pelt, 90 * PERIOD, 1024));
+    rig.call(rig.u.pelt_accumulate, (&raw mut pelt, 90 * PERIOD, 1024, 1024));
     assert_eq!((pelt.updated_at, pelt.util_sum, pelt.util_avg), (100 * PERIOD, 0, 0));
 }
 
@@ -129,6 +129,40 @@ fn a_cpu_is_what_it_was_until_now() {
         assert!(util.abs_diff(capacity / 2) <= 2, "{util} of {capacity} after 32 idle periods");
         rig.kernel.now = start;
     }
+}
+
+/// The same work in each period, at less than the highest frequency: the same utilization, as long as there is idle time.
+#[test]
+fn utilization_does_not_depend_on_the_frequency() {
+    let work = 5 * PERIOD;
+    for (freq, period) in [(1024, 20), (512, 20), (300, 20), (512, 12)] {
+        let (mut rig, mut pelt, mut now) = (Rig::new("1x1x1x1", &[]), state(), 0);
+        for _ in 0..40 {
+            now += work * 1024 / u64::from(freq);
+            rig.call(rig.u.pelt_accumulate, (&raw mut pelt, now, 1024, freq));
+            now += period * PERIOD - work * 1024 / u64::from(freq);
+            rig.call(rig.u.pelt_accumulate, (&raw mut pelt, now, 0, freq));
+        }
+        let mut model = Model::default();
+        for _ in 0..40 {
+            model.accumulate((work / UNIT) as f64, 1.0);
+            model.accumulate(((period * PERIOD - work) / UNIT) as f64, 0.0);
+        }
+        let util = model.util() * 1024.0;
+        assert!((f64::from(pelt.util_avg) - util).abs() <= 5.0, "{} for {util} at {freq}", pelt.util_avg);
+    }
+}
+
+/// A CPU that never idles is full at any frequency, and what it is behind is not held against it later.
+#[test]
+fn a_slow_cpu_that_never_idles_is_full() {
+    let (mut rig, mut pelt) = (Rig::new("1x1x1x1", &[]), state());
+    for tick in 1..=1000 {
+        rig.call(rig.u.pelt_accumulate, (&raw mut pelt, tick * 4 * PERIOD, 1024, 256));
+    }
+    assert!(pelt.util_avg >= 1023 && pelt.behind == 0, "{pelt:?}");
+    rig.call(rig.u.pelt_accumulate, (&raw mut pelt, 4032 * PERIOD, 0, 256));
+    assert!(pelt.util_avg.abs_diff(512) <= 2, "{}", pelt.util_avg);
 }
 
 /// The distance of the two clocks is noted again after a second, not before.

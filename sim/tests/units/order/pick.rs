@@ -93,7 +93,7 @@ fn current_does_not_go_on_if_it_sleeps_or_is_sent_elsewhere() {
     for (sleeps, home, up) in [(true, 0, 0), (false, 1, 0), (false, 0, 1)] {
         let (mut rig, curr) = rig();
         rig.kernel.tasks[curr].set_queued(!sleeps);
-        rig.remembered(curr, |tctx| (tctx.migrate_home, tctx.migrate_up) = (home, up));
+        rig.remembered(curr, |tctx| (tctx.migrate_to, tctx.migrate_up) = (home, up));
         let next = rig.task();
         rig.queue(next, 0, 2 * DEADLINE);
         assert_eq!(rig.dispatch(0, Some(curr)), [next]);

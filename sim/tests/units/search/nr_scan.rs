@@ -41,6 +41,7 @@ proptest! {
                     util_sum: u64::from(util) * u64::from(pelt_consts_PELT_LOAD_AVG_MAX - 512),
                     period_contrib: 512,
                     util_avg: util,
+                    behind: 0,
                     running: running.into(),
                 }
             });

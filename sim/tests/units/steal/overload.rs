@@ -325,3 +325,21 @@ fn a_task_that_comes_while_the_bit_is_cleared_is_not_lost() {
         assert_eq!(rig.kicked(), if comes { vec![2] } else { vec![] });
     }
 }
+
+/// Under SMT a waiting task is offered to a core that idles as a whole before an idle sibling of a busy CPU.
+#[test]
+fn whole_idle_cores_are_offered_a_task_first() {
+    let mut rig = Rig::new("1x1x4x2", &[]);
+    rig.only_idle(&[3, 6, 7]);
+    let task = rig.task();
+    rig.queue(task, 0, 1);
+    rig.kicked();
+    let offered: Vec<_> = (0..3)
+        .flat_map(|_| {
+            rig.call(rig.u.kick_idle_for_queued, (0,));
+            rig.kicked()
+        })
+        .collect();
+    assert_eq!(offered[0], 6);
+    assert!(offered.contains(&3), "{offered:?}");
+}

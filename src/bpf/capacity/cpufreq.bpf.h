@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The frequency of a CPU follows its utilization, as under the kernel's own scheduler. We only say what our tasks use; all else
+ * is done by the governor schedutil, as for the fair class:
+ *
+ *	cpuperf_target      util_avg without what real-time and deadline tasks use, 0..capacity
+ *	schedutil             + what these use, + interrupts, * 1.25, within uclamp.min .. uclamp.max of what is runnable
+ *	                    = frequency
+ *
+ *	CPU leaves idle     util_avg, or what it was when it last went idle: util_est
+ *	tick                the same
+ *	CPU goes idle       util_avg
+ *	CPU stays idle      decays: the loader's round, each util_interval, as the kernel's nohz balancing does
+ *
+ * Where no CPU has that governor machine.cpufreq is false, and the verifier removes all of this.
+ */
+#pragma once
+
+enum {
+	CPUPERF_STEP = 32, /* a target that differs by less than a part of so many of the capacity is left as it is */
+};
+
+/* Not in the BTF of every kernel. */
+extern struct rq runqueues __ksym __weak;
+
+/* Has the target of @cpu to be another one than the kernel has? */
+static bool cpuperf_differs(s32 cpu, u32 held, u32 target)
+{
+	u32 diff = held > target ? held - target : target - held;
+
+	return diff * CPUPERF_STEP > scx_bpf_cpuperf_cap(cpu);
+}
+
+/*
+ * On the scale of the kernel's capacities, which may know no difference where the loader does (hybrid x86). Power profiles take
+ * part of schedutil's headroom away.
+ */
+static u32 kernel_perf(s32 cpu, u64 util)
+{
+	return util * scx_bpf_cpuperf_cap(cpu) * machine.perf_scale / CAPACITY_SCALE / cpu_layout(cpu)->capacity;
+}
+
+/* As the kernel's util_est: a CPU that a busy task leaves for a while starts at what that task needs. */
+static void update_cpu_util_est(struct cpu_ctx *cctx)
+{
+	u32 util = cctx->pelt.util_avg;
+
+	if (util >= cctx->util_est)
+		cctx->util_est = util;
+	else
+		cctx->util_est -= (cctx->util_est - util) >> UTIL_EST_WEIGHT_SHIFT;
+}
+
+/*
+ * Utilization of this CPU has changed, and its rq lock is held. A governor that was told something less than its rate limit ago
+ * does not listen: ticks tell it again.
+ */
+static void update_cpuperf(s32 cpu, struct cpu_ctx *cctx, bool tick)
+{
+	u32 target = cctx->pelt.util_avg;
+	struct rq *rq;
+	u64 others;
+
+	if (!machine.cpufreq || !bpf_ksym_exists(&runqueues))
+		return;
+	if (!cctx->pelt.running)
+		update_cpu_util_est(cctx);
+	else if (target < cctx->util_est)
+		target = cctx->util_est;
+	rq = bpf_this_cpu_ptr(&runqueues);
+	target = kernel_perf(cpu, target);
+	others = rq->avg_rt.util_avg + rq->avg_dl.util_avg;
+	target = target > others ? target - others : 0;
+	if (tick || cpuperf_differs(cpu, rq->scx.cpuperf_target, target))
+		scx_bpf_cpuperf_set(cpu, target);
+}
+
+/* Of the loader: @cpu is idle, and no lock is held. If it wakes meanwhile its next tick sets it right. */
+static void decay_cpuperf(s32 cpu, u64 now)
+{
+	struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+	u32 target = kernel_perf(cpu, util_avg_at(cpu, now));
+
+	if (rq && !cpu_ctx(cpu)->pelt.running && cpuperf_differs(cpu, rq->scx.cpuperf_target, target))
+		scx_bpf_cpuperf_set(cpu, target);
+}
+
+/* What the kernel holds. */
+static u32 cpuperf_target(s32 cpu)
+{
+	struct rq *rq = bpf_ksym_exists(&runqueues) ? bpf_per_cpu_ptr(&runqueues, cpu) : NULL;
+
+	return rq ? rq->scx.cpuperf_target : CAPACITY_SCALE;
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The power profile: what was asked for, or what the system has. power-profiles-daemon, tuned and TLP all set it by files of the
+//! kernel, so these are what is read.
+
+use std::fs;
+use std::path::Path;
+
+use crate::cli::Power;
+
+/// How much of its utilization a CPU's target is in powersave, of 1024: of schedutil's headroom of a quarter an eighth is left.
+pub const POWERSAVE_PERF_SCALE: u32 = 922;
+
+const EPP: &str = "sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference";
+const PLATFORM_PROFILE: &str = "sys/firmware/acpi/platform_profile";
+
+/// The profile to go by, which is not [`Power::Auto`]; `root` is where sys/ is.
+pub fn profile(root: &Path, asked: Power) -> Power {
+    if asked != Power::Auto {
+        return asked;
+    }
+    let read = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
+    let known = |text: String| match text.trim() {
+        "power" | "low-power" | "quiet" | "cool" => Some(Power::Powersave),
+        "performance" => Some(Power::Performance),
+        _ => None,
+    };
+    known(read(EPP)).or_else(|| known(read(PLATFORM_PROFILE))).unwrap_or(Power::Balanced)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_follows_the_systems_profile() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let file = root.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        let auto = || profile(root.path(), Power::Auto);
+        assert_eq!(auto(), Power::Balanced);
+        for (platform, epp, goal) in [
+            ("low-power\n", "balance_power\n", Power::Powersave),
+            ("balanced\n", "balance_performance\n", Power::Balanced),
+            ("performance\n", "128\n", Power::Performance),
+            ("balanced\n", "power\n", Power::Powersave),
+            ("low-power\n", "performance\n", Power::Performance),
+        ] {
+            write(PLATFORM_PROFILE, platform);
+            write(EPP, epp);
+            assert_eq!(auto(), goal, "{platform} {epp}");
+        }
+        assert_eq!(profile(root.path(), Power::Balanced), Power::Balanced);
+    }
+}

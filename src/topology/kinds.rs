@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What sysfs knows of how CPUs differ, beyond the kernel's own `cpu_capacity`, which x86 does not show.
+//!
+//! ```text
+//! capacity   both of cpu_core and cpu_atom are there (hybrid x86): in proportion to CPPC's highest_perf,
+//!            or where that is missing or all alike to the highest frequency
+//! rank       amd_pstate_prefcore_ranking, else CPPC's highest_perf: preferred cores of AMD and of Intel (ITMT)
+//! ```
+//!
+//! What is the same for all CPUs says nothing. Neither is asked for where the kernel exports capacities.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use scx_utils::misc::read_from_file;
+
+use crate::bpf_intf::pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE;
+
+/// By the CPU's id; empty where CPUs do not differ. Each with where that is known from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Kinds {
+    /// 1..=1024
+    pub capacities: BTreeMap<usize, usize>,
+    pub capacities_from: &'static str,
+    /// The higher, the more preferred.
+    pub ranks: BTreeMap<usize, usize>,
+    pub ranks_from: &'static str,
+    /// Light tasks are packed on weak CPUs: their slots are the first of each LLC.
+    pub weak_first: bool,
+}
+
+const HIGHEST_PERF: &str = "acpi_cppc/highest_perf";
+const MAX_FREQ: &str = "cpufreq/cpuinfo_max_freq";
+const PREFCORE_RANKING: &str = "cpufreq/amd_pstate_prefcore_ranking";
+
+impl Kinds {
+    /// Of these CPUs, from `devices`, which is /sys/devices.
+    pub fn read(devices: &Path, cpus: &[usize]) -> Self {
+        let first_of = |files: &[&'static str]| {
+            let known = files.iter().find_map(|&file| Some((differing(devices, cpus, file)?, file)));
+            known.unwrap_or_default()
+        };
+        let is_hybrid = ["cpu_core", "cpu_atom"].iter().all(|pmu| devices.join(pmu).join("cpus").exists());
+        let (perfs, capacities_from) = if is_hybrid { first_of(&[HIGHEST_PERF, MAX_FREQ]) } else { Default::default() };
+        let highest = perfs.values().max().copied().unwrap_or(1);
+        let scale = |perf: usize| (perf * CAPACITY_SCALE as usize / highest).max(1);
+        let (ranks, ranks_from) = first_of(&[PREFCORE_RANKING, HIGHEST_PERF]);
+        Self {
+            capacities: perfs.into_iter().map(|(id, perf)| (id, scale(perf))).collect(),
+            capacities_from,
+            ranks,
+            ranks_from,
+            weak_first: false,
+        }
+    }
+}
+
+/// The file's number of each CPU; `None` if one has none, or all have the same.
+fn differing(devices: &Path, cpus: &[usize], file: &str) -> Option<BTreeMap<usize, usize>> {
+    let number = |&id: &usize| {
+        let number = read_from_file(&devices.join(format!("system/cpu/cpu{id}")).join(file)).ok()?;
+        (number > 0).then_some((id, number))
+    };
+    let numbers: BTreeMap<usize, usize> = cpus.iter().map(number).collect::<Option<_>>()?;
+    let first = numbers.values().next()?;
+    numbers.values().any(|number| number != first).then_some(numbers)
+}
