@@ -260,9 +260,9 @@ impl Native {
     pub fn context(&self, context: Context) {
         let (syscall, count) = match context {
             Context::Syscall => (true, 0),
-            Context::HardInterrupt => (true, IN_HARDIRQ as u32),
-            Context::SoftInterrupt => (false, SERVING_SOFTIRQ as u32),
-            Context::SoftInSyscall => (true, SERVING_SOFTIRQ as u32),
+            Context::HardInterrupt => (true, IN_HARDIRQ),
+            Context::SoftInterrupt => (false, SERVING_SOFTIRQ),
+            Context::SoftInSyscall => (true, SERVING_SOFTIRQ),
         };
         // SAFETY: as cpu_ctx().
         unsafe { sim_context(syscall, count) }
