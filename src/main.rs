@@ -74,7 +74,10 @@ fn run(opts: Opts, matches: &ArgMatches) -> Result<()> {
             Ok(())
         }
         Some(Command::Top(ref args)) => top::run(args),
-        Some(Command::Export(ref args)) => export::export(args),
+        Some(Command::Export(ref args)) => {
+            start_logging(&opts);
+            export::export(args)
+        }
         Some(Command::Completions { shell }) => {
             manual::completions(shell);
             Ok(())
@@ -138,11 +141,7 @@ fn schedule(mut opts: Opts, config: Config) -> Result<()> {
                 pause = hotplug::QUIET;
                 control.started();
                 match scheduler.run(&shutdown, &mut control).inspect_err(ejections::note)? {
-                    Ended::Outgrown => {
-                        old = Some(scheduler);
-                        continue;
-                    }
-                    Ended::Reloaded => {
+                    Ended::Outgrown | Ended::Reloaded => {
                         old = Some(scheduler);
                         continue;
                     }

@@ -183,6 +183,7 @@ enum magpie_stat {
 	STAT_THROTTLED,	  /* made to wait, for their cgroup has used up its cpu.max */
 	STAT_RELEASED,	  /* tasks that waited so and were taken by a CPU */
 	STAT_KICK,	  /* idle CPUs woken to take a task that waits in a queue */
+	STAT_IPI,	  /* kicks of other CPUs, those included */
 	STAT_OWN,	  /* tasks a CPU took from its own queue */
 	STAT_KEEP,	  /* slices prolonged: the running task was still ahead, or alone */
 	STAT_STEAL,	  /* times that a CPU without work looked for some at others */
@@ -233,12 +234,14 @@ struct wakes {
 
 /* State of a CPU. Written by the CPU itself or under its rq lock, unless it says otherwise; read by any CPU. */
 struct cpu_ctx {
-	/* order/: the clock of virtual time, and current as a waker judges it. */
-	u64 vclock;	     /* weighted ns */
+	/* What other CPUs read when they wake a task, or look for one: a line. */
+	u64 vclock;	     /* order/: the clock of virtual time, weighted ns */
 	u64 voffset;	     /* makes it comparable with those of other CPUs; see steal/balance.bpf.h */
-	u64 curr_deadline;   /* when it started, or at the last tick */
+	u64 queued_load;     /* sum of the weights of the tasks in its queues; atomic */
+	u64 curr_deadline;   /* current as a waker judges it: when it started, or at the last tick */
 	u64 curr_started;    /* scx_bpf_now() */
 	u32 curr_weight;     /* task_weight(); 0: no task of ours that could be preempted */
+	u32 curr_util;	     /* task_util of current, when it started or at the last tick */
 	u8 curr_idle_policy; /* SCHED_IDLE or cpu.idle */
 	u8 curr_sync;	     /* woken by a sync wakeup */
 	u8 curr_short;	     /* is_short(), likewise */
@@ -246,17 +249,16 @@ struct cpu_ctx {
 	u8 preempted;	     /* current is SCHED_IDLE or cpu.idle, and makes way for the first task of the queue */
 	u8 kthread_pending;  /* a per-CPU kernel thread took the CPU: the task that ran before resumes soon */
 	u8 idle;	     /* in the idle loop */
+	u8 misfit;	     /* current is too big for this CPU */
+	u8 queued;	     /* one of its two queues may have tasks: order/queue.bpf.h */
+	u8 queued_pinned;    /* ... that of tasks that may not migrate */
+	u8 overloaded;	     /* ... that of tasks that may */
+	u8 first_come;	     /* so many tasks wait that their deadlines do not matter */
 
-	/* Its two queues: order/queue.bpf.h. */
-	u8 queued;	   /* one of them may have tasks */
-	u8 queued_pinned;  /* ... that of tasks that may not migrate */
-	u8 overloaded;	   /* ... that of tasks that may */
-	u8 first_come;	   /* so many tasks wait that their deadlines do not matter */
-	s32 nr_queued;	   /* sampled by sample_queues() */
-	u64 last_deadline; /* the latest that a task was queued with */
-	u64 queued_load;   /* sum of the weights of the tasks in its queues; atomic */
-
-	u64 requeued_at; /* scx_bpf_now() of the last look at the shares of those */
+	/* From here on it is the CPU's own. */
+	u64 last_deadline __attribute__((aligned(CACHE_LINE))); /* the latest that a task was queued with */
+	u64 requeued_at; /* scx_bpf_now() of the last look at the shares of those that wait */
+	s32 nr_queued;	 /* sampled by sample_queues() */
 
 	/* steal/ */
 	u64 starved_at;	  /* scx_bpf_now() of the last look for starved tasks that found none */
@@ -273,8 +275,6 @@ struct cpu_ctx {
 	u64 homed_at;	  /* scx_bpf_now() of the last look at how local current is */
 
 	/* capacity/ */
-	u8 misfit;	    /* current is too big for this CPU */
-	u32 curr_util;	    /* task_util of current, when it started or at the last tick */
 	u32 util_est;	    /* util_avg when the CPU went idle, rising at once and falling slowly */
 	u32 cpuperf_target; /* what the kernel holds; sampled by sample_queues() */
 	u32 fallback_turn;  /* the next CPU that fallback_cpu() looks at, */

@@ -27,6 +27,7 @@
 
 #include "core/topology.bpf.h"
 #include "core/stats.bpf.h"
+#include "core/kick.bpf.h"
 #include "core/clock.bpf.h"
 #include "core/context.bpf.h"
 #include "core/task.bpf.h"

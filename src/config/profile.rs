@@ -11,8 +11,6 @@ pub enum Profile {
     Default,
     /// Tasks that wake by a timer, a device or a futex run sooner beside busy ones
     Latency,
-    /// Batch work: fewer switches, and waking tasks wait
-    Throughput,
 }
 
 impl Profile {
@@ -20,7 +18,6 @@ impl Profile {
     pub fn values(name: &str) -> &'static [(&'static str, &'static str)] {
         match Self::from_str(name, false) {
             Ok(Self::Latency) => &[("slice-us-lag", "18000")],
-            Ok(Self::Throughput) => &[("slice-us", "20000"), ("no-wakeup-preempt", "true")],
             Ok(Self::Default) | Err(_) => &[],
         }
     }

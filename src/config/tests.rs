@@ -36,9 +36,9 @@ fn set(config: &mut Config, change: &str) -> Result<()> {
 
 #[test]
 fn the_strongest_place_wins() {
-    let (path, mut config) = config("profile = 'throughput'\nslice-us-lag = 1\nhandoff-us = 2\n", &["--handoff-us=3"]);
-    is(&config, "slice-us", "20000", "profile throughput");
-    is(&config, "slice-us-lag", "1", "line 2");
+    let (path, mut config) = config("profile = 'latency'\nslice-us = 1000\nhandoff-us = 2\n", &["--handoff-us=3"]);
+    is(&config, "slice-us-lag", "18000", "profile latency");
+    is(&config, "slice-us", "1000", "line 2");
     is(&config, "handoff-us", "3", "command line");
     is(&config, "steal-tries", "8", "default");
     set(&mut config, "handoff_us=4").unwrap();
@@ -46,11 +46,13 @@ fn the_strongest_place_wins() {
     assert_eq!(config.settings().unwrap().tunables.handoff_us, 4);
 
     // A profile is weaker than the file's values, wherever it is named.
+    set(&mut config, "slice-us-lag=1").unwrap();
     set(&mut config, "profile=latency").unwrap();
-    is(&config, "slice-us-lag", "1", "line 2");
-    is(&config, "slice-us", "3000", "default");
+    is(&config, "slice-us-lag", "1", "set");
+    set(&mut config, "profile=default").unwrap();
     config.reset();
-    is(&config, "profile", "throughput", "line 1");
+    is(&config, "slice-us-lag", "18000", "profile latency");
+    is(&config, "profile", "latency", "line 1");
     is(&config, "handoff-us", "3", "command line");
 
     set(&mut config, "handoff-us=4").unwrap();
@@ -110,7 +112,7 @@ fn what_is_printed_is_a_file_that_says_the_same() {
 fn other_value(key: &str, value: &str) -> String {
     let number = value.parse::<u64>().ok();
     let numbers = number.iter().flat_map(|n| [n + 1, n.saturating_sub(1)]).map(|n| n.to_string());
-    let words = ["true", "off", "node", "latency", "debug"].into_iter().map(String::from);
+    let words = ["true", "on", "powersave", "off", "node", "latency", "debug"].into_iter().map(String::from);
     numbers.chain(words).find(|other| other != value && keys::check(key, other).is_ok()).unwrap()
 }
 
@@ -136,12 +138,10 @@ fn what_takes_a_new_start_is_what_is_constant() {
 
 #[test]
 fn profiles_are_live_and_good() {
-    for name in ["latency", "throughput"] {
-        assert!(!Profile::values(name).is_empty(), "{name}");
-        for (key, value) in Profile::values(name) {
-            assert_eq!(keys::check(key, value), Ok(()), "{name}");
-            assert!(!keys::needs_new_start(key), "{name}: {key}");
-            assert_ne!(keys::default_of(key), *value, "{name}: {key}");
-        }
+    assert!(!Profile::values("latency").is_empty());
+    for (key, value) in Profile::values("latency") {
+        assert_eq!(keys::check(key, value), Ok(()));
+        assert!(!keys::needs_new_start(key), "{key}");
+        assert_ne!(keys::default_of(key), *value, "{key}");
     }
 }

@@ -220,7 +220,7 @@ mod tests {
         assert_eq!((changes[0].to_string().as_str(), changes.len()), ("slice-us: 3000 -> 5000", 1));
         assert_eq!((applied, anew), (vec![5000], false));
         // What is set for a key is stronger than a profile.
-        assert_eq!(ask(&mut control, set(&["profile=throughput"])).1, [5000]);
+        assert_eq!(ask(&mut control, set(&["profile=latency"])).1, [5000]);
         assert_eq!(ask(&mut control, set(&[])).1, [3000]);
         assert_eq!(control.settings().tunables.slice_us, 3000);
     }

@@ -17,7 +17,7 @@ use crate::stats::{Group, Metrics};
 /// Of each LLC: the metric, and the statistic that it is, whose description is its help text.
 const LLC_GAUGES: [(&str, &str); 4] =
     [("cpus", "nr_cpus"), ("scan_cpus", "nr_scan"), ("queue_length", "nr_queued"), ("queue_length_max", "max_queued")];
-const LLC_COUNTERS: [(&str, &str); 27] = [
+const LLC_COUNTERS: [(&str, &str); 29] = [
     ("searches", "search"),
     ("domain_searches", "domain_search"),
     ("scanned_cpus", "scanned"),
@@ -31,6 +31,7 @@ const LLC_COUNTERS: [(&str, &str); 27] = [
     ("throttled_tasks", "throttled"),
     ("released_tasks", "released"),
     ("kicks", "kick"),
+    ("interrupts", "ipi"),
     ("own_tasks", "own"),
     ("kept_slices", "keep"),
     ("steal_attempts", "steal"),
@@ -45,6 +46,7 @@ const LLC_COUNTERS: [(&str, &str); 27] = [
     ("misfits", "misfit"),
     ("misfit_moves", "misfit_move"),
     ("misfit_swaps", "misfit_swap"),
+    ("rank_moves", "rank_move"),
 ];
 
 /// Of each LLC: the metric, its help text, its label, and the statistic for each value of the label.
@@ -117,6 +119,9 @@ impl Families<'_> {
             Some(&ratio),
             &util,
         )?;
+        let of_target = |(id, llc): (&usize, &Group)| (label("llc", id), llc.cpuperf_target / 100.0);
+        let targets: Vec<_> = metrics.llcs.iter().map(of_target).collect();
+        self.gauge("frequency_target", &help("cpuperf_target"), Some(&ratio), &targets)?;
         for (name, field) in LLC_COUNTERS {
             self.counter(name, &help(field), None, &counts(field))?;
         }
@@ -231,7 +236,7 @@ mod tests {
         "stolen_wait_us",
         "at_home",
     ];
-    const BY_HAND: [&str; 2] = ["util", "latencies"];
+    const BY_HAND: [&str; 3] = ["util", "cpuperf_target", "latencies"];
 
     #[test]
     fn each_statistic_of_an_llc_is_exported_or_left_out() {

@@ -80,6 +80,8 @@ pub struct Group {
     pub released: u64,
     #[stat(desc = "idle CPUs woken to take a waiting task")]
     pub kick: u64,
+    #[stat(desc = "interrupts sent to other CPUs, to take a task or to preempt one")]
+    pub ipi: u64,
     #[stat(desc = "tasks taken from the CPU's own queue")]
     pub own: u64,
     #[stat(desc = "slices prolonged: no task with an earlier deadline was waiting")]
@@ -188,6 +190,7 @@ impl LlcSnapshot {
             throttled: of(magpie_stat_STAT_THROTTLED),
             released: of(magpie_stat_STAT_RELEASED),
             kick: of(magpie_stat_STAT_KICK),
+            ipi: of(magpie_stat_STAT_IPI),
             own: of(magpie_stat_STAT_OWN),
             keep: of(magpie_stat_STAT_KEEP),
             steal: of(magpie_stat_STAT_STEAL),

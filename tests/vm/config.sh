@@ -70,7 +70,7 @@ in_force handoff-us '"30us"' "command line"
 # All that may change, under a load; then by a signal.
 hackbench -g 2 -l 2000 >/tmp/hackbench 2>&1 &
 load=$!
-scx_magpie set profile=throughput steal=off wake-affine=off handoff-us=0 no-scan-limit=true small-llc-boost=off latency-hist=true \
+scx_magpie set profile=latency steal=off wake-affine=off handoff-us=0 no-scan-limit=true small-llc-boost=off latency-hist=true \
 	no-wakeup-preempt=true util-interval=100ms log-level=debug >/dev/null || fail "not set"
 scx_magpie set --reset steal=llc >/dev/null || fail "not set"
 in_force log-level '"info"' default

@@ -90,7 +90,7 @@ static bool map_any(struct sparse_map *map, u32 llc)
 	return READ_ONCE(map_llc(map, llc)->bits);
 }
 
-/* Full barrier, as every atomic that returns a value. */
+/* Full barrier, as every atomic that returns a value: pairs with map_line_emptied(). */
 static void map_set(struct sparse_map *map, const volatile struct cpu_layout *l)
 {
 	u64 bit = line_bit(l->slot / SLOTS_PER_LINE - llc_layout(l->llc)->first_line);
@@ -108,11 +108,14 @@ static bool map_test_and_clear(struct sparse_map *map, u32 slot)
 
 /*
  * The LLC's word says that a line may have bits set, and it has none. It may just have got one, from a CPU that found the
- * word as it should be: looking once more sees that.
+ * word as it should be: looking once more sees that. The value makes the first a full barrier: pairs with map_set(), which sets a
+ * bit of the line and then reads the word.
  */
 static void map_line_emptied(struct sparse_map *map, u32 llc, u32 line, const struct map_line *emptied)
 {
-	__sync_fetch_and_and(&map_llc(map, llc)->bits, ~line_bit(line));
+	u64 before = __sync_fetch_and_and(&map_llc(map, llc)->bits, ~line_bit(line));
+
+	barrier_var(before);
 	if (READ_ONCE(emptied->bits))
 		__sync_fetch_and_or(&map_llc(map, llc)->bits, line_bit(line));
 }

@@ -92,23 +92,6 @@ static bool is_online(s32 cpu)
 	return is;
 }
 
-/*
- * May this CPU kick others? A kick is an irq_work of the CPU that it comes from: of one that serves no interrupts any more it stays
- * pending, and with it all kicks of that CPU when it is back. What is not kicked finds its tasks with a tick.
- */
-__noinline bool can_kick(void)
-{
-	s32 cpu = bpf_get_smp_processor_id();
-
-	return READ_ONCE(cpu_layout(cpu)->state) & CPU_ONLINE || is_online(cpu);
-}
-
-static void kick_cpu(s32 cpu, u64 flags)
-{
-	if (can_kick())
-		scx_bpf_kick_cpu(cpu, flags);
-}
-
 static u32 cpu_node(s32 cpu)
 {
 	return cpu_layout(cpu)->node;

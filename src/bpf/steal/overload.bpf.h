@@ -69,7 +69,7 @@ __noinline s32 note_all_taken(s32 victim)
 	map_set(&overload_map, l);
 	idle = can_kick() ? any_idle(l->llc, l->slot) : -1;
 	if (idle >= 0)
-		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
+		send_kick(idle, SCX_KICK_IDLE);
 	return 0;
 }
 
@@ -125,7 +125,7 @@ static bool kick_idle_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 	if (idle < 0)
 		return false;
 	stat_inc(STAT_KICK);
-	scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
+	send_kick(idle, SCX_KICK_IDLE);
 	return true;
 }
 

@@ -168,7 +168,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("enqueue-no-kick", "no idle CPU is kicked for a task that waits", "main.bpf.c",
         "preempt = !kick_idle_for(p, tctx, cpu, now) && preempt;", ";"),
     mutant("kick-claimed", "an idle CPU is claimed for a waiting task and not kicked", "steal/overload.bpf.h",
-        "\tscx_bpf_kick_cpu(idle, SCX_KICK_IDLE);\n\treturn true;", "\treturn true;"),
+        "\tsend_kick(idle, SCX_KICK_IDLE);\n\treturn true;", "\treturn true;"),
     survivor("kick-hot", "an idle CPU far away is kicked for a task that is too hot for it", "steal/overload.bpf.h",
         "scan_beyond(p, l->llc, l->scan_from, nr_llcs_cold(tctx, llc_layout(l->llc), now))", "scan_beyond(p, l->llc, l->slot, llc_layout(l->llc)->nr_reach)",
         "a kick in vain; units/steal/overload.rs catches it"),

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Kicks: interrupts by which a CPU is told to schedule. There is one at most for a task that is placed or queued: an idle CPU is
+ * claimed before it is kicked, and current is preempted by one wakee at a time (curr_weight).
+ */
+#pragma once
+
+/*
+ * May this CPU kick others? A kick is an irq_work of the CPU that it comes from: of one that serves no interrupts any more it stays
+ * pending, and with it all kicks of that CPU when it is back. What is not kicked finds its tasks with a tick.
+ */
+__noinline bool can_kick(void)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+
+	return READ_ONCE(cpu_layout(cpu)->state) & CPU_ONLINE || is_online(cpu);
+}
+
+/* As kick_cpu(), where can_kick() was asked. */
+static void send_kick(s32 cpu, u64 flags)
+{
+	if (cpu != (s32)bpf_get_smp_processor_id())
+		stat_inc(STAT_IPI);
+	scx_bpf_kick_cpu(cpu, flags);
+}
+
+static void kick_cpu(s32 cpu, u64 flags)
+{
+	if (can_kick())
+		send_kick(cpu, flags);
+}
