@@ -7,7 +7,7 @@
 
 command -v scx_magpie >/dev/null || fail "no scx_magpie for arm64: run make build-arm64"
 scx_magpie topology >/tmp/topology || fail "scx_magpie topology: exit status $?"
-grep -q "^capacity 430: CPUs 0-3; capacity 1024: CPUs 4-7$" /tmp/topology || fail "capacities: $(cat /tmp/topology)"
+grep -q "^capacity 430: CPUs 0-3; capacity 1024: CPUs 4-7 (cpu_capacity)$" /tmp/topology || fail "capacities: $(cat /tmp/topology)"
 [ "$(cat /sys/devices/system/cpu/cpu[04]/topology/core_id | uniq)" = 0 ] || fail "core ids do not start again"
 grep -q "^8 CPUs, 1 LLCs, 1 nodes, 1 CPUs a core$" /tmp/topology || fail "cores or LLCs: $(cat /tmp/topology)"
 say "$(sed -n 2p /tmp/topology)"

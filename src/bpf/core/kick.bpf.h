@@ -16,12 +16,13 @@ __noinline bool can_kick(void)
 	return READ_ONCE(cpu_layout(cpu)->state) & CPU_ONLINE || is_online(cpu);
 }
 
-/* As kick_cpu(), where can_kick() was asked. */
-static void send_kick(s32 cpu, u64 flags)
+/* As kick_cpu(), where can_kick() was asked. A function of its own for the callers' stacks. Returns 0. */
+__noinline s32 send_kick(s32 cpu, u64 flags)
 {
 	if (cpu != (s32)bpf_get_smp_processor_id())
 		stat_inc(STAT_IPI);
 	scx_bpf_kick_cpu(cpu, flags);
+	return 0;
 }
 
 static void kick_cpu(s32 cpu, u64 flags)
