@@ -23,7 +23,8 @@ hackbench -g 2 -l 100000 -p >/dev/null 2>&1 &
 for _ in 1 2 3 4; do
 	sh -c 'while :; do :; done' &
 done
-scx_magpie --monitor 10 --json >/tmp/summary 2>/dev/null &
+: >/tmp/summary
+scx_magpie --monitor 10 --json >>/tmp/summary 2>/dev/null &
 left=400
 until [ "$(wc -l </tmp/summary)" -ge 2 ]; do
 	left=$((left - 1))
