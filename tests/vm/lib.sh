@@ -142,6 +142,18 @@ end_hogs() {
 	rm /tmp/hogs
 }
 
+# hackbench, again and again until there is /tmp/stop: a line of /tmp/rounds each time. Sets ROUNDS to the loop's pid.
+start_rounds() {
+	: >/tmp/rounds
+	(
+		while [ ! -e /tmp/stop ]; do
+			hackbench -g 1 -l 50 -p >/tmp/out 2>&1 || exit 1
+			echo >>/tmp/rounds
+		done
+	) &
+	ROUNDS=$!
+}
+
 # Statistics of a fresh interval of SECONDS, which may be a fraction, in $JSON.
 stats_json() {
 	JSON=$(timeout 160 scx_magpie --monitor "$1" --json 2>/dev/null | sed -n '2{p;q;}')

@@ -58,14 +58,8 @@ hibernate() {
 }
 
 start_magpie
-: >/tmp/rounds
-(
-	while [ ! -e /tmp/stop ]; do
-		hackbench -g 1 -l 50 -p >/tmp/out 2>&1 || exit 1
-		echo >>/tmp/rounds
-	done
-) &
-load=$!
+start_rounds
+load=$ROUNDS
 for _ in 1 2 3; do hog; done
 hog taskset 8 # CPU 3
 wait_for 60 "load" more_rounds 0

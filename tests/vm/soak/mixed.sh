@@ -136,14 +136,8 @@ echo +cpu >$CG/cgroup.subtree_control
 start_magpie
 can_suspend_to_ram || say "no suspension: /sys/power/mem_sleep: $(cat /sys/power/mem_sleep 2>&1)"
 
-: >/tmp/rounds
-(
-	while [ ! -e /tmp/stop ]; do
-		hackbench -g 1 -l 50 -p >/tmp/out 2>&1 || exit 1
-		echo >>/tmp/rounds
-	done
-) &
-load=$!
+start_rounds
+load=$ROUNDS
 (
 	trap 'kill -INT $stress' TERM
 	while [ ! -e /tmp/stop ]; do
