@@ -4,8 +4,8 @@
  *
  * An interrupt has no waker: the task that it interrupted has nothing to do with the one that it wakes, though the kernel
  * passes WF_SYNC for what comes from the network. Soft interrupts run after hard ones, and also at the end of a system call
- * that sends a packet: over loopback its receiver is woken there, by the sender. So a task is the waker in a soft interrupt if it is
- * in a system call, and a packet from outside that comes just then is taken for its own.
+ * that sends a packet: over loopback its receiver is woken there, by the sender. So a task is the waker in a soft interrupt
+ * if it is in a system call, and a packet from outside that comes just then is taken for its own.
  */
 #pragma once
 

@@ -25,8 +25,8 @@ static bool sample_find(void)
 }
 
 /*
- * In select_cpu: counts a search that was timed, as a sample or for --latency-hist. A function of its own, so that the verifier goes
- * through what follows once. Returns 0.
+ * In select_cpu: counts a search that was timed, as a sample or for --latency-hist. A function of its own, so that the
+ * verifier goes through what follows once. Returns 0.
  */
 __noinline s32 count_find(u64 took)
 {

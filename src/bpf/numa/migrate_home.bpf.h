@@ -63,7 +63,7 @@ static void check_preferred_node(struct task_struct *p, struct task_ctx *tctx, s
 }
 
 /*
- * In enqueue: @p goes to @cpu, another one, and takes it from who runs there. Kernels whose enqueue_task_scx() has an int
+ * In enqueue: @p goes to @cpu, another one, and takes it from the task that runs there. Kernels whose enqueue_task_scx() has an int
  * for enq_flags (6.18 for one) lose SCX_ENQ_PREEMPT on that way: the kick does the same, and comes after @p, for both wait
  * until this CPU's interrupts come on, and what was asked for last is done first.
  */

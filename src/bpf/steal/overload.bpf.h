@@ -159,8 +159,8 @@ __noinline bool kick_idle_for_queued(s32 cpu)
 }
 
 /*
- * In stopping of a task of @cpu, from which a higher class takes the CPU: nothing that can go elsewhere must wait for that. From 6.19
- * on: ops.cpu_release() up to then. The tasks of the local DSQ come back by enqueue() when the CPU has switched.
+ * In stopping of a task of @cpu, from which a higher class takes the CPU: nothing that can go elsewhere must wait for that.
+ * The tasks of the local DSQ come back by enqueue() when the CPU has switched. From 6.19 on; before, cpu_release() does it.
  */
 static void leave_to_higher_class(s32 cpu)
 {
