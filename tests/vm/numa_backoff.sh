@@ -21,5 +21,5 @@ moves=$MOVES trips=$TRIPS
 [ "$moves" -ge 20 ] || fail "this shows nothing: they do not fight without the back-off either"
 pairs_with 4
 [ $((MOVES * 5)) -le "$moves" ] || fail "cross-node moves fall by less than 80 %"
-# Runs repeat to some percent.
-[ $((TRIPS * 100)) -ge $((trips * 95)) ] || fail "less work done"
+# Runs differ by up to 8 %, with the back-off or without: 11510 to 12465 round trips.
+[ $((TRIPS * 100)) -ge $((trips * 90)) ] || fail "less work done"
