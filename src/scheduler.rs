@@ -27,7 +27,8 @@ use scx_utils::{
 };
 
 use crate::bpf_intf::{
-    capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_layout, llc_published, placed_cpu, tunables, wake_cases,
+    capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_layout, llc_published, loss, placed_cpu, tunables,
+    wake_cases,
 };
 use crate::bpf_skel::*;
 use crate::cli::{CpuFreq, Opts, Power, Tunables};
@@ -365,7 +366,7 @@ impl<'a> Scheduler<'a> {
     fn look_at_frequencies(&mut self) -> Result<()> {
         self.publisher.set_reachable(|cpu, capacity| frequency::reachable(frequency::SYS_CPU.as_ref(), cpu, capacity));
         let shared = shared(&mut self.skel, self.groups, &self.tunables)?;
-        self.publisher.publish_capacities(shared.capacities);
+        self.publisher.publish_capacities(shared.capacities, shared.losses);
         Ok(())
     }
 
@@ -383,8 +384,15 @@ impl<'a> Scheduler<'a> {
     }
 
     fn publish(&mut self) -> Result<()> {
+        let asym = is_asym(&self.skel)?;
+        if asym {
+            call(&mut self.skel.progs.note_losses)?;
+        }
         let shared = shared(&mut self.skel, self.groups, &self.tunables)?;
         self.publisher.publish(shared.cpu_ctxs, shared.cpu_layouts, shared.llc_publisheds, monotonic());
+        if asym {
+            self.publisher.publish_capacities(shared.capacities, shared.losses);
+        }
         if self.tunables.cpufreq == CpuFreq::On {
             call(&mut self.skel.progs.decay_cpuperfs)?;
         }
@@ -478,13 +486,18 @@ fn tell(skel: &mut OpenBpfSkel<'_>, told: &Told) -> Result<()> {
     Ok(())
 }
 
+/// Does the program tell CPUs by their capacity?
+fn is_asym(skel: &BpfSkel<'_>) -> Result<bool> {
+    Ok(skel.maps.rodata_data.as_ref().context("no .rodata")?.machine.asym != 0)
+}
+
 /// What the loader reads and writes while the program runs.
 fn shared<'a>(
     skel: &'a mut BpfSkel<'_>,
     groups: NonNull<UnsafeCell<group>>,
     tunables: &Tunables,
 ) -> Result<Shared<'a>> {
-    let counts_wake_cases = skel.maps.rodata_data.as_ref().context("no .rodata")?.machine.asym != 0;
+    let counts_wake_cases = is_asym(skel)?;
     let skel = skel.maps.bss_data.as_mut().context("no .bss")?;
     // SAFETY: pairs made from the same C structs, which hold integers only; cut_groups() made the groups so many.
     Ok(unsafe {
@@ -496,6 +509,7 @@ fn shared<'a>(
             groups: slice::from_raw_parts(groups.as_ptr(), skel.max_group.min(tunables.max_cgroups) as usize + 1),
             lost_groups: skel.lost_groups,
             capacities: &twins::<_, capacities>(slice::from_mut(&mut skel.capacities))[0],
+            losses: twins::<_, loss>(&mut skel.losses),
             wake_cases: counts_wake_cases.then_some(twins::<_, wake_cases>(&mut skel.wake_cases)),
         }
     })

@@ -16,8 +16,8 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use scx_magpie::bpf_intf::{
-    capacities, cpu_ctx, cpu_layout, cpu_state_CPU_PRESENT, group, latency_hist, llc_layout, llc_published, machine,
-    magpie_limits_MAX_CPUS, magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES, magpie_limits_MAX_LLCS,
+    capacities, cpu_ctx, cpu_layout, cpu_state_CPU_PRESENT, group, latency_hist, llc_layout, llc_published, loss,
+    machine, magpie_limits_MAX_CPUS, magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES, magpie_limits_MAX_LLCS,
     magpie_limits_MAX_NODE_IDS, magpie_limits_SLOTS_PER_LINE, map_line, placed_cpu, sparse_map, tunables, wake_cases,
 };
 use scx_magpie::cli::Tunables;
@@ -52,6 +52,7 @@ unsafe extern "C" {
     static capacity_order: [UnsafeCell<u16>; MAX_CPUS];
     #[link_name = "capacities"]
     static reachable: UnsafeCell<capacities>;
+    static losses: [UnsafeCell<loss>; MAX_CPUS];
     #[link_name = "wake_cases"]
     static cases: [UnsafeCell<wake_cases>; MAX_CPUS];
     static pelt_decay: [UnsafeCell<u32>; 32];
@@ -79,6 +80,7 @@ unsafe extern "C" {
     fn register_loader(ctx: *mut std::ffi::c_void) -> i32;
     fn sample_queues(ctx: *mut std::ffi::c_void) -> i32;
     fn decay_cpuperfs(ctx: *mut std::ffi::c_void) -> i32;
+    fn note_losses(ctx: *mut std::ffi::c_void) -> i32;
     fn place_cpu(placed: *mut placed_cpu) -> i32;
 }
 
@@ -174,6 +176,7 @@ impl Native {
                 groups: &groups,
                 lost_groups: *lost_groups.get(),
                 capacities: &reachable,
+                losses: &losses,
                 wake_cases: ((*machine.get()).asym != 0).then_some(&cases[..]),
             }
         }
@@ -290,6 +293,11 @@ impl Native {
     pub fn decay_cpuperfs(&self) {
         // SAFETY: as above.
         assert_eq!(unsafe { decay_cpuperfs(std::ptr::null_mut()) }, 0);
+    }
+
+    pub fn note_losses(&self) {
+        // SAFETY: as above.
+        assert_eq!(unsafe { note_losses(std::ptr::null_mut()) }, 0);
     }
 
     pub fn sample_queues(&self) {
