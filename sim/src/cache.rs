@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cache lines that CPUs share: who holds a copy, and what it costs to get one.
+//! Cache lines that CPUs share: which holds a copy, and what it costs to get one.
 //!
 //! ```text
 //! load:   a copy of our own? free : from the last writer, by distance; then we have a copy

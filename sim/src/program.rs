@@ -46,7 +46,7 @@ pub enum Step {
     Run(Dist),
     /// Work during which the task may not migrate.
     RunPinned(Dist),
-    /// Busy until so many ns have passed, however much work that is and whoever else ran meanwhile.
+    /// Busy until so many ns have passed, however much work that is and whatever else ran meanwhile.
     Spin(u64),
     Sleep(Dist),
     /// Sleep until the next multiple of so many ns since the task's start; no sleep if that is past.

@@ -215,7 +215,7 @@ impl Kernel {
             if could_move <= WAKEUP_GRACE || idle.is_empty() || taken || throttled {
                 continue;
             }
-            // SCHED_BATCH and SCHED_IDLE tasks do not take the CPU from who came there at the same time.
+            // SCHED_BATCH and SCHED_IDLE tasks do not take the CPU from what came there at the same time.
             let second = matches!(t.place, Place::Local(_)) && matches!(t.traits.policy, SCHED_BATCH | SCHED_IDLE);
             let confined = t.mask().and(&self.online) != self.online || second;
             // Behind a kernel thread, or a waker that was to sleep, it is not offered before the tick.
@@ -229,7 +229,7 @@ impl Kernel {
             let deep = self.now < self.checks.deep_at[t.cpu] + tick_grace;
             let helper = idle.iter().copied().find(|&cpu| {
                 let place = &self.machine.places[cpu];
-                // Who is told of a waiting task may be a weak CPU, which does not look far for it.
+                // The CPU that is told of a waiting task may be a weak one, which does not look far for it.
                 let near =
                     place.llc == self.machine.places[t.cpu].llc && !deep && (alike || place.capacity >= strongest);
                 let grace = if near && !confined && !soon { WAKEUP_GRACE } else { tick_grace };

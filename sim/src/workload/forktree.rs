@@ -16,7 +16,7 @@ use super::Builder;
 use crate::program::{ChannelId, Dist, ProgramId, Step};
 use crate::time::USEC;
 
-/// What make, and those who only start others, work before each child, % of a leaf's work.
+/// What make, and those that only start others, work before each child, % of a leaf's work.
 const PARENT_WORK: u64 = 2;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

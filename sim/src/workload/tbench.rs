@@ -71,7 +71,7 @@ impl Tbench {
 
 /// All of [`KINDS`], each as often as it counts and spread evenly.
 fn operations() -> Vec<&'static Kind> {
-    // Each gains its count in every round, and whoever has gained most pays for a turn.
+    // Each gains its count in every round, and the one that has gained most pays for a turn.
     let mut credit = [0; KINDS.len()];
     (0..OPERATIONS)
         .map(|_| {

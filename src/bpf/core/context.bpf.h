@@ -56,10 +56,11 @@ static bool tick_in_user(void)
 /* Has @curr entered the kernel by a system call? An interrupt leaves -1 for its number. Kernel threads are always there. */
 static bool in_syscall(struct task_struct *curr)
 {
-	const struct pt_regs *regs = (void *)bpf_task_pt_regs(curr);
+	const struct pt_regs *regs;
 
 	if (curr->flags & PF_KTHREAD)
 		return !(curr->flags & PF_IDLE);
+	regs = (void *)bpf_task_pt_regs(curr);
 #ifdef __TARGET_ARCH_arm64
 	return regs->syscallno != -1;
 #else

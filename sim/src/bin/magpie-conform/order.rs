@@ -78,7 +78,7 @@ struct Line {
 }
 
 /// Lines neither on the same CPU nor about the same task happen at the same time: which is first says nothing. Of those
-/// that can come next it is the last task's, who mostly is the one that wakes others.
+/// that can come next it is the last task's, which mostly is the one that wakes others.
 fn canonical(mut lines: Vec<Line>) -> Vec<String> {
     let mut texts = Vec::new();
     while !lines.is_empty() {

@@ -183,7 +183,7 @@ fn parse_time(text: &str) -> Result<u64> {
     Ok(number.parse::<u64>().with_context(|| format!("'{text}'"))? * unit)
 }
 
-/// "2", "1-3", "1,3". Not 0, which is for those who watch.
+/// "2", "1-3", "1,3". Not 0, which is for those that watch.
 fn parse_cpus(text: &str) -> Result<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.split(',') {
