@@ -47,11 +47,11 @@ impl Publisher {
         self.reachable = cpus.map(|(&id, cpu)| (id, reachable(id, cpu.capacity) as u32)).collect();
     }
 
-    /// CPUs have come. They reach their capacity until [`Publisher::set_reachable`] says otherwise.
     pub fn set_limit(&mut self, limit: ScanLimit) {
         self.limit = limit;
     }
 
+    /// CPUs have come. They reach their capacity until [`Publisher::set_reachable`] says otherwise.
     pub fn set_layout(&mut self, layout: &Layout) {
         self.layout = layout.clone();
         for (&id, cpu) in &layout.cpus {
