@@ -14,7 +14,7 @@ measure() {
 	_load=$1
 	shift
 	if _figures=$(magpie-callbacks -- "$@" 2>/tmp/bench.err); then
-		echo "{\"scheduler\":\"$name\",\"cpus\":$(nproc),\"load\":\"$_load\",\"figures\":$_figures}"
+		jq -nc --arg scheduler "$name" --arg load "$_load" "{\$scheduler, cpus: $(nproc), \$load, figures: $_figures}"
 	else
 		echo "callbacks.sh: $name, $_load: $(tail -n 1 /tmp/bench.err)" >&2
 	fi

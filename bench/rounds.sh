@@ -19,11 +19,11 @@ ulimit -n 4096
 # figure NAME VALUE
 figure() {
 	[ -n "$2" ] || { ended "$1: no figure: $(tail -n 1 /tmp/bench.err)"; return; }
-	echo "{\"round\":$round,\"scheduler\":\"$name\",\"benchmark\":\"$1\",\"value\":$2}"
+	jq -nc --arg scheduler "$name" --arg benchmark "$1" "{round: $round, \$scheduler, \$benchmark, value: $2}"
 }
 
 ended() {
-	echo "{\"round\":$round,\"scheduler\":\"$name\",\"ended\":\"$(echo "$1" | tr -d '"\\' | tr '\n\t' '  ')\"}"
+	jq -nc --arg scheduler "$name" --arg ended "$1" "{round: $round, \$scheduler, \$ended}"
 }
 
 # words COMMAND...: what it printed, a word a line; nothing if it takes more than a minute.
@@ -33,7 +33,7 @@ words() {
 
 # json FIELD [FILE]: of a line of JSON.
 json() {
-	sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" "${2:-/tmp/bench.json}"
+	jq ".$1" "${2:-/tmp/bench.json}"
 }
 
 # hackbench KIND GROUPS OPTION...

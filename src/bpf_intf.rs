@@ -4,4 +4,17 @@
 #![allow(non_upper_case_globals, non_camel_case_types, non_snake_case, dead_code)]
 #![allow(clippy::all)]
 
+use bytemuck::{Pod, Zeroable};
+
 include!(concat!(env!("OUT_DIR"), "/bpf_intf.rs"));
+
+// What goes to the kernel and comes from it as bytes.
+
+// SAFETY: integers, without padding.
+unsafe impl Zeroable for process {}
+// SAFETY: as above.
+unsafe impl Pod for process {}
+// SAFETY: one integer.
+unsafe impl Zeroable for placed_cpu {}
+// SAFETY: as above.
+unsafe impl Pod for placed_cpu {}

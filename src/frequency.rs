@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Whether frequencies follow utilization (`bpf/capacity/cpufreq.bpf.h`), and what a CPU can reach while its frequency is
-//! clamped. `util_avg` is relative to its highest frequency: where the user
-//! allows less (`scaling_max_freq`), a CPU that never idles would still look as if it had room to spare. The author of
-//! SIS_UTIL names this as what it does not see (commit 70fb5ccf2e).
+//! clamped. `util_avg` is relative to its highest frequency: where the user allows less (`scaling_max_freq`), a CPU that never
+//! idles would still look as if it had room to spare. The author of SIS_UTIL names this as what it does not see (commit
+//! 70fb5ccf2e).
 
 use std::fs;
 use std::path::Path;
 
-use crate::cli::{CpuFreq, Power};
+use scx_utils::misc::read_from_file;
+
+use crate::tunables::{CpuFreq, Power};
 
 /// Where the kernel tells of CPUs.
 pub const SYS_CPU: &str = "/sys/devices/system/cpu";
@@ -16,8 +18,8 @@ pub const SYS_CPU: &str = "/sys/devices/system/cpu";
 pub fn follows(sys_cpu: &Path, asked: CpuFreq, power: Power) -> bool {
     let has_schedutil = || {
         let policies = fs::read_dir(sys_cpu.join("cpufreq")).into_iter().flatten().flatten();
-        let governors = policies.filter_map(|policy| fs::read_to_string(policy.path().join("scaling_governor")).ok());
-        governors.into_iter().any(|governor| governor.trim() == "schedutil")
+        let mut governors = policies.map(|policy| read_from_file::<String>(&policy.path().join("scaling_governor")));
+        governors.any(|governor| governor.is_ok_and(|governor| governor == "schedutil"))
     };
     match asked {
         CpuFreq::Auto => power != Power::Performance && has_schedutil(),
@@ -29,11 +31,9 @@ pub fn follows(sys_cpu: &Path, asked: CpuFreq, power: Power) -> bool {
 /// `capacity` of the CPU, lowered as far as its frequency is clamped: 1..=capacity. CPUs without cpufreq, or with files
 /// that make no sense, reach it all.
 pub fn reachable(sys_cpu: &Path, cpu: usize, capacity: usize) -> usize {
-    let khz = |file: &str| -> Option<u64> {
-        fs::read_to_string(sys_cpu.join(format!("cpu{cpu}/cpufreq/{file}"))).ok()?.trim().parse().ok()
-    };
+    let khz = |file: &str| read_from_file::<u64>(&sys_cpu.join(format!("cpu{cpu}/cpufreq/{file}")));
     match (khz("scaling_max_freq"), khz("cpuinfo_max_freq")) {
-        (Some(allowed), Some(highest)) if (1..highest).contains(&allowed) => {
+        (Ok(allowed), Ok(highest)) if (1..highest).contains(&allowed) => {
             ((capacity as u64 * allowed / highest) as usize).max(1)
         }
         _ => capacity,

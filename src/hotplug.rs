@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! CPUs that come and go, as the kernel tells of them.
 
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use scx_utils::misc::read_from_file;
 
 /// No CPU came or went for so long: what has to be made anew is made for the machine as it is now.
 pub const QUIET: Duration = Duration::from_secs(1);
@@ -16,8 +17,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 /// The kernel's count of CPUs that came or went; 0 if it has none.
 pub fn seq() -> u64 {
-    let text = fs::read_to_string("/sys/kernel/sched_ext/hotplug_seq").unwrap_or_default();
-    text.trim().parse().unwrap_or(0)
+    read_from_file("/sys/kernel/sched_ext/hotplug_seq".as_ref()).unwrap_or(0)
 }
 
 /// Waits until no CPU has come or gone for so long, or `shutdown`.

@@ -33,6 +33,7 @@ pub mod stats;
 pub mod told;
 pub mod top;
 pub mod topology;
+pub mod tunables;
 pub mod units;
 pub mod verifier_stats;
 

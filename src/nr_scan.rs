@@ -1,13 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How many CPUs of an LLC a wakeup searches: `nr_scan`, Chen Yu's SIS_UTIL (commit 70fb5ccf2e). The same
-//! arithmetic is in `bpf/nr_scan.bpf.h`, which tells of it, for when this side is late.
+//! arithmetic is in `bpf/search/nr_scan.bpf.h`, which tells of it, for when this side is late.
 
 use std::fmt;
 
+use clap::{Args, value_parser};
 use serde::Serialize;
 
 use crate::bpf_intf::{magpie_limits_SMALL_LLC as SMALL_LLC, pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE};
-use crate::cli::{ScanTable, Switch, Tunables};
+use crate::tunables::{Switch, Tunables};
+
+/// For which LLC.
+#[derive(Debug, Args)]
+pub struct ScanTableOpts {
+    /// CPUs of the LLC, 1..1024.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1024))]
+    pub llc_weight: u32,
+
+    /// How much of the LLC may be in use before wakeups stop to search it: 100 / this. Percent, 101..1000.
+    #[arg(long, default_value_t = 117, value_name = "PCT", value_parser = value_parser!(u32).range(101..=1000))]
+    pub imbalance_pct: u32,
+
+    /// Whether an LLC of 16 CPUs or fewer is searched further than its utilization would allow.
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub small_llc_boost: Switch,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// What bounds the search, by the flags.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +78,7 @@ struct Row {
 
 impl Table {
     /// At the utilizations of the author's tables.
-    pub fn new(args: &ScanTable) -> Self {
+    pub fn new(args: &ScanTableOpts) -> Self {
         let limit =
             ScanLimit { imbalance_pct: args.imbalance_pct, small_llc_boost: args.small_llc_boost == Switch::On };
         let rows = [0, 5, 15, 25, 35, 45, 55, 65, 75, 85, 86, 95, 100].map(|pct| Row {
@@ -86,7 +107,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn table(llc_weight: u32, small_llc_boost: Switch) -> Vec<u32> {
-        let args = ScanTable { llc_weight, imbalance_pct: 117, small_llc_boost, json: false };
+        let args = ScanTableOpts { llc_weight, imbalance_pct: 117, small_llc_boost, json: false };
         Table::new(&args).rows.iter().map(|row| row.nr_scan).collect()
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Per-entity load tracking, the reader's side: the decay factors that the BPF program uses, and the rest of
-//! the way from the state it left to now. The arithmetic is that of `bpf/pelt.bpf.h`, which tells of it.
+//! the way from the state it left to now. The arithmetic is that of `bpf/core/pelt.bpf.h`, which tells of it.
 
 use crate::bpf_intf::{
     pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE, pelt_consts_PELT_HALFLIFE as HALFLIFE,

@@ -2,10 +2,11 @@
 //! The power profile: what was asked for, or what the system has. power-profiles-daemon, tuned and TLP all set it by files of the
 //! kernel, so these are what is read.
 
-use std::fs;
 use std::path::Path;
 
-use crate::cli::Power;
+use scx_utils::misc::read_from_file;
+
+use crate::tunables::Power;
 
 /// How much of its utilization a CPU's target is in powersave, of 1024: of schedutil's headroom of a quarter an eighth is left.
 pub const POWERSAVE_PERF_SCALE: u32 = 922;
@@ -18,18 +19,18 @@ pub fn profile(root: &Path, asked: Power) -> Power {
     if asked != Power::Auto {
         return asked;
     }
-    let read = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
-    let known = |text: String| match text.trim() {
+    let known = |file: &&str| match read_from_file::<String>(&root.join(file)).ok()?.as_str() {
         "power" | "low-power" | "quiet" | "cool" => Some(Power::Powersave),
         "performance" => Some(Power::Performance),
         _ => None,
     };
-    known(read(EPP)).or_else(|| known(read(PLATFORM_PROFILE))).unwrap_or(Power::Balanced)
+    [EPP, PLATFORM_PROFILE].iter().find_map(known).unwrap_or(Power::Balanced)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn auto_follows_the_systems_profile() {

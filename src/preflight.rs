@@ -12,6 +12,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::utsname::uname;
 use nix::unistd::geteuid;
 use scx_utils::compat;
+use scx_utils::misc::read_from_file;
 
 const SYSFS: &str = "/sys/kernel/sched_ext";
 
@@ -216,7 +217,7 @@ fn check_facts(root: bool, sysfs: &Path) -> Result<(), Refusal> {
     if !root {
         return Err(Refusal::NotRoot);
     }
-    let read = |name: &str| fs::read_to_string(sysfs.join(name)).map(|s| s.trim().to_string());
+    let read = |name: &str| read_from_file::<String>(&sysfs.join(name));
     if read("state").is_ok_and(|state| state != "disabled") {
         let ops = read("root/ops").unwrap_or_else(|_| "just coming or going".into());
         return Err(Refusal::Busy { ops });

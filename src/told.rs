@@ -17,10 +17,10 @@ use crate::bpf_intf::{
     magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS,
     magpie_limits_MAX_SLOTS as MAX_SLOTS, pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE, tunables,
 };
-use crate::cli::{CpuFreq, Power, Steal, Switch, Tunables};
 use crate::pelt;
 use crate::power::POWERSAVE_PERF_SCALE;
 use crate::topology::{CpuPlace, Layout, LlcPlace};
+use crate::tunables::{CpuFreq, Power, Steal, Switch, Tunables};
 
 const NSEC_PER_USEC: u64 = 1000;
 const NSEC_PER_MSEC: u64 = 1_000_000;

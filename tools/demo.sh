@@ -39,7 +39,7 @@ wait $magpie
 status=$?
 
 total() {
-	tail -n 1 /tmp/summary | tr ',' '\n' | sed -n "/^\"$1\":/{s///p;q;}"
+	tail -n 1 /tmp/summary | jq ".$1"
 }
 echo
 echo "== summary of 10 s under load"

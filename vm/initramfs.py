@@ -16,7 +16,7 @@ from pathlib import Path
 import systemd
 from cache import CACHE, Error, locked, replacing, say
 
-TOOLS = ["hackbench", "stress-ng", "bpftool", "taskset", "chrt", "nice"]
+TOOLS = ["hackbench", "stress-ng", "bpftool", "jq", "taskset", "chrt", "nice"]
 FOLDERS = ["dev", "proc", "sys", "tmp", "run", "root", "mnt", "boot", "etc", "vm", "usr/bin", "usr/sbin", "usr/lib", "usr/lib64",
            "usr/local/bin", "usr/local/sbin", "usr/local/lib", "var/lib", "var/tmp", "var/log"]
 LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64", "usr/bin/sh": "busybox",

@@ -27,8 +27,8 @@ LOADER = "usr/lib/ld-linux-aarch64.so.1"
 PACKAGES = {
     "to link": "libc6-dev linux-libc-dev libelf-dev zlib1g-dev",
     "to run": "libc6 libgcc-s1 libelf1t64 zlib1g libzstd1",
-    "the guest's tools": "busybox-static bpftool coreutils rt-app rt-tests stress-ng util-linux",
-    "bpftool, rt-app": "libcap2 libjson-c5",
+    "the guest's tools": "busybox-static bpftool coreutils jq rt-app rt-tests stress-ng util-linux",
+    "bpftool, jq, rt-app": "libcap2 libjq1 libjson-c5 libonig5",
     # Not all that it depends on: that would include a compiler for graphics cards.
     "stress-ng": "libacl1 libapparmor1 libbsd0 libcrypt1 libdrm2 libegl1 libexpat1 libgbm1 libgles2 libglvnd0 libgmp10 "
                  "libjpeg62-turbo libjudydebian1 libkmod2 libmd0 libmpfr6 libsctp1 libssl3t64 libstdc++6 libxxhash0",

@@ -17,6 +17,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+use scx_utils::{NR_CPU_IDS, read_cpulist};
 use serde::{Deserialize, Serialize};
 
 /// Loads that tell on which node they ran; prints a line of JSON.
@@ -132,37 +137,24 @@ fn cpu_and_node() -> (u32, u32) {
 }
 
 fn thread_time() -> Duration {
-    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: ts is valid.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut ts) };
-    Duration::new(ts.tv_sec as u64, ts.tv_nsec as u32)
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("each thread has one").into()
 }
 
 /// Of a list as 0-3,8.
-fn cpu_set(list: &str) -> Result<libc::cpu_set_t> {
-    // SAFETY: plain words.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    for range in list.trim().split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        for cpu in first.parse::<usize>()?..=last.parse()? {
-            ensure!(cpu < libc::CPU_SETSIZE as usize, "no CPU {cpu}");
-            // SAFETY: in range.
-            unsafe { libc::CPU_SET(cpu, &mut set) };
-        }
+fn cpu_set(list: &str) -> Result<CpuSet> {
+    let mut set = CpuSet::new();
+    for cpu in read_cpulist(list.trim())? {
+        set.set(cpu).with_context(|| format!("no CPU {cpu}"))?;
     }
     Ok(set)
 }
 
 /// Memory on a node, while only `start` may be used; what could be used before can be used after.
 fn settle(memory: &Memory, start: Option<&str>) -> Result<&'static [u8]> {
-    let size = size_of::<libc::cpu_set_t>();
-    // SAFETY: plain words.
-    let mut before: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: as large as is said.
-    ensure!(unsafe { libc::sched_getaffinity(0, size, &mut before) } == 0, "sched_getaffinity");
+    let caller = Pid::from_raw(0);
+    let before = sched_getaffinity(caller)?;
     if let Some(start) = start {
-        // SAFETY: as above.
-        ensure!(unsafe { libc::sched_setaffinity(0, size, &cpu_set(start)?) } == 0, "no CPUs {start}");
+        sched_setaffinity(caller, &cpu_set(start)?).with_context(|| format!("no CPUs {start}"))?;
     }
     let bytes = map(memory.mb << 20)?;
     if let Some(node) = memory.memory {
@@ -174,18 +166,16 @@ fn settle(memory: &Memory, start: Option<&str>) -> Result<&'static [u8]> {
         }
     }
     bytes.fill(2);
-    // SAFETY: as above.
-    ensure!(unsafe { libc::sched_setaffinity(0, size, &before) } == 0, "sched_setaffinity");
+    sched_setaffinity(caller, &before)?;
     Ok(bytes)
 }
 
 fn map(len: usize) -> Result<&'static mut [u8]> {
-    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping, checked, and never unmapped.
+    let (prot, size) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, len.try_into().context("no memory")?);
+    // SAFETY: a new mapping, which is never unmapped.
     unsafe {
-        let at = libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0);
-        ensure!(at != libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
-        Ok(std::slice::from_raw_parts_mut(at.cast(), len))
+        let at = mmap_anonymous(None, size, prot, MapFlags::MAP_PRIVATE)?;
+        Ok(std::slice::from_raw_parts_mut(at.cast().as_ptr(), len))
     }
 }
 
@@ -229,8 +219,7 @@ fn llcs() -> Vec<String> {
         let cache = format!("/sys/devices/system/cpu/cpu{cpu}/cache/index3/shared_cpu_list");
         fs::read_to_string(cache).unwrap_or_default()
     };
-    // SAFETY: asks only.
-    (0..unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) } as usize).map(of).collect()
+    (0..*NR_CPU_IDS).map(of).collect()
 }
 
 /// Its messages are the CPU that it is on.
@@ -356,8 +345,7 @@ mod tests {
     #[test]
     fn lists_of_cpus() {
         let set = cpu_set("0-2,9\n").unwrap();
-        // SAFETY: in range.
-        let cpus: Vec<_> = (0..16).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect();
+        let cpus: Vec<_> = (0..16).filter(|&cpu| set.is_set(cpu).unwrap()).collect();
         assert_eq!(cpus, [0, 1, 2, 9]);
         assert!(cpu_set("x").is_err() && cpu_set("5000").is_err());
     }

@@ -56,10 +56,8 @@ fn is_latency(benchmark: &str) -> bool {
     ["-p90", "-p99", "-p90-ratio"].iter().any(|end| benchmark.ends_with(end))
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+fn median(values: &[f64]) -> f64 {
+    Quartiles::new(values).median()
 }
 
 /// A ratio and its 95 % confidence interval.
@@ -134,19 +132,19 @@ impl Results {
 
     fn median_of(&self, benchmark: &str, scheduler: &str) -> Option<f64> {
         let rounds = self.values.get(benchmark)?.get(scheduler)?;
-        Some(median(&mut rounds.values().copied().collect::<Vec<_>>()))
+        Some(median(&rounds.values().copied().collect::<Vec<_>>()))
     }
 
     /// The ratio of medians, of those of these rounds that both have: what EEVDF did when the other had ended is no measure.
     fn ratio_in(&self, benchmark: &str, scheduler: &str, rounds: &[u32]) -> Option<f64> {
         let row = &self.values[benchmark];
         let (values, base) = (row.get(scheduler)?, row.get(BASE)?);
-        let (mut values, mut base): (Vec<f64>, Vec<f64>) =
+        let (values, base): (Vec<f64>, Vec<f64>) =
             rounds.iter().filter_map(|round| Some((*values.get(round)?, *base.get(round)?))).unzip();
         if values.is_empty() {
             return None;
         }
-        let (values, base) = (median(&mut values), median(&mut base));
+        let (values, base) = (median(&values), median(&base));
         Some(if is_time(benchmark) { base / values } else { values / base })
     }
 

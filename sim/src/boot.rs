@@ -2,7 +2,7 @@
 //! Boots a simulated kernel: its observer is the checks, and the program is loaded.
 
 use anyhow::Result;
-use scx_magpie::cli::Tunables;
+use scx_magpie::tunables::Tunables;
 
 use crate::checks::observe;
 use crate::kernel::Kernel;

@@ -14,7 +14,7 @@
 use std::fmt;
 
 use anyhow::{Result, ensure};
-use scx_magpie::cli::Tunables;
+use scx_magpie::tunables::Tunables;
 
 use crate::costs::TICK;
 use crate::instructions::Counter;

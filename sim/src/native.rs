@@ -20,10 +20,10 @@ use scx_magpie::bpf_intf::{
     machine, magpie_limits_MAX_CPUS, magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES, magpie_limits_MAX_LLCS,
     magpie_limits_MAX_NODE_IDS, magpie_limits_SLOTS_PER_LINE, map_line, placed_cpu, sparse_map, tunables, wake_cases,
 };
-use scx_magpie::cli::Tunables;
 use scx_magpie::stats::Shared;
 use scx_magpie::told::{Live, Told};
 use scx_magpie::topology::Layout;
+use scx_magpie::tunables::Tunables;
 
 #[allow(clippy::all, dead_code, unsafe_op_in_unsafe_fn)]
 mod bindings {

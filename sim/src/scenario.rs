@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use scx_magpie::cli::Tunables;
+use scx_magpie::tunables::Tunables;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{CgroupId, Spec};

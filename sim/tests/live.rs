@@ -6,7 +6,7 @@ use magpie_sim::machine::Machine;
 use magpie_sim::scenario::parse_flags;
 use magpie_sim::time::MSEC;
 use magpie_sim::workload::{Builder, Workload};
-use scx_magpie::cli::Tunables;
+use scx_magpie::tunables::Tunables;
 
 /// Stealing stays on: what an idle CPU missed while it was off, it is offered once the LLC is searched again.
 const SETS: [&str; 6] = [

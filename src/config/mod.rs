@@ -14,6 +14,7 @@
 mod file;
 pub mod keys;
 mod profile;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,8 +27,8 @@ use serde::{Deserialize, Serialize};
 
 pub use file::DEFAULT as DEFAULT_FILE;
 pub use profile::Profile;
+pub use settings::Settings;
 
-use crate::cli::Settings;
 use crate::preflight::Refusal;
 
 /// The key that names the profile.

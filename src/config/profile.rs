@@ -2,9 +2,11 @@
 //! Profiles: named sets of flags. `docs/configuration.md` has what was measured of each.
 
 use clap::ValueEnum;
+use serde::Serialize;
 
 /// What the machine is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Profile {
     /// No flags: a bit of everything
     #[default]

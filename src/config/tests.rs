@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
-use crate::cli::{Opts, Steal};
+use crate::cli::Opts;
 use crate::told::{Possible, Told};
 use crate::topology::Layout;
-use clap::CommandFactory;
+use crate::tunables::Steal;
+use clap::{CommandFactory, Parser};
 use scx_utils::testutils::make_test_topo;
 use std::fs;
 use tempfile::NamedTempFile;
@@ -83,6 +84,19 @@ fn what_is_wrong_changes_nothing() {
     is(&config, "steal-tries", "2", "set");
     config.reset();
     assert_eq!(config.values(), before);
+}
+
+#[test]
+fn changed_flags_are_those_that_differ() {
+    let changed = |flags: &[&str]| {
+        let opts = Opts::parse_from([&["scx_magpie", "--timeout-ms=30000", "--log-level=info"], flags].concat());
+        keys::changed(&opts.settings).join(" ")
+    };
+    assert_eq!(changed(&[]), "");
+    assert_eq!(changed(&["--slice-us", "3ms"]), "");
+    let flags =
+        "--profile latency --slice-us 5000 --steal node --wake-affine idle,wide --small-llc-boost off --latency-hist";
+    assert_eq!(changed(&flags.split(' ').collect::<Vec<_>>()), flags);
 }
 
 #[test]

@@ -21,10 +21,10 @@ use anyhow::{Result, bail};
 use log::{info, warn};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{Settings, Tunables};
-use crate::config::{Change, Config, Setting, changes, keys};
+use crate::config::{Change, Config, Setting, Settings, changes, keys};
 use crate::logging;
 use crate::preflight::Refusal;
+use crate::tunables::Tunables;
 use server::Server;
 pub use status::Status;
 
@@ -177,9 +177,7 @@ impl Control {
     }
 
     fn status(&self) -> Status {
-        let values = self.config.values();
-        let changed = values.iter().filter(|(key, setting)| setting.value != keys::default_of(key)).count();
-        Status::new(self.since, self.nr_starts, &values, changed)
+        Status::new(self.since, self.nr_starts, &self.settings)
     }
 }
 
@@ -240,6 +238,14 @@ mod tests {
         assert!(control.take_back(&anyhow::anyhow!("no")));
         assert_eq!(control.settings().tunables.timeout_ms, 30_000);
         assert!(!control.take_back(&anyhow::anyhow!("no")));
+    }
+
+    #[test]
+    fn a_default_in_other_words_is_no_change() {
+        let file = NamedTempFile::new().unwrap();
+        fs::write(&file, "slice-us = '3ms'\nprofile = 'latency'").unwrap();
+        let status = control(&file, &["--steal=llc"]).status().to_string();
+        assert!(status.contains("profile latency, flags not default: 3,"), "{status}");
     }
 
     #[test]

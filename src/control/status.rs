@@ -4,10 +4,11 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::ejections;
-use crate::config::Setting;
+use crate::config::{Settings, keys};
 use crate::preflight;
 
 /// What is known of a scheduler that runs.
@@ -26,16 +27,16 @@ pub struct Status {
 }
 
 impl Status {
-    pub fn new(since: SystemTime, nr_starts: usize, values: &[(String, Setting)], nr_changed: usize) -> Self {
-        let profile = values.iter().find(|(key, _)| key == "profile").map(|(_, setting)| setting.value.clone());
+    pub fn new(since: SystemTime, nr_starts: usize, settings: &Settings) -> Self {
+        let profile = settings.profile.to_possible_value();
         Self {
             version: crate::version(),
             kernel: preflight::release(),
             pid: std::process::id(),
             since: since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs(),
             nr_starts,
-            profile: profile.unwrap_or_default(),
-            nr_changed,
+            profile: profile.map_or_else(String::new, |profile| profile.get_name().into()),
+            nr_changed: keys::changed(settings).len(),
             ejections: ejections::summary(),
         }
     }

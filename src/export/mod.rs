@@ -14,25 +14,48 @@ mod http;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::{ArgGroup, Args, value_parser};
 use log::{info, warn};
 use scx_stats::prelude::*;
 
 pub use encode::{Format, encode};
 
-use crate::cli::Export;
 use crate::preflight::Refusal;
 use crate::stats::{Metrics, NR_CGROUPS, SOCKET, TOTALS};
+use crate::units::interval;
 
 /// How long the scheduler may take to answer. Milliseconds.
 const PATIENCE: u64 = 5000;
 
+/// How, and of what.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("way").required(true).args(["textfile", "listen"]))]
+pub struct ExportOpts {
+    /// Write this file at each interval, for node_exporter's textfile collector. Its name ends in .prom.
+    #[arg(long, value_name = "PATH")]
+    pub textfile: Option<PathBuf>,
+
+    /// Serve at this port on /metrics, in OpenMetrics or Prometheus' text format. Without ADDR to this machine only.
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = listen_address)]
+    pub listen: Option<SocketAddr>,
+
+    /// How often --textfile is written. Seconds, more than 0.
+    #[arg(long, default_value_t = 15.0, value_name = "SEC", value_parser = interval, conflicts_with = "listen")]
+    pub interval: f64,
+
+    /// How many cgroups have metrics of their own: those throttled for longest, then those that used most CPU time. 0..10000.
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = value_parser!(u32).range(0..=10_000))]
+    pub cgroups: u32,
+}
+
 /// Exports until it is killed.
-pub fn export(args: &Export) -> Result<()> {
+pub fn export(args: &ExportOpts) -> Result<()> {
     let reader = Reader::new(args.cgroups);
     match (&args.textfile, args.listen) {
         (Some(path), _) => to_textfile(path, Duration::from_secs_f64(args.interval), reader),
@@ -93,5 +116,25 @@ impl Reader {
         let args = [("target", TOTALS.into()), (NR_CGROUPS, self.nr_cgroups.to_string())];
         let args = args.map(|(name, value)| (name.into(), value)).into();
         StatsClient::new().set_path(SOCKET).connect(Some(PATIENCE))?.request("stats", args)
+    }
+}
+
+fn listen_address(s: &str) -> Result<SocketAddr, String> {
+    let local = s.parse().map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());
+    local.or_else(|_| s.parse()).map_err(|_| "not PORT, ADDR:PORT or [IPV6]:PORT".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_of_this_machine_unless_said_otherwise() {
+        for (text, address) in [("9999", "127.0.0.1:9999"), ("0.0.0.0:80", "0.0.0.0:80"), ("[::1]:80", "[::1]:80")] {
+            assert_eq!(listen_address(text), Ok(address.parse().unwrap()));
+        }
+        for bad in ["", "70000", "host:80", "127.0.0.1", "::1:x"] {
+            assert!(listen_address(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Where processes have their memory: a thread that looks at those that use most CPU time, now and then, and tells the
-//! BPF program of each on which node its tasks are at home (`bpf/home.bpf.h`). Not on machines with one node.
+//! BPF program of each on which node its tasks are at home (`bpf/numa/home.bpf.h`). Not on machines with one node.
 //!
 //! ```text
 //! processes (BPF map): looks --Tracker::due()--> busy, and its turn --Pass::go_on()--> Tally --preferred()--+
@@ -25,6 +25,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use bytemuck::bytes_of;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use log::warn;
 use nix::time::ClockId;
@@ -34,9 +35,9 @@ use maps::Pass;
 use tracker::Tracker;
 
 use crate::bpf_intf::{NO_NODE, process};
-use crate::cli::Tunables;
 use crate::publisher::clock;
 use crate::topology::Layout;
+use crate::tunables::Tunables;
 
 /// How often it is looked which processes use CPU time.
 const ROUND: Duration = Duration::from_millis(500);
@@ -160,7 +161,7 @@ impl Worker {
         let batches =
             self.processes.lookup_batch(256, MapFlags::ANY, MapFlags::ANY).context("cannot read processes")?;
         Ok(batches
-            .filter_map(|(key, value)| Some((i32::from_ne_bytes(key.try_into().ok()?), decode(&value)?)))
+            .map(|(tgid, process)| (bytemuck::pod_read_unaligned(&tgid), bytemuck::pod_read_unaligned(&process)))
             .collect())
     }
 
@@ -178,7 +179,7 @@ impl Worker {
                 known.looked_at(Instant::now(), node == process.node && !resized);
                 self.costs.samples.fetch_add(1, Ordering::Relaxed);
                 if node != process.node {
-                    self.publish(tgid, bpf_process(process.looks, node))?;
+                    self.publish(tgid, process { node, ..process })?;
                 }
             }
             Ok((false, pass)) => {
@@ -189,7 +190,7 @@ impl Worker {
             // It has ended: its number may come again.
             Err(err) if err.kind() == ErrorKind::NotFound || err.raw_os_error() == Some(libc::ESRCH) => {
                 self.tracker.known.remove(&tgid);
-                _ = self.processes.delete(&tgid.to_ne_bytes());
+                _ = self.processes.delete(bytes_of(&tgid));
             }
             Err(err) => {
                 known.looked_at(Instant::now(), true);
@@ -210,7 +211,7 @@ impl Worker {
     }
 
     fn publish(&self, tgid: i32, process: process) -> Result<()> {
-        match self.processes.update(&tgid.to_ne_bytes(), &encode(&process), MapFlags::EXIST) {
+        match self.processes.update(bytes_of(&tgid), bytes_of(&process), MapFlags::EXIST) {
             // Forgotten meanwhile, for others ran more.
             Err(err) if err.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
             result => result.context("cannot tell of a process's memory"),
@@ -226,22 +227,6 @@ fn may_run_there(tgid: i32, cpus: Option<&Vec<usize>>) -> bool {
     cpus.iter().any(|&cpu| allowed.test_cpu(cpu))
 }
 
-fn bpf_process(looks: u64, node: i32) -> process {
-    process { looks, node, pad: 0 }
-}
-
-fn encode(process: &process) -> [u8; size_of::<process>()] {
-    let mut bytes = [0; size_of::<process>()];
-    bytes[..8].copy_from_slice(&process.looks.to_ne_bytes());
-    bytes[8..12].copy_from_slice(&process.node.to_ne_bytes());
-    bytes
-}
-
-fn decode(value: &[u8]) -> Option<process> {
-    let looks = u64::from_ne_bytes(value.get(..8)?.try_into().ok()?);
-    Some(bpf_process(looks, i32::from_ne_bytes(value.get(8..12)?.try_into().ok()?)))
-}
-
 fn thread_time() -> Duration {
     clock(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
@@ -255,12 +240,5 @@ mod tests {
         let pid = std::process::id() as i32;
         assert!(may_run_there(pid, Some(&(0..1024).collect())));
         assert!(!may_run_there(pid, Some(&vec![])) && !may_run_there(pid, None));
-    }
-
-    #[test]
-    fn what_the_map_has_survives() {
-        let process = bpf_process(7 << 40, -1);
-        assert_eq!(decode(&encode(&process)).map(|process| (process.looks, process.node)), Some((7 << 40, -1)));
-        assert!(decode(&[0; 3]).is_none());
     }
 }

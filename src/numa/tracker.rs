@@ -77,15 +77,18 @@ impl Tracker {
 mod tests {
     use super::*;
     use crate::bpf_intf::NO_NODE;
-    use crate::numa::bpf_process;
+
+    fn used(looks: u64) -> process {
+        process { looks, node: NO_NODE, pad: 0 }
+    }
 
     #[test]
     fn the_busiest_come_first_and_rest_longer_while_they_stay() {
         let mut tracker = Tracker::default();
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let mut entries: Vec<_> = (1..=40).map(|tgid| (tgid, bpf_process(10 * tgid as u64, NO_NODE))).collect();
-        entries.push((50, bpf_process(MIN_LOOKS - 1, NO_NODE)));
+        let mut entries: Vec<_> = (1..=40).map(|tgid| (tgid, used(10 * tgid as u64))).collect();
+        entries.push((50, used(MIN_LOOKS - 1)));
         let tgids = |due: Vec<(i32, process)>| due.into_iter().map(|(tgid, _)| tgid).collect::<Vec<_>>();
         let due = tgids(tracker.due(at(0), &entries));
         assert_eq!((due.len(), due[0], due[31]), (MAX_BUSY, 40, 9));

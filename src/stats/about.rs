@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use nix::sys::utsname::uname;
 
-use crate::cli::{Steal, Tunables};
+use crate::config::keys;
 use crate::topology::Layout;
+use crate::tunables::{Steal, Tunables};
 use crate::version;
 
 /// Of a scheduler that is attached.
@@ -26,7 +27,7 @@ pub struct About {
 impl About {
     pub fn new(layout: &Layout, tunables: &Tunables, attached_at: Duration) -> Self {
         let kernel = uname().map(|name| name.release().to_string_lossy().into_owned()).unwrap_or_default();
-        let flags = tunables.changed().join(" ");
+        let flags = keys::changed(tunables).join(" ");
         Self { version: version(), kernel, attached_at, mode: mode(layout, tunables), flags }
     }
 }

@@ -20,11 +20,11 @@ for mode in -p -T; do
 done
 no_error_events
 stats_json 0.5
-echo "$JSON" | grep -q '"wake_cases":{"1":' || fail "no wake cases"
+json '.wake_cases."1"' >/dev/null || fail "no wake cases"
 stop_magpie
 
 start_magpie --no-capacity
 stats_json 0.5
-echo "$JSON" | grep -q '"wake_cases":{}' || fail "wake cases, though all CPUs are taken for equal"
+json '.wake_cases == {}' >/dev/null || fail "wake cases, though all CPUs are taken for equal"
 no_error_events
 stop_magpie

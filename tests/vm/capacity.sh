@@ -6,8 +6,8 @@
 # (001_856e2bd4a0298008), with the kernel's own scheduler beside us: features/capacity.
 . /root/lib.sh
 
-of() { # of NAME: a number of the report, or the last of several
-	sed -n "s/.*\"$1\":\[*\([0-9.]*\).*/\1/p" /tmp/report
+of() { # of NAME: a number of the report, or the first of several
+	jq "[.$1] | flatten[0] // empty" /tmp/report
 }
 
 has_threads() {

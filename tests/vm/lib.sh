@@ -181,20 +181,24 @@ has_lines() {
 	[ "$(wc -l <"$1")" -ge "$2" ]
 }
 
-# json_total NAME: a number of $JSON's top level; those of the whole machine come first.
+# json FILTER: what jq finds in $JSON; fails if that is nothing, or false.
+json() {
+	echo "$JSON" | jq -e "$1"
+}
+
+# json_total NAME: a number of the whole machine in $JSON.
 json_total() {
-	_number "$JSON" "$1"
+	json ".$1" || fail "no $1 in: $JSON"
 }
 
 # json_llc N NAME: a number of LLC N.
 json_llc() {
-	_number "$(echo "$JSON" | sed -E "s/.*\"llcs\":.*\"$1\":\{([^}]*)\}.*/\1/")" "$2"
+	json_total "llcs.\"$1\".$2"
 }
 
-_number() {
-	_value=$(echo "$1" | tr ',' '\n' | sed -n "/^\"$2\":/{s///p;q;}")
-	[ -n "$_value" ] || fail "no $2 in: $1"
-	echo "$_value"
+# json_sum NAME: of a number of the whole machine over the lines of /tmp/all.json.
+json_sum() {
+	jq -n "[inputs.$1] | add" /tmp/all.json
 }
 
 # within VALUE LOW HIGH

@@ -11,7 +11,7 @@ CG=/sys/fs/cgroup
 p90_in() {
 	echo 0 >"$1/cgroup.procs"
 	shift
-	taskset 1 magpie-wakeup "$@" -r 2 --cpu-time --from-due --json | sed -n 's/.*"p90_us":\([0-9.]*\).*/\1/p'
+	taskset 1 magpie-wakeup "$@" -r 2 --cpu-time --from-due --json | jq .p90_us
 }
 
 # expect_prompt WHERE LIGHT HEAVY: in these cgroups.

@@ -8,9 +8,8 @@
 # rps_of WORKERS OF EACH OF TWO TEAMS: requests a second in $RPS; what else there is to know in $SEEN.
 rps_of() {
 	magpie-wakeup -m 2 -t "$1" -c 1300 -s 0 -r 2 --lock --json >/tmp/wakeup.json || fail "magpie-wakeup"
-	RPS=$(sed -n 's/.*"rps":\([0-9.]*\).*/\1/p' /tmp/wakeup.json)
-	[ -n "$RPS" ] || fail "no requests in: $(cat /tmp/wakeup.json)"
-	SEEN="$RPS a second, p99 us: $(sed 's/.*,"p99_us":\([0-9]*\).*"request_p99_us":\([0-9]*\).*/wakeup \1, request \2/' /tmp/wakeup.json)"
+	RPS=$(jq -e .rps /tmp/wakeup.json) || fail "no requests in: $(cat /tmp/wakeup.json)"
+	SEEN="$RPS a second, p99 us: $(jq -r '"wakeup \(.p99_us), request \(.request_p99_us)"' /tmp/wakeup.json)"
 }
 
 rps_of 8

@@ -12,8 +12,7 @@ NODE0=$(cat /sys/devices/system/node/node0/cpulist)
 
 # on_node N FILE: how much of its time a load says that it ran there
 on_node() {
-	_share=$(sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" "$2")
-	echo "${_share:-0}"
+	jq ".nodes.\"$1\" // 0" "$2"
 }
 
 # homing WARM_UP RUN: of the hogs, half as many as CPUs, two have their memory on node 1. Writes /tmp/bound.N

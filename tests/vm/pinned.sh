@@ -11,14 +11,9 @@ taskset 1 hackbench -g 25 -f 20 -l 5 -T -p >/tmp/hackbench 2>&1 || fail "hackben
 still_enabled
 lines=$(wc -l </tmp/all.json)
 wait_for 60 "the last interval" has_lines /tmp/all.json $((lines + 1))
-queued=0 steal=0 miss=0
-while read -r JSON; do
-	queued=$((queued + $(json_total queued)))
-	steal=$((steal + $(json_total steal)))
-	miss=$((miss + $(json_total steal_miss)))
-done </tmp/all.json
-say "$(grep Time /tmp/hackbench): put in line $queued times; other CPUs looked for work $steal times, $miss victims in vain"
-[ $queued -ge 1000 ] || fail "no thousand tasks waited"
-[ $((miss * 20)) -le $queued ] || fail "thieves are led to tasks that may not move"
+queued=$(json_sum queued) miss=$(json_sum steal_miss)
+say "$(grep Time /tmp/hackbench): put in line $queued times; other CPUs looked for work $(json_sum steal) times, $miss victims in vain"
+[ "$queued" -ge 1000 ] || fail "no thousand tasks waited"
+[ $((miss * 20)) -le "$queued" ] || fail "thieves are led to tasks that may not move"
 no_error_events
 stop_magpie

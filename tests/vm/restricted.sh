@@ -24,10 +24,8 @@ are_pinned() {
 dispatch_beside() {
 	pinned "$1"
 	taskset fc magpie-callbacks -- magpie-wakeup -m 2 -t 1 -c 20 -s 200 -j 50 -r 2 >/tmp/callbacks || fail "magpie-callbacks"
-	NS=$(sed -n 's/.*"dispatch":{[^}]*"ns":\([0-9.]*\).*/\1/p' /tmp/callbacks)
-	CALLS=$(sed -n 's/.*"dispatch":{"calls":\([0-9]*\).*/\1/p' /tmp/callbacks)
-	[ -n "$NS" ] || fail "no dispatch in: $(cat /tmp/callbacks)"
-	say "beside $1 tasks: dispatch takes $NS ns, of $CALLS calls"
+	NS=$(jq -e .callbacks.dispatch.ns /tmp/callbacks) || fail "no dispatch in: $(cat /tmp/callbacks)"
+	say "beside $1 tasks: dispatch takes $NS ns, of $(jq .callbacks.dispatch.calls /tmp/callbacks) calls"
 }
 
 taskset -p fc $$ >/dev/null

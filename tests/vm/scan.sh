@@ -43,12 +43,9 @@ still_enabled
 kill -CONT $MAGPIE
 # The line after the next one at the latest covers the stop.
 wait_for 60 "statistics again" has_lines /tmp/all.json $((lines + 3))
-stale=0
-while read -r JSON; do
-	stale=$((stale + $(json_total stale)))
-done </tmp/all.json
+stale=$(json_sum stale)
 say "loader stopped while hackbench ran ($(grep Time /tmp/hackbench)): own estimates began $stale times"
-[ $stale -ge 1 ] || fail "no estimate of its own"
+[ "$stale" -ge 1 ] || fail "no estimate of its own"
 wait_for 60 "a search of all CPUs while they idle" nr_scan_is -ge 7
 no_error_events
 stop_magpie

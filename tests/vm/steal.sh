@@ -28,11 +28,8 @@ now
 took=$((NOW - start))
 say "3 s of CPU time for each of eight hogs within $took s"
 [ $took -le 12 ] || fail "not spread: on one CPU it takes 24 s"
-total() {
-	sed "s/^{[^{]*\"$1\":\([0-9]*\).*/\1/" /tmp/all.json | awk '{ n += $1 } END { print n }'
-}
-say "stolen within the LLC $(total steal_llc), from another node $(total steal_far)"
-[ "$(total steal_llc)" -gt 0 ] || fail "nothing stolen within the LLC"
-[ "$(total steal_far)" -gt 0 ] || fail "nothing stolen from the other node"
+say "stolen within the LLC $(json_sum steal_llc), from another node $(json_sum steal_far)"
+[ "$(json_sum steal_llc)" -gt 0 ] || fail "nothing stolen within the LLC"
+[ "$(json_sum steal_far)" -gt 0 ] || fail "nothing stolen from the other node"
 no_error_events
 stop_magpie

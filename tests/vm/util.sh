@@ -8,10 +8,7 @@
 mean() {
 	_last=$(($(wc -l </tmp/all.json) + 1 + $1))
 	wait_for 60 "statistics" has_lines /tmp/all.json $_last
-	sed -n "$((_last - $1 + 1)),${_last}p" /tmp/all.json >/tmp/samples
-	while read -r JSON; do
-		json_llc 1 util
-	done </tmp/samples | awk '{ sum += $1 } END { print sum / NR }'
+	sed -n "$((_last - $1 + 1)),${_last}p" /tmp/all.json | jq -s 'map(.llcs."1".util) | add / length'
 }
 
 start_magpie

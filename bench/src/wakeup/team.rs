@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use nix::sys::prctl::set_timerslack;
 
 use crate::Cli;
 use crate::futex::Futex;
@@ -52,8 +53,7 @@ fn ns_since(start: Instant) -> u64 {
 
 /// The kernel may end other sleeps of the thread 50 us late, to end several at once.
 fn end_sleeps_on_time() {
-    // SAFETY: sets a number of the calling thread. It cannot fail with these arguments.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+    set_timerslack(1).expect("1 ns is allowed");
 }
 
 /// What a worker waits on.

@@ -4,7 +4,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sched::sched_getcpu;
 use nix::time::{ClockId, clock_gettime};
+use scx_utils::NR_CPU_IDS;
 
 use crate::futex::Lock;
 
@@ -40,17 +42,14 @@ impl Work {
         if self.locks.is_empty() {
             return None;
         }
-        // SAFETY: no arguments. Its only error is that the kernel lacks it.
-        let cpu = unsafe { libc::sched_getcpu() } as usize;
+        let cpu = sched_getcpu().expect("the kernel has it");
         Some(&self.locks[cpu % self.locks.len()])
     }
 }
 
 /// One for each CPU that the machine may have.
 pub fn locks_by_cpu() -> Vec<Lock> {
-    // SAFETY: asks for a number.
-    let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-    (0..cpus.max(1)).map(|_| Lock::default()).collect()
+    (0..*NR_CPU_IDS).map(|_| Lock::default()).collect()
 }
 
 fn spin_until(until: Instant) {
@@ -81,8 +80,7 @@ mod tests {
     fn preemption_does_not_shorten_cpu_time() {
         const SPIN: Duration = Duration::from_millis(50);
         let mut cpu = CpuSet::new();
-        // SAFETY: no arguments.
-        cpu.set(unsafe { libc::sched_getcpu() } as usize).unwrap();
+        cpu.set(sched_getcpu().unwrap()).unwrap();
         let spun = || {
             sched_setaffinity(Pid::from_raw(0), &cpu).unwrap();
             let before = thread_cpu_time();

@@ -15,7 +15,7 @@ mod capacity;
 mod end;
 
 use scx_magpie::bpf_intf::*;
-use scx_magpie::cli::Steal;
+use scx_magpie::tunables::Steal;
 
 use crate::dsq::{TaskId, is_pinned_queue, is_throttled_queue, local_on, queue_cpu};
 pub use crate::kernel::Violation;

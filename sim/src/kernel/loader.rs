@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use scx_magpie::bpf_intf::process;
-use scx_magpie::cli::{CpuFreq, Power, Tunables};
 use scx_magpie::nr_scan::ScanLimit;
 use scx_magpie::publisher::Publisher;
 use scx_magpie::told::{Possible, Told};
+use scx_magpie::tunables::{CpuFreq, Power, Tunables};
 
 use crate::dsq::{MAX_DSQS, TaskId};
 use crate::kernel::{Event, Kernel, Moment};
@@ -106,8 +106,7 @@ impl Kernel {
     /// Sets the node of a process's memory, as the loader finds it; -1: spread over nodes.
     pub fn set_memory(&mut self, tgid: i32, node: i32) {
         let process = process { looks: 0, node, pad: 0 };
-        // SAFETY: plain words, of the same size.
-        let words: [u64; size_of::<process>() / 8] = unsafe { std::mem::transmute(process) };
+        let words: [u64; size_of::<process>() / 8] = bytemuck::cast(process);
         self.hashes.insert((self.native.processes(), tgid as u64), words.into());
     }
 

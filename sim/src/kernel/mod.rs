@@ -43,11 +43,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use anyhow::Result;
-use scx_magpie::cli::Tunables;
 use scx_magpie::nr_scan::ScanLimit;
 use scx_magpie::publisher::Publisher;
 use scx_magpie::stats::Snapshot;
 use scx_magpie::topology::Layout;
+use scx_magpie::tunables::Tunables;
 
 use self::cpufreq::Freq;
 pub use self::observe::{Moment, Notes, Util, Violation};

@@ -9,8 +9,8 @@
 
 LOOPS=${MAGPIE_LOOPS:-20}
 
-of() { # of NAME: a number of the last report
-	sed -n "s/.*\"$1\":\[*\([0-9.]*\).*/\1/p" /tmp/report
+of() { # of NAME: a number of the report, or the first of several
+	jq "[.$1] | flatten[0] // empty" /tmp/report
 }
 
 # By the clock, not by loops: emulated CPUs do the less of these the more CPUs are busy.

@@ -12,7 +12,7 @@ RUNS=${MAGPIE_RUNS:-18}
 # latency GROUP: p50 and p99 of a run there, in us
 latency() {
 	sh -c "echo \$\$ >$CG/$1/cgroup.procs && exec magpie-wakeup -m 1 -t 10 -s 10000 -c 15000 -r 1 --json" |
-		sed 's/.*"p50_us":\([0-9.]*\).*"p99_us":\([0-9.]*\).*/\1 \2/'
+		jq -r '"\(.p50_us) \(.p99_us)"'
 }
 
 # turns NAME: appends lines "root-p50 root-p99 first-p50 first-p99 deep-p50 deep-p99" to /tmp/NAME

@@ -14,19 +14,29 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
-use std::{fs, io, mem, ptr, thread};
+use std::{fs, mem, thread};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use bytemuck::{Pod, Zeroable};
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, Program, RingBuffer, RingBufferBuilder};
 use magpie_sim::kernel::Quirks;
 use magpie_sim::time::{MSEC, SEC};
 use magpie_sim::trace::Op;
+use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+use nix::sys::wait::waitpid;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+use nix::unistd::{ForkResult, Pid, gettid};
+use scx_magpie::publisher::{clock, monotonic};
 
 use crate::order::{Event, Order, Who};
 use crate::script::{Action, START_GAP, Scenario, Step, TaskIndex};
@@ -47,7 +57,7 @@ const DIRECTOR_CPU: usize = 0;
 const NR_CPUS: usize = 4;
 
 /// `struct callback` of conformance/trace.bpf.c.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Callback {
     at: u64,
@@ -74,7 +84,7 @@ pub struct Stage {
     /// Of the kernel that runs. Known after a scenario.
     pub quirks: Quirks,
     /// Of the CPUs' SCHED_FIFO tasks.
-    rt: Vec<Arc<OwnedFd>>,
+    rt: Vec<Arc<EventFd>>,
 }
 
 impl Stage {
@@ -85,9 +95,7 @@ impl Stage {
         let map = object.maps().find(|map| map.name() == "callbacks").context("no map of callbacks")?;
         let mut builder = RingBufferBuilder::new();
         builder.add(&map, move |bytes: &[u8]| {
-            assert!(bytes.len() >= size_of::<Callback>());
-            // SAFETY: as long as that, and made by the BPF program as one; any bits are valid.
-            sink.borrow_mut().push(unsafe { ptr::read_unaligned(bytes.as_ptr().cast()) });
+            sink.borrow_mut().push(bytemuck::pod_read_unaligned(&bytes[..size_of::<Callback>()]));
             0
         })?;
         let ring = builder.build()?;
@@ -115,7 +123,7 @@ impl Stage {
             for (index, task) in scenario.tasks.iter().enumerate().filter(|(_, task)| !task.is_child()) {
                 let (play, go) = (&play, &go);
                 tasks.push(scope.spawn(move || -> Result<()> {
-                    play.shared.pids[index].store(own_tid(), Ordering::Release);
+                    play.shared.pids[index].store(gettid().as_raw(), Ordering::Release);
                     go.recv()?;
                     // It sleeps on the first, as in the simulator.
                     set_affinity(0, &task.cpus[..1])?;
@@ -241,7 +249,7 @@ struct Play<'a> {
     scenario: &'a Scenario,
     shared: Shared,
     channels: Vec<Channel>,
-    rt: &'a [Arc<OwnedFd>],
+    rt: &'a [Arc<EventFd>],
 }
 
 impl Play<'_> {
@@ -253,19 +261,15 @@ impl Play<'_> {
                 Step::Sleep(ns) => sleep_until(now() + ns),
                 Step::Send(channel) => self.channels[*channel].send()?,
                 Step::Recv(channel) => self.channels[*channel].recv()?,
-                Step::Yield => {
-                    // SAFETY: no arguments.
-                    unsafe { libc::sched_yield() };
-                }
+                Step::Yield => thread::yield_now(),
                 Step::Fork(child) => {
                     let pid = fork(|| self.task(*child))?;
-                    self.shared.pids[*child].store(pid, Ordering::Release);
+                    self.shared.pids[*child].store(pid.as_raw(), Ordering::Release);
                     children.push(pid);
                 }
                 Step::Wait => {
                     for child in children.drain(..) {
-                        // SAFETY: no status is asked for.
-                        check(unsafe { libc::waitpid(child, ptr::null_mut(), 0) })?;
+                        waitpid(child, None)?;
                     }
                 }
                 Step::Do(action) => self.act(action)?,
@@ -277,87 +281,59 @@ impl Play<'_> {
     fn act(&self, action: &Action) -> Result<()> {
         let pid = |task: TaskIndex| self.shared.pids[task].load(Ordering::Acquire);
         match action {
-            Action::Affinity(task, cpus) => set_affinity(pid(*task), cpus),
+            Action::Affinity(task, cpus) => set_affinity(pid(*task), cpus)?,
             Action::Nice(task, nice) => {
                 // SAFETY: plain values.
-                check(unsafe { libc::setpriority(libc::PRIO_PROCESS, pid(*task) as u32, *nice) }).map(drop)
+                Errno::result(unsafe { libc::setpriority(libc::PRIO_PROCESS, pid(*task) as u32, *nice) }).map(drop)?;
             }
-            Action::Rt(cpu, ns) => write(&*self.rt[*cpu], *ns),
+            Action::Rt(cpu, ns) => self.rt[*cpu].write(*ns).map(drop)?,
         }
+        Ok(())
     }
 }
 
 /// By which tasks wake each other.
 enum Channel {
-    Eventfd(OwnedFd),
-    Pipe { reader: OwnedFd, writer: OwnedFd },
+    Eventfd(EventFd),
+    Pipe(PipeReader, PipeWriter),
 }
 
 impl Channel {
     fn eventfd() -> Result<Self> {
-        // SAFETY: plain values; the descriptor is new.
-        let fd = check(unsafe { libc::eventfd(0, libc::EFD_SEMAPHORE | libc::EFD_CLOEXEC) })?;
-        Ok(Self::Eventfd(own(fd)))
+        Ok(Self::Eventfd(EventFd::from_flags(EfdFlags::EFD_SEMAPHORE | EfdFlags::EFD_CLOEXEC)?))
     }
 
     fn pipe() -> Result<Self> {
-        let mut fds = [0; 2];
-        // SAFETY: room for two.
-        check(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) })?;
-        Ok(Self::Pipe { reader: own(fds[0]), writer: own(fds[1]) })
+        let (reader, writer) = std::io::pipe()?;
+        Ok(Self::Pipe(reader, writer))
     }
 
     fn send(&self) -> Result<()> {
         match self {
-            Self::Eventfd(fd) => write(fd, 1),
-            Self::Pipe { writer, .. } => write(writer, 1),
+            Self::Eventfd(fd) => fd.write(1).map(drop)?,
+            Self::Pipe(_, writer) => (&*writer).write_all(&[0; 8])?,
         }
+        Ok(())
     }
 
     fn recv(&self) -> Result<()> {
         match self {
-            Self::Eventfd(fd) | Self::Pipe { reader: fd, .. } => read(fd).map(drop),
+            Self::Eventfd(fd) => fd.read().map(drop)?,
+            Self::Pipe(reader, _) => (&*reader).read_exact(&mut [0; 8])?,
         }
+        Ok(())
     }
-}
-
-fn own(fd: i32) -> OwnedFd {
-    use std::os::fd::FromRawFd;
-    // SAFETY: just opened, by nobody else.
-    unsafe { OwnedFd::from_raw_fd(fd) }
-}
-
-fn write(fd: impl AsFd, value: u64) -> Result<()> {
-    // SAFETY: 8 bytes of ours.
-    let size = unsafe { libc::write(fd.as_fd().as_raw_fd(), (&raw const value).cast(), 8) };
-    ensure!(size == 8, "write: {}", io::Error::last_os_error());
-    Ok(())
-}
-
-fn read(fd: impl AsFd) -> Result<u64> {
-    let mut value = 0u64;
-    // SAFETY: as above.
-    let size = unsafe { libc::read(fd.as_fd().as_raw_fd(), (&raw mut value).cast(), 8) };
-    ensure!(size == 8, "read: {}", io::Error::last_os_error());
-    Ok(value)
-}
-
-fn check(result: i32) -> Result<i32> {
-    if result < 0 { Err(anyhow!(io::Error::last_os_error())) } else { Ok(result) }
 }
 
 /// There is no such task any more.
 fn is_gone(err: &anyhow::Error) -> bool {
-    err.downcast_ref::<io::Error>().is_some_and(|err| err.raw_os_error() == Some(libc::ESRCH))
+    err.downcast_ref() == Some(&Errno::ESRCH)
 }
 
 fn set_affinity(pid: i32, cpus: &[usize]) -> Result<()> {
-    // SAFETY: a set of zeros is an empty one; all of them are below its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = mem::zeroed();
-        cpus.iter().for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
-        check(libc::sched_setaffinity(pid, size_of_val(&set), &set)).map(drop)
-    }
+    let mut set = CpuSet::new();
+    cpus.iter().try_for_each(|&cpu| set.set(cpu))?;
+    Ok(sched_setaffinity(Pid::from_raw(pid), &set)?)
 }
 
 /// Every thread that may be sent: kernel threads bound to a CPU may not.
@@ -373,62 +349,47 @@ fn send_all_to(cpu: usize) -> Result<()> {
     Ok(())
 }
 
-fn clock(id: libc::clockid_t) -> u64 {
-    // SAFETY: writes a timespec.
-    let time = unsafe {
-        let mut time: libc::timespec = mem::zeroed();
-        libc::clock_gettime(id, &mut time);
-        time
-    };
-    time.tv_sec as u64 * SEC + time.tv_nsec as u64
-}
-
 fn now() -> u64 {
-    clock(libc::CLOCK_MONOTONIC)
+    monotonic().as_nanos() as u64
 }
 
 fn sleep_until(at: u64) {
-    let time = libc::timespec { tv_sec: (at / SEC) as i64, tv_nsec: (at % SEC) as i64 };
-    // SAFETY: reads a timespec.
-    unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &time, ptr::null_mut()) };
+    let at = TimeSpec::from_duration(Duration::from_nanos(at));
+    // A signal would end it early: there are none.
+    _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);
 }
 
 /// Busy for so many ns of CPU time.
 fn run(ns: u64) {
-    let until = clock(libc::CLOCK_THREAD_CPUTIME_ID) + ns;
-    while clock(libc::CLOCK_THREAD_CPUTIME_ID) < until {}
-}
-
-fn own_tid() -> i32 {
-    // SAFETY: no arguments.
-    unsafe { libc::gettid() }
+    let cpu_time = || clock(ClockId::CLOCK_THREAD_CPUTIME_ID);
+    let until = cpu_time() + Duration::from_nanos(ns);
+    while cpu_time() < until {}
 }
 
 /// A process that does `what`, which must not need what other threads may hold, and ends.
-fn fork(what: impl FnOnce() -> Result<()>) -> Result<i32> {
+fn fork(what: impl FnOnce() -> Result<()>) -> Result<Pid> {
     // SAFETY: the child has one thread, and does not return.
-    match check(unsafe { libc::fork() })? {
-        0 => {
+    match unsafe { nix::unistd::fork() }? {
+        ForkResult::Child => {
             let failed = what().is_err();
             // SAFETY: nothing of the parent's is to be run or flushed.
             unsafe { libc::_exit(failed.into()) }
         }
-        pid => Ok(pid),
+        ForkResult::Parent { child } => Ok(child),
     }
 }
 
 /// The descriptor by which it is told to run, and for how long.
-fn start_rt(cpu: usize) -> Result<Arc<OwnedFd>> {
-    // SAFETY: plain values; the descriptor is new.
-    let fd = Arc::new(own(check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?));
+fn start_rt(cpu: usize) -> Result<Arc<EventFd>> {
+    let fd = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC)?);
     let orders = fd.clone();
     thread::spawn(move || -> Result<()> {
         set_affinity(0, &[cpu])?;
         let param = libc::sched_param { sched_priority: 50 };
         // SAFETY: reads param.
-        check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) })?;
+        Errno::result(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) })?;
         loop {
-            run(read(&*orders)?);
+            run(orders.read()?);
         }
     });
     Ok(fd)

@@ -8,7 +8,7 @@ use magpie_sim::native::MAX_PULL_LOOKS;
 use magpie_sim::trace;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
-use scx_magpie::cli::{Steal, Tunables};
+use scx_magpie::tunables::{Steal, Tunables};
 
 use crate::rig::Rig;
 

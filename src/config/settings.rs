@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The flags that are keys of the configuration.
+
+use clap::{Args, value_parser};
+use serde::Serialize;
+
+use super::Profile;
+use crate::logging::parse_level;
+use crate::tunables::{NEW_START, Tunables};
+
+/// By key.
+#[derive(Clone, Debug, Args, Serialize)]
+pub struct Settings {
+    /// A set of flags, for those that are not given one by one.
+    #[arg(long, value_enum, default_value_t)]
+    pub profile: Profile,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub tunables: Tunables,
+
+    /// Length of the exit dump, 0 = the kernel's default. Bytes, 0..16777216.
+    #[arg(long, help_heading = NEW_START, default_value_t = 0, value_name = "BYTES", value_parser = value_parser!(u32).range(0..=16 << 20))]
+    pub exit_dump_len: u32,
+
+    /// Which messages are logged: off, error, warn, info, debug, trace, or by module, as in warn,scx_magpie::numa=debug.
+    #[arg(long, env = "RUST_LOG", default_value = "info", value_name = "LEVEL", value_parser = parse_level)]
+    pub log_level: String,
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Changes while the scheduler runs, as `scx_magpie set` and `reload` ask for them.
+
+use std::slice;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+
+use super::{Scheduler, memory::twins};
+use crate::bpf_intf::tunables;
+use crate::nr_scan::ScanLimit;
+use crate::told::Live;
+use crate::tunables::Tunables;
+
+impl Scheduler<'_> {
+    /// Changes what may change while it runs; all else in `flags` is as it was.
+    pub fn set(&mut self, flags: &Tunables) -> Result<()> {
+        let maps = &mut self.skel.maps;
+        let bss = maps.bss_data.as_mut().context("no .bss")?;
+        let bss_tunables = maps.bss_tunables_data.as_mut().context("no .bss.tunables")?;
+        // SAFETY: pairs made from the same C structs, which hold integers only.
+        let live = unsafe {
+            let tunables = &twins::<_, tunables>(slice::from_mut(&mut bss_tunables.tunables))[0];
+            Live { tunables, llc_layouts: twins(&mut bss.llc_layouts) }
+        };
+        live.set(&self.layout, flags);
+        self.publisher.set_limit(ScanLimit::from(flags));
+        let sampling = |flags: &Tunables| (flags.numa_sample_share, flags.numa_sample_ms);
+        let resampled = sampling(flags) != sampling(&self.tunables);
+        // The kernel may have no cgroups for us, and the machine says what `auto` is.
+        let Tunables { no_cgroups, power, cpufreq, .. } = self.tunables;
+        self.tunables = Tunables { no_cgroups, power, cpufreq, ..flags.clone() };
+        self.asked = flags.clone();
+        self.about = Arc::new(self.about(self.about.attached_at));
+        if resampled {
+            self.sampler.take();
+            self.start_sampler()?;
+        }
+        Ok(())
+    }
+}

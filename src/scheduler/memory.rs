@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The program's memory: what it is told before it loads, and what both have at hand while it runs.
+//!
+//! The skeleton and `bpf_intf` have types of their own for the same C: *twins*.
+
+use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+use std::slice;
+
+use anyhow::{Context, Result, ensure};
+use libbpf_rs::{AsRawLibbpf, OpenMapMut, libbpf_sys};
+
+use crate::bpf_intf::{capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_published, loss, wake_cases};
+use crate::bpf_skel::{BpfSkel, OpenBpfSkel};
+use crate::stats::Shared;
+use crate::told::Told;
+use crate::tunables::Tunables;
+
+/// Cuts the program's array of groups to `nr`, and returns it: the memory stays where it is when the program is loaded. libbpf-rs
+/// has no calls for that.
+pub fn cut_groups(map: &mut OpenMapMut<'_>, nr: u32) -> Result<NonNull<UnsafeCell<group>>> {
+    let map = map.as_libbpf_object().as_ptr();
+    let mut size = 0;
+    // SAFETY: an open map that is not loaded.
+    let (err, value) = unsafe {
+        let err = libbpf_sys::bpf_map__set_value_size(map, nr * size_of::<group>() as u32);
+        (err, libbpf_sys::bpf_map__initial_value(map, &raw mut size))
+    };
+    ensure!(err == 0, "cannot make room for {nr} cgroups: {}", std::io::Error::from_raw_os_error(-err));
+    NonNull::new(value.cast())
+        .filter(|_| size as usize == nr as usize * size_of::<group>())
+        .context("no map of cgroups")
+}
+
+/// Tells the program, through the memory it will load with.
+pub fn tell(skel: &mut OpenBpfSkel<'_>, told: &Told) -> Result<()> {
+    let rodata = skel.maps.rodata_data.as_mut().context("no .rodata in the BPF object")?;
+    let bss = skel.maps.bss_data.as_mut().context("no .bss in the BPF object")?;
+    let bss_tunables = skel.maps.bss_tunables_data.as_mut().context("no .bss.tunables in the BPF object")?;
+    // SAFETY: pairs made from the same C structs, which hold integers only.
+    unsafe {
+        copy_twins(slice::from_mut(&mut rodata.machine), slice::from_ref(&told.machine));
+        copy_twins(slice::from_mut(&mut bss_tunables.tunables), slice::from_ref(&told.tunables));
+        copy_twins(&mut bss.cpu_layouts, &told.cpu_layouts);
+        copy_twins(&mut bss.llc_layouts, &told.llc_layouts);
+    }
+    bss.slot_cpus.copy_from_slice(&told.slot_cpus);
+    rodata.node_llcs.copy_from_slice(&told.node_llcs);
+    rodata.capacity_order.copy_from_slice(&told.capacity_order);
+    rodata.pelt_decay = told.pelt_decay;
+    Ok(())
+}
+
+/// Does the program tell CPUs by their capacity?
+pub(super) fn is_asym(skel: &BpfSkel<'_>) -> Result<bool> {
+    Ok(skel.maps.rodata_data.as_ref().context("no .rodata")?.machine.asym != 0)
+}
+
+/// What the loader reads and writes while the program runs.
+pub fn shared<'a>(
+    skel: &'a mut BpfSkel<'_>,
+    groups: NonNull<UnsafeCell<group>>,
+    tunables: &Tunables,
+) -> Result<Shared<'a>> {
+    let counts_wake_cases = is_asym(skel)?;
+    let skel = skel.maps.bss_data.as_mut().context("no .bss")?;
+    // SAFETY: pairs made from the same C structs, which hold integers only; cut_groups() made the groups so many.
+    Ok(unsafe {
+        Shared {
+            cpu_ctxs: twins::<_, cpu_ctx>(&mut skel.cpu_ctxs),
+            cpu_layouts: twins::<_, cpu_layout>(&mut skel.cpu_layouts),
+            llc_publisheds: twins::<_, llc_published>(&mut skel.llc_publisheds),
+            latency_hists: twins::<_, latency_hist>(&mut skel.latency_hists),
+            groups: slice::from_raw_parts(groups.as_ptr(), skel.max_group.min(tunables.max_cgroups) as usize + 1),
+            lost_groups: skel.lost_groups,
+            capacities: &twins::<_, capacities>(slice::from_mut(&mut skel.capacities))[0],
+            losses: twins::<_, loss>(&mut skel.losses),
+            wake_cases: counts_wake_cases.then_some(twins::<_, wake_cases>(&mut skel.wake_cases)),
+        }
+    })
+}
+
+/// Copies C values of the type that Rust knows as `S` from `bpf_intf` and as `D` from the skeleton.
+///
+/// # Safety
+///
+/// `S` and `D` are made from the same C type, of which all bit patterns are valid.
+unsafe fn copy_twins<S, D>(to: &mut [D], from: &[S]) {
+    const { assert!(size_of::<S>() == size_of::<D>()) };
+    assert_eq!(to.len(), from.len());
+    // SAFETY: both are as long, by the assertions; what the bytes mean is the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to.as_mut_ptr().cast(), size_of_val(from)) };
+}
+
+/// C values that Rust knows as `S` from the skeleton, as the `D` that they are in `bpf_intf`; in cells, for the BPF
+/// program has them at hand too.
+///
+/// # Safety
+///
+/// `S` and `D` are made from the same C type, of which all bit patterns are valid.
+pub unsafe fn twins<S, D>(array: &mut [S]) -> &[UnsafeCell<D>] {
+    const { assert!(size_of::<S>() == size_of::<D>()) };
+    let twins: *mut UnsafeCell<D> = array.as_mut_ptr().cast();
+    // The skeleton's types are not aligned as the C is, but its memory is.
+    assert!(twins.is_aligned());
+    // SAFETY: borrowed from `array`, with its length; what the bytes mean is the caller's promise.
+    unsafe { slice::from_raw_parts(twins, array.len()) }
+}
