@@ -42,7 +42,7 @@ impl Known {
     }
 }
 
-/// Who uses CPU time, and whose turn it is.
+/// Which processes use CPU time, and which one is looked at next.
 #[derive(Default)]
 pub struct Tracker {
     pub known: HashMap<i32, Known>,
