@@ -9,6 +9,10 @@ $(error libbpf cannot be built below "$(CARGO_TARGET_DIR)", for the space in it:
 endif
 
 C_SOURCES := $(wildcard src/bpf/*.[ch] src/bpf/*/*.h sim/native/*.[ch] sim/native/scx/*.h sim/conformance/*.c)
+# Where words of tools/words are not used.
+PROSE := $(wildcard *.md) docs src tests vm bench/README.md sim/README.md
+# Where spelling is not looked at.
+NOT_SPELLED := *.svg,*.json*,*.snap,./target,./bench-results,./sim-failures,__pycache__
 # The environment for a build: which clang.
 ENV = set -e; env="$$(tools/setup --env)"; eval "$$env";
 ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";
@@ -38,8 +42,10 @@ build-arm64: ## the same and what tests take into the guest, for arm64, in aarch
 	@$(ENV_ARM64) cargo build --release --locked --target aarch64-unknown-linux-gnu -p scx_magpie -p magpie-bench \
 		--bin scx_magpie --bin magpie-capacity --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation
 
-check: setup-build ## formatting and lints
+check: setup-build ## formatting, lints, spelling
 	@$(ENV) cargo fmt --all --check
+	@codespell --ignore-words-list crate --skip '$(NOT_SPELLED)' .
+	@codespell --dictionary tools/words --skip '$(NOT_SPELLED),experiments' $(PROSE)
 	@$(ENV) "$$CLANG_FORMAT" --dry-run -Werror $(C_SOURCES)
 	@$(ENV) cargo clippy --release --locked --workspace --all-targets -- -D warnings
 

@@ -42,7 +42,7 @@ impl Known {
     }
 }
 
-/// Which processes use CPU time, and which are next.
+/// Which processes use CPU time, and which one is looked at next.
 #[derive(Default)]
 pub struct Tracker {
     pub known: HashMap<i32, Known>,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Statistics of machines whose CPUs differ in capacity: the wake-case table of the author of capacity-aware wakeups (seed
-//! 001_856e2bd4a0298008), live.
+//! Statistics of machines whose CPUs differ in capacity: Morten Rasmussen's table of wake cases, live.
 //!
 //! ```text
 //! wake_cases[] --Snapshot::new()--> Snapshot --since()--> WakeCase of each case 1..=8 --format()--> the table

@@ -2,8 +2,8 @@
 # vm: --arch arm64 --icount 3 --turn 200
 # carry: magpie-capacity
 # Big tasks and CPUs of two capacities: a hog that was confined to little CPUs and is released comes to a big one within two
-# ticks and stays there; four hogs have the four big CPUs beside 30 small tasks; eight use all CPUs. The seed's numbers
-# (001_856e2bd4a0298008), with the kernel's own scheduler beside us: features/capacity.
+# ticks and stays there; four hogs have the four big CPUs beside 30 small tasks; eight use all CPUs. Morten Rasmussen's
+# numbers, with the kernel's own scheduler beside us: features/capacity.
 . /root/lib.sh
 
 of() { # of NAME: a number of the report, or the first of several

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 8 --llcs 2 --nodes 2
-# A thousand tasks that may use CPU 0 only, and all other CPUs idle (seed 003_8e2080094cd19793 counts what looking costs): no
+# A thousand tasks that may use CPU 0 only, and all other CPUs idle (Steve Sistare counts what looking costs): no
 # thief is led to them, nothing stalls.
 . /root/lib.sh
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 8 --llcs 1 --nodes 1 --icount 2 --turn 50
-# SIS_UTIL (seed 000_01329a4e9aec875b): nr_scan follows utilization; with seven CPUs of eight taken by hogs no search is made,
+# Chen Yu's SIS_UTIL: nr_scan follows utilization; with seven CPUs of eight taken by hogs no search is made,
 # and yet the eighth is used; with the loader stopped the BPF program goes on by its own estimate, and gives way again.
 . /root/lib.sh
 TRACING=/sys/kernel/tracing

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --arch arm64 --icount 3 --turn 200 --timeout 1500
 # carry: magpie-capacity
-# Big tasks and CPUs of two capacities, the kernel's EEVDF beside us (seed 001_856e2bd4a0298008). Test 0: a hog that was
+# Big tasks and CPUs of two capacities, the kernel's EEVDF beside us (Morten Rasmussen's series). Test 0: a hog that was
 # confined to the little CPUs and is released comes to a big one. Then 1, 2, 4 hogs beside 30 small periodic tasks: what
 # the hogs get of the big CPUs. Then the author's mixed load: where wakeups go. Emulated CPUs take turns of 200 us, or one
 # that is kicked stands still for a tick. Test 0 is done MAGPIE_LOOPS times (20).

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --icount --cpus 4 --llcs 1 --nodes 1 --timeout 3000
-# What nested groups cost (seed 002_8d6065c207fc7781): hackbench in the root group, at the first level and at depth 3, with
+# What nested groups cost (Tejun Heo's runnable_load_avg): hackbench in the root group, at the first level and at depth 3, with
 # --no-cgroups and without. One instruction a nanosecond, so times are the work done; medians of MAGPIE_RUNS runs,
 # interleaved. Fails if groups make 3 % more work anywhere.
 . /root/lib.sh

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 8 --llcs 2 --nodes 2 --icount 2 --turn 50 --timeout 1500
 # carry: magpie-conservation
-# Work conservation (seed 003_8e2080094cd19793): under mixed load no CPU idles for more than 1 ms while a task that may run
+# Work conservation (Steve Sistare's series): under mixed load no CPU idles for more than 1 ms while a task that may run
 # there waits in its LLC, nor for more than the migration cost and 1 ms while one waits in another; by the kernel's own
 # trace, of MAGPIE_RUNS seconds (1), but for time in which a CPU does not take its own interrupts, or comes late when told to:
 # emulated ones stand still at times. docs/design.md has the figures of 60 seconds.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --icount --cpus 8 --llcs 1 --nodes 1 --timeout 1800
-# The search with and without its bound as load rises (seed 000_01329a4e9aec875b). The metrics are those of pairs that pass
+# The search with and without its bound as load rises (Chen Yu's SIS_UTIL). The metrics are those of pairs that pass
 # messages, as many as the given share of the CPUs; the times those of hackbench with as many senders and receivers, for it
 # wakes more, medians of MAGPIE_RUNS runs, interleaved. One instruction a nanosecond: times are work. Fails unless nr_scan
 # follows utilization and at 200 % at least 80 % fewer CPUs are looked at.

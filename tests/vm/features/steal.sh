@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --icount --turn 50 --cpus 8 --llcs 2 --nodes 2 --append magpie.turns --timeout 3000
 # vm: --icount --cpus 8 --llcs 2 --nodes 2 --timeout 3000
-# Stealing off, in the LLC, in the node, everywhere (seed 003_8e2080094cd19793): hackbench with 1, 2, 4 and 8 groups of 20
+# Stealing off, in the LLC, in the node, everywhere (Steve Sistare's series): hackbench with 1, 2, 4 and 8 groups of 20
 # tasks, medians of MAGPIE_RUNS runs, interleaved. The statistics are of intervals while it runs.
-# All emulated CPUs take from one clock, an instruction is a nanosecond, and one that idles takes none: the time that hackbench
+# All emulated CPUs take from one clock, an instruction is a nanosecond, and an idle one takes none: the time that hackbench
 # reports is the work of all CPUs. Had they run side by side it would have taken that, divided by the number of CPUs that
 # were busy meanwhile (or more, if the number varied, as it does without stealing): this is "elapsed". Fails if stealing
-# does not make it 8 % less, as the seed has it; if stealing, however far, makes it 1 % more; if it makes 2 % more work. Where
-# turns are long, so that who looks rarely stands still meanwhile, fails if looking takes 0.4 points more.
+# does not make it 8 % less, as Steve Sistare saw; if stealing, however far, makes it 1 % more; if it makes 2 % more work. Where
+# turns are long, so that a CPU that looks rarely stands still meanwhile, fails if looking takes 0.4 points more.
 . /root/lib.sh
 
 RUNS=${MAGPIE_RUNS:-5}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 8 --llcs 1 --nodes 1 --icount 3 --timeout 2000
 # carry: magpie-wakeup
-# The cgroup seed's experiment: wakeup latency in the root group, in a first-level group and at depth 4, both of maximum
+# Tejun Heo's experiment: wakeup latency in the root group, in a first-level group and at depth 4, both of maximum
 # weight, beside light background load, in turns: ten workers on eight CPUs (with one for each, chance decides whether one in a
 # hundred waits, and p99 is one thing or another). MAGPIE_RUNS turns of a second each. Fails unless the 95 % confidence interval
 # of nested p99 : root p99 lies below 1.15. EEVDF's figures beside them.
