@@ -133,7 +133,7 @@ setup-build:
 
 # What tests take into the guest.
 build-carried: setup-build
-	@$(ENV) cargo build --release --locked -p magpie-sim -p magpie-bench --bin magpie-conform --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation --bin magpie-callbacks --bin magpie-table
+	@$(ENV) cargo build --release --locked -p magpie-sim -p magpie-bench --bin magpie-conform --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation --bin magpie-packets --bin magpie-callbacks --bin magpie-table
 
 clean: ## forget what was built and downloaded
 	rm -rf "$(CACHE)"
