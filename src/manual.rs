@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! Opts::command() --pages()--> scx_magpie.8, scx_magpie-SUBCOMMAND.1 ...
-//!                 --completions()--> a script for bash, zsh, fish ...
+//! Settings        --pages()--> scx_magpie.toml.5
+//! Opts::command() --completions()--> a script for bash, zsh, fish ...
 //! ```
 
 use std::fs;
@@ -11,13 +12,14 @@ use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use clap::{Command, CommandFactory};
+use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 
 use crate::SCHEDULER_NAME;
 use crate::cli::Opts;
+use crate::config::{Settings, keys};
 use crate::preflight;
 
 const MANUAL: &str = "sched_ext schedulers";
@@ -29,7 +31,14 @@ const FILES: [(&str, &str); 3] = [
     (crate::stats::SOCKET, "statistics, for root: the protocol of scx_stats, a line of JSON a request"),
 ];
 
-/// Writes all pages into a folder, which is made if need be: the command's, and one for each subcommand.
+/// The page of the configuration file: what it is called, and what it says first.
+const FILE_PAGE: &str = "scx_magpie.toml";
+const FILE_ABOUT: &str = "configuration file of scx_magpie";
+const FILE_TEXT: &str = "TOML: a key and its value on each line. Keys are flags of scx_magpie(8) without dashes in front. Flags and \
+    variables of the environment win over the file, its values over those of a profile. scx_magpie-config(1) prints what is in \
+    force, and with --check what would be; scx_magpie-reload(1) reads the file again.";
+
+/// Writes all pages into a folder, which is made if need be: the command's, one for each subcommand, the configuration file's.
 pub fn pages(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut command = Opts::command();
@@ -39,7 +48,22 @@ pub fn pages(folder: &Path) -> Result<()> {
         let see_also = section("SEE ALSO", [roman(format!("{SCHEDULER_NAME}(8)"))]);
         page(folder, subcommand.clone(), "1", &see_also)?;
     }
-    page(folder, command, "8", &main)
+    page(folder, command, "8", &main)?;
+    let file = Command::new(FILE_PAGE).about(FILE_ABOUT).long_about(FILE_TEXT).disable_help_flag(true);
+    page(folder, file, "5", &file_sections())
+}
+
+/// What the page of the configuration file has: each key with its default.
+fn file_sections() -> Roff {
+    let mut roff = section("KEYS", []);
+    for flag in Settings::augment_args(Command::new("")).get_arguments() {
+        let key = flag.get_long().unwrap_or_default();
+        let help = flag.get_long_help().or(flag.get_help()).map(ToString::to_string).unwrap_or_default();
+        let default = roman(format!(" = {}", keys::default_of(key)));
+        roff.control("TP", []).text([bold(key), default]).text([roman(help.replace("\n\n", " "))]);
+    }
+    roff.extend([section("SEE ALSO", [roman(format!("{SCHEDULER_NAME}(8)"))])]);
+    roff
 }
 
 fn visible(command: &Command) -> impl Iterator<Item = &Command> {
@@ -76,6 +100,7 @@ fn page(folder: &Path, command: Command, section: &str, more: &Roff) -> Result<(
     let name = page_name(&command);
     let path = folder.join(format!("{name}.{section}"));
     let source = format!("{SCHEDULER_NAME} {}", env!("CARGO_PKG_VERSION"));
+    let has_options = command.get_arguments().next().is_some();
     let man = Man::new(command).title(&name).section(section).source(source).manual(MANUAL);
     let mut text = Vec::new();
     let mut render = || -> io::Result<()> {
@@ -83,7 +108,9 @@ fn page(folder: &Path, command: Command, section: &str, more: &Roff) -> Result<(
         man.render_name_section(&mut text)?;
         man.render_synopsis_section(&mut text)?;
         man.render_description_section(&mut text)?;
-        man.render_options_section(&mut text)?;
+        if has_options {
+            man.render_options_section(&mut text)?;
+        }
         more.to_writer(&mut text)?;
         fs::write(&path, &text)
     };
@@ -109,7 +136,9 @@ mod tests {
             assert!(main.contains(text), "{text}: {main}");
         }
         assert!(read("scx_magpie-export.1").contains("textfile"));
+        let file = read("scx_magpie.toml.5");
+        assert!(file.contains("slice\\-us") && file.contains("= 3000") && !file.contains("OPTIONS"), "{file}");
         let command = Opts::command();
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1 + visible(&command).count());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2 + visible(&command).count());
     }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `scx_magpie status`, `config`, `set` and `reload`.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use scx_stats::prelude::*;
+use scx_utils::misc::read_from_file;
 
 use super::{Reply, Request, SOCKET, ejections};
 use crate::config::{Config, as_file};
@@ -67,14 +67,14 @@ fn explain(err: anyhow::Error) -> anyhow::Error {
 
 /// What the kernel says, and what became of those that ran.
 fn state() -> String {
-    let read = |file: &str| fs::read_to_string(Path::new("/sys/kernel/sched_ext").join(file)).ok();
+    let read = |file: &str| read_from_file::<String>(&Path::new("/sys/kernel/sched_ext").join(file)).ok();
     let kernel = match (read("state"), read("root/ops")) {
         (None, _) => "this kernel has no sched_ext".into(),
         (Some(_), Some(ops)) if ops.starts_with("magpie") => {
             format!("it is attached, and serves no socket at {SOCKET}")
         }
-        (Some(_), Some(ops)) => format!("another sched_ext scheduler is attached ({})", ops.trim()),
-        (Some(state), None) => format!("sched_ext is {}", state.trim()),
+        (Some(_), Some(ops)) => format!("another sched_ext scheduler is attached ({ops})"),
+        (Some(state), None) => format!("sched_ext is {state}"),
     };
     format!("{kernel}; {}", ejections::summary())
 }

@@ -37,7 +37,13 @@ refused 11 "not running" scx_magpie set slice-us=5000
 echo 'slice_u = 3000' >$FILE
 refused 2 "$FILE:1: unknown key 'slice_u': the nearest one is 'slice-us'" scx_magpie
 printf '# ours\nslice_us = "2ms"\n' >$FILE
+# The kernel says enabled a moment before the socket is there.
+serves() {
+	scx_magpie status
+}
+
 start_magpie --handoff-us 30us
+wait_for 10 "the socket" serves
 in_force slice-us '"2ms"' "$FILE:2"
 in_force handoff-us '"30us"' "command line"
 scx_magpie status >/tmp/out || fail "status says that it does not run"
@@ -98,12 +104,13 @@ still_enabled
 scx_magpie set slice-us=5000 >/dev/null
 stop_magpie
 start_magpie
+wait_for 10 "the socket" serves
 in_force slice-us 4000 "$FILE:2"
 kill -9 $MAGPIE
 wait $MAGPIE 2>/dev/null
 wait_for 10 "state disabled" is_state disabled
 refused 11 "not running" scx_magpie status
 start_magpie
-scx_magpie status >/dev/null || fail "the socket of a killed scheduler is not taken over"
+wait_for 10 "the socket of a killed scheduler taken over" serves
 stop_magpie
 [ ! -e /run/scx/root/control ] || fail "the socket is left"

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What stands in place of the view when no scheduler runs, or it has not answered yet.
 
-use std::fs;
-
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Text};
+use scx_utils::misc::read_from_file;
 
 use crate::top::app::{App, State};
 
@@ -27,12 +26,8 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App) {
 
 /// Which scheduler the kernel runs meanwhile.
 fn attached() -> String {
-    let read = |file: &str| {
-        let text = fs::read_to_string(format!("/sys/kernel/sched_ext/{file}")).unwrap_or_default();
-        text.trim().to_owned()
-    };
-    match (read("state").as_str(), read("root/ops").as_str()) {
-        ("enabled", name) if !name.is_empty() => format!("The kernel runs another sched_ext scheduler: {name}."),
-        _ => "The kernel runs its own scheduler.".into(),
+    match read_from_file::<String>("/sys/kernel/sched_ext/root/ops".as_ref()) {
+        Ok(name) => format!("The kernel runs another sched_ext scheduler: {name}."),
+        Err(_) => "The kernel runs its own scheduler.".into(),
     }
 }
