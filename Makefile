@@ -22,8 +22,8 @@ SIM_SANITIZED = $(SIM) --features sanitize
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
 
-demo: setup build ## build, boot a sched_ext kernel in a VM, attach, put load on it, show live statistics
-	@vm/run --carry tools/demo.sh -- sh /root/demo.sh
+demo: setup build build-wakeup ## in a VM: from idle to twice the load, containers, then the same under EEVDF, and a summary
+	@tools/demo
 
 test: check unit sim-test vm-test ## all tests: style, lints, unit tests, simulations, and the VM tests on the default kernel
 
@@ -121,13 +121,16 @@ fmt: setup-build ## format Rust and C
 setup: ## install what building and testing need
 	@tools/setup all
 
-.PHONY: setup-build build-carried
+.PHONY: setup-build build-carried build-wakeup
 setup-build:
 	@tools/setup build
 
 # What tests take into the guest.
 build-carried: setup-build
 	@$(ENV) cargo build --release --locked -p magpie-sim -p magpie-bench --bin magpie-conform --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation --bin magpie-callbacks --bin magpie-table
+
+build-wakeup: setup-build
+	@$(ENV) cargo build --release --locked -p magpie-bench --bin magpie-wakeup
 
 clean: ## forget what was built and downloaded
 	rm -rf "$(CACHE)"
