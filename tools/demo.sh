@@ -70,8 +70,11 @@ view() {
 	if [ -z "$ROWS" ]; then
 		local details=
 		[ "$key" != 4 ] || details=--details
-		timeout "$seconds" scx_magpie --monitor $((seconds / 3)) $details 2>/dev/null |
-			awk '!/^at home| : | -> |^$/ { print; fflush() }'
+		# The shell would say that it was terminated.
+		{
+			timeout "$seconds" scx_magpie --monitor $((seconds / 3)) $details |
+				awk '!/^at home| : | -> |^$/ { print; fflush() }'
+		} 2>/dev/null
 		return
 	fi
 	sleep 1 # until there are cgroups to show
