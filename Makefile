@@ -17,7 +17,7 @@ ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";
 SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
 SIM_SANITIZED = $(SIM) --features sanitize
 
-.PHONY: help demo test run build build-arm64 check unit sim-test soak soak-vm experiments growth mutants bench bench-host vm-test test-matrix verifier-stats deb rpm vm-service fmt setup clean
+.PHONY: help demo test run build build-arm64 check unit sim-test soak soak-vm experiments growth pictures pictures-record mutants bench bench-host vm-test test-matrix verifier-stats deb rpm vm-service fmt setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
@@ -64,6 +64,13 @@ growth: setup-build ## how the cost of a wakeup and a dispatch grows with the CP
 
 mutants: setup-build ## plant bugs into the BPF code, one at a time: do the simulator's invariants catch them?
 	@$(ENV) cargo run --quiet --release --locked -p magpie-sim --bin magpie-mutants
+
+pictures: setup-build ## draw docs/pictures anew, of what is recorded there and the table of docs/benchmarks.md
+	@$(ENV) cargo run --quiet --release --locked -p magpie-pictures
+
+pictures-record: setup build build-wakeup ## measure what pictures are drawn from, in VMs; WHAT=top, shares or burst (default: all)
+	@tools/pictures/record $(WHAT)
+	@$(MAKE) --no-print-directory pictures
 
 bench: ## side by side in a VM: EEVDF, scx_magpie, and what a user would pick instead (bench/README.md); hours under emulation
 	@tools/setup bench
@@ -125,9 +132,9 @@ setup: ## install what building and testing need
 setup-build:
 	@tools/setup build
 
-# What tests take into the guest.
+# What tests take into the guest, and what tells of benchmarks.
 build-carried: setup-build
-	@$(ENV) cargo build --release --locked -p magpie-sim -p magpie-bench --bin magpie-conform --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation --bin magpie-callbacks --bin magpie-table
+	@$(ENV) cargo build --release --locked -p magpie-sim -p magpie-bench -p magpie-pictures --bin magpie-conform --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation --bin magpie-callbacks --bin magpie-table --bin magpie-pictures
 
 build-wakeup: setup-build
 	@$(ENV) cargo build --release --locked -p magpie-bench --bin magpie-wakeup
