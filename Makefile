@@ -21,13 +21,13 @@ ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";
 SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
 SIM_SANITIZED = $(SIM) --features sanitize
 
-.PHONY: help demo test run build build-arm64 check unit sim-test soak soak-vm experiments growth mutants bench bench-host vm-test test-matrix verifier-stats deb rpm vm-service fmt setup clean
+.PHONY: help demo test run build build-arm64 check unit sim-test soak soak-vm experiments growth pictures pictures-record mutants bench bench-host vm-test test-matrix verifier-stats deb rpm vm-service fmt setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
 
-demo: setup build ## build, boot a sched_ext kernel in a VM, attach, put load on it, show live statistics
-	@vm/run --carry tools/demo.sh -- sh /root/demo.sh
+demo: setup build build-wakeup ## in a VM: from idle to twice the load, containers, then the same under EEVDF, and a summary
+	@tools/demo
 
 test: check unit sim-test vm-test ## all tests: style, lints, unit tests, simulations, and the VM tests on the default kernel
 
@@ -70,6 +70,13 @@ growth: setup-build ## how the cost of a wakeup and a dispatch grows with the CP
 
 mutants: setup-build ## plant bugs into the BPF code, one at a time: do the simulator's invariants catch them?
 	@$(ENV) cargo run --quiet --release --locked -p magpie-sim --bin magpie-mutants
+
+pictures: setup-build ## draw docs/pictures anew, of what is recorded there and the table of docs/benchmarks.md
+	@$(ENV) cargo run --quiet --release --locked -p magpie-pictures
+
+pictures-record: setup build build-wakeup ## measure what pictures are drawn from, in VMs; WHAT=top, shares or burst (default: all)
+	@tools/pictures/record $(WHAT)
+	@$(MAKE) --no-print-directory pictures
 
 bench: ## side by side in a VM: EEVDF, scx_magpie, and what a user would pick instead (bench/README.md); hours under emulation
 	@tools/setup bench
@@ -127,13 +134,16 @@ fmt: setup-build ## format Rust and C
 setup: ## install what building and testing need
 	@tools/setup all
 
-.PHONY: setup-build build-carried
+.PHONY: setup-build build-carried build-wakeup
 setup-build:
 	@tools/setup build
 
-# What tests take into the guest.
+# What tests take into the guest, and what tells of benchmarks.
 build-carried: setup-build
-	@$(ENV) cargo build --release --locked -p magpie-sim -p magpie-bench --bin magpie-conform --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation --bin magpie-packets --bin magpie-callbacks --bin magpie-table
+	@$(ENV) cargo build --release --locked -p magpie-sim -p magpie-bench -p magpie-pictures --bin magpie-conform --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation --bin magpie-packets --bin magpie-callbacks --bin magpie-table --bin magpie-pictures
+
+build-wakeup: setup-build
+	@$(ENV) cargo build --release --locked -p magpie-bench --bin magpie-wakeup
 
 clean: ## forget what was built and downloaded
 	rm -rf "$(CACHE)"

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! lines of JSON --> values by benchmark and scheduler --> median, ratio of medians to EEVDF's, interval by bootstrap
-//!                                                     --> --markdown, --json, --svg
+//!                                                     --> a table of Markdown; --json
 //! ```
 //!
 //! A ratio above 1 is better than EEVDF, whether the benchmark's own figure is a time or a rate. The bootstrap draws whole
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use plotters::prelude::*;
+use plotters::data::Quartiles;
 use serde::{Deserialize, Serialize};
 
 const DRAWS: usize = 2000;
@@ -31,9 +31,6 @@ struct Cli {
     /// Write the figures as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw the ratios.
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
 }
 
 /// A line of rounds.sh.
@@ -208,52 +205,6 @@ impl Results {
             self.others().map(|name| (name, self.ratio(&self.throughput(), name))).collect();
         serde_json::json!({"values": self.values, "ratios": ratios, "geometric_mean": means})
     }
-
-    /// A line for each benchmark; on it a mark for each scheduler, with its interval.
-    fn svg(&self, file: &PathBuf) -> Result<()> {
-        let names: Vec<&String> = self.others().collect();
-        let rows = self.benchmarks.len();
-        let size = (900, 90 + 22 * rows as u32);
-        let root = SVGBackend::new(file, size).into_drawing_area();
-        root.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&root)
-            .margin(12)
-            .caption("Throughput, or 1 / latency, as a share of EEVDF's", ("sans-serif", 16))
-            .x_label_area_size(30)
-            .y_label_area_size(190)
-            .build_cartesian_2d((0.3f64..3.0).log_scale(), 0f64..rows as f64)?;
-        chart
-            .configure_mesh()
-            .disable_y_mesh()
-            .y_labels(rows + 1)
-            .y_label_formatter(&|y| {
-                let row = rows.checked_sub(1 + y.round() as usize);
-                row.and_then(|row| self.benchmarks.get(row)).cloned().unwrap_or_default()
-            })
-            .x_label_formatter(&|x| format!("{x:.1}"))
-            .draw()?;
-        chart.draw_series([PathElement::new([(1.0, 0.0), (1.0, rows as f64)], BLACK.stroke_width(1))])?;
-        for (nr, name) in names.iter().enumerate() {
-            let color = Palette99::pick(nr);
-            let marks = self.benchmarks.iter().enumerate().filter_map(|(row, benchmark)| {
-                let ratio = self.ratio(&[benchmark], name)?;
-                let y = (rows - 1 - row) as f64 + 0.15 + 0.7 * nr as f64 / names.len() as f64;
-                Some((y, ratio))
-            });
-            let marks: Vec<(f64, Ratio)> = marks.collect();
-            chart.draw_series(
-                marks.iter().map(|(y, ratio)| PathElement::new([(ratio.low, *y), (ratio.high, *y)], color.mix(0.5))),
-            )?;
-            let size = if *name == OURS { 5 } else { 3 };
-            chart
-                .draw_series(marks.iter().map(|(y, ratio)| Circle::new((ratio.ratio, *y), size, color.filled())))?
-                .label(name.as_str())
-                .legend(move |(x, y)| Circle::new((x + 8, y), size, color.filled()));
-        }
-        chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
-        root.present()?;
-        Ok(())
-    }
 }
 
 fn main() -> Result<()> {
@@ -263,9 +214,6 @@ fn main() -> Result<()> {
     if let Some(file) = &cli.json {
         fs::write(file, serde_json::to_string_pretty(&results.json())?)
             .with_context(|| format!("{}", file.display()))?;
-    }
-    if let Some(file) = &cli.svg {
-        results.svg(file)?;
     }
     Ok(())
 }

@@ -27,8 +27,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use ratatui::DefaultTerminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, KeyEvent, KeyEventKind};
+use ratatui::{DefaultTerminal, Terminal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -95,6 +97,16 @@ pub fn run(opts: &TopOpts) -> Result<()> {
     let watched = watch(&mut terminal, &received, &mut app, record.as_mut());
     ratatui::restore();
     watched
+}
+
+/// The view at the end of a recording, for a picture of it.
+pub fn still(recording: Vec<Metrics>, width: u16, height: u16) -> Result<Buffer> {
+    let opts = TopOpts { interval: 1.0, record: None, replay: None };
+    let mut app = App::new(&opts, mpsc::channel().0, Theme { color: true, unicode: true });
+    recording.into_iter().try_for_each(|metrics| app.on(Event::Metrics(Box::new(metrics))))?;
+    let mut terminal = Terminal::new(TestBackend::new(width, height))?;
+    terminal.draw(|frame| views::draw(frame, &mut app))?;
+    Ok(terminal.backend().buffer().clone())
 }
 
 fn open_record(path: &std::path::Path) -> Result<File> {

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What all pictures share: size, fonts, and colors for light and dark. A phone shows them at half their width, so that letters
+//! of 20 pixels are read as 10.
+
+use anyhow::Result;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::FontStyle;
+
+pub const WIDTH: u32 = 720;
+
+pub const PAPER: RGBColor = RGBColor(0xff, 0xff, 0xff);
+pub const INK: RGBColor = RGBColor(0x1f, 0x23, 0x28);
+/// Of what is there to compare, and of axes.
+pub const GREY: RGBColor = RGBColor(0x6e, 0x77, 0x81);
+pub const GRID: RGBColor = RGBColor(0xd0, 0xd7, 0xde);
+/// scx_magpie.
+pub const OURS: RGBColor = RGBColor(0x09, 0x69, 0xda);
+pub const EEVDF: RGBColor = RGBColor(0xbc, 0x4c, 0x00);
+
+/// Each color, and what it is in the dark.
+const COLORS: [(RGBColor, &str); 6] =
+    [(PAPER, "#0d1117"), (INK, "#e6edf3"), (GREY, "#8b949e"), (GRID, "#30363d"), (OURS, "#58a6ff"), (EEVDF, "#f0883e")];
+
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// Letters of so many pixels. Plotters takes the size of their box.
+pub fn font(pixels: f64) -> TextStyle<'static> {
+    ("sans-serif", pixels * 1.24).into_font().color(&INK)
+}
+
+pub fn bold(pixels: f64) -> TextStyle<'static> {
+    ("sans-serif", pixels * 1.24, FontStyle::Bold).into_font().color(&INK)
+}
+
+/// The picture that `draw` makes below its title, as text.
+pub fn picture(title: &str, height: u32, draw: impl FnOnce(&Area) -> Result<()>) -> Result<String> {
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
+        root.fill(&PAPER)?;
+        root.draw_text(title, &bold(23.0), (14, 12))?;
+        draw(&root.margin(44, 8, 8, 14))?;
+        root.present()?;
+    }
+    // CSS is stronger than the attributes that plotters writes.
+    let dark: String = (COLORS.iter())
+        .map(|(RGBColor(r, g, b), dark)| {
+            let light = format!("#{r:02X}{g:02X}{b:02X}");
+            format!("[fill=\"{light}\"]{{fill:{dark}}}[stroke=\"{light}\"]{{stroke:{dark}}}\n")
+        })
+        .collect();
+    let head = format!("<title>{title}</title>\n<style>@media (prefers-color-scheme: dark) {{\n{dark}}}</style>\n");
+    let end = svg.find(">\n").map_or(0, |at| at + 2);
+    svg.insert_str(end, &head);
+    Ok(signed(&svg))
+}
+
+/// As a file of ours.
+pub fn signed(svg: &str) -> String {
+    format!("<!-- SPDX-License-Identifier: GPL-2.0-only -->\n{}\n", svg.trim_end())
+}

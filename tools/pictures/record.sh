@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# What pictures are drawn from, measured in the VM: tools/pictures/record has the machines, and keeps what this prints.
+#
+#	record.sh WHAT    prints lines of the file WHAT.jsonl, after "WHAT "; of a burst, the kernel's trace of the switches
+. /root/lib.sh
+CG=/sys/fs/cgroup
+TRACING=/sys/kernel/tracing
+
+# A load that grows, and falls: `top` shows five minutes.
+record_top() {
+	start_magpie --latency-hist
+	for threads in 1 2 4 6 8 16 4; do
+		magpie-wakeup -m 2 -t $threads -c 2000 -s 4000 -r 6 --json >/tmp/out &
+		timeout -s KILL 60 scx_magpie --monitor 3 --json 2>/dev/null | sed -n '2,3{p;3q;}' >/tmp/stats
+		wait $!
+		sed 's/^/top /' /tmp/stats
+		wait
+	done
+	stop_magpie
+}
+
+# Two groups of eight hogs, each second.
+shares() {
+	mkdir $CG/light $CG/heavy
+	echo 100 >$CG/light/cpu.weight
+	echo 300 >$CG/heavy/cpu.weight
+	for _ in 1 2 3 4 5 6 7 8; do
+		hog
+		echo $HOG >$CG/light/cgroup.procs
+		hog
+		echo $HOG >$CG/heavy/cgroup.procs
+	done
+	for _ in $(seq 13); do
+		sleep 1
+		# shellcheck disable=SC2046 # numbers
+		set -- "$1" $(cut -d ' ' -f 1 /proc/uptime) $(sed -n 's/^usage_usec //p' $CG/light/cpu.stat $CG/heavy/cpu.stat)
+		echo "shares {\"scheduler\":\"$1\",\"seconds\":$2,\"light_us\":$3,\"heavy_us\":$4}"
+	done
+	end_hogs
+	rmdir $CG/light $CG/heavy
+}
+
+record_shares() {
+	echo +cpu >$CG/cgroup.subtree_control
+	shares eevdf
+	start_magpie
+	shares scx_magpie
+	stop_magpie
+}
+
+# Sixteen threads, woken at once, with half a millisecond to do, again and again for a second.
+burst() {
+	echo 'prev_comm == "magpie-wakeup" || next_comm == "magpie-wakeup"' >$TRACING/events/sched/sched_switch/filter
+	echo 16384 >$TRACING/buffer_size_kb
+	echo mono >$TRACING/trace_clock
+	echo 1 >$TRACING/events/sched/sched_switch/enable
+	magpie-wakeup -m 1 -t 16 -c 500 -s 3000 --cpu-time -r 1 >/tmp/out
+	echo 0 >$TRACING/events/sched/sched_switch/enable
+	sed -n "s/^.*\[0*\([0-9][0-9]*\)\] .* \([0-9.]*\): sched_switch: .* prev_pid=\([0-9]*\) .* next_pid=\([0-9]*\) .*/burst $1 \1 \2 \3 \4/p" \
+		$TRACING/trace
+	echo >$TRACING/trace
+}
+
+record_burst() {
+	burst eevdf
+	start_magpie
+	burst scx_magpie
+	stop_magpie
+}
+
+"record_$1"
