@@ -12,7 +12,7 @@ C_SOURCES := $(wildcard src/bpf/*.[ch] src/bpf/*/*.h sim/native/*.[ch] sim/nativ
 # Where words of tools/words are not used.
 PROSE := $(wildcard *.md) docs src tests vm bench/README.md sim/README.md
 # Where spelling is not looked at.
-NOT_SPELLED := *.svg,*.json*,*.snap,./target,./bench-results,./sim-failures,__pycache__
+NOT_SPELLED := ./.git,*.svg,*.json*,*.snap,./target,./bench-results,./sim-failures,__pycache__
 # The environment for a build: which clang.
 ENV = set -e; env="$$(tools/setup --env)"; eval "$$env";
 ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";
