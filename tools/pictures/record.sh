@@ -14,7 +14,6 @@ record_top() {
 		timeout -s KILL 60 scx_magpie --monitor 3 --json 2>/dev/null | sed -n '2,3{p;3q;}' >/tmp/stats
 		wait $!
 		sed 's/^/top /' /tmp/stats
-		wait
 	done
 	stop_magpie
 }
