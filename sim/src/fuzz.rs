@@ -158,6 +158,7 @@ fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
                 remote_memory_pct: 0,
                 start_cpus: None,
                 noise,
+                interleave: seed & 1 != 0,
             }
         },
     )
@@ -316,6 +317,13 @@ mod tests {
         assert_ne!(json(7), json(8));
         let again: Scenario = serde_json::from_str(&json(7)).unwrap();
         assert_eq!(serde_json::to_string(&again).unwrap(), json(7));
+    }
+
+    #[test]
+    fn other_cpus_come_in_between_in_every_second_scenario() {
+        let times = |seed| scenario(seed).run(false).unwrap().kernel.nr_interleaved;
+        assert_eq!(times(2), 0);
+        assert!((1..6).step_by(2).map(times).sum::<u64>() > 0);
     }
 
     #[test]
