@@ -119,6 +119,9 @@ enum Command {
         /// Folder for failed scenarios.
         #[arg(long, default_value = "sim-failures", value_name = "DIR")]
         out: PathBuf,
+        /// Let timers of other CPUs come in the middle of callbacks. A failure may be the simulator's.
+        #[arg(long)]
+        interleave: bool,
     },
     /// Count the instructions of a wakeup and a dispatch in LLCs of 8 to 1024 CPUs, idle, half busy and overloaded.
     ///
@@ -181,7 +184,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         None => run(&cli.run),
-        Some(Command::Fuzz { seeds, out }) => fuzz_seeds(seeds, &out),
+        Some(Command::Fuzz { seeds, out, interleave }) => fuzz_seeds(seeds, &out, interleave),
         Some(Command::Experiments { runs }) => run_experiments(runs),
         Some(Command::Growth { samples, seed, flags }) => grow(samples as usize, seed, &flags),
         Some(Command::Lines { seed, flags }) => lines(seed, &flags),
@@ -325,7 +328,7 @@ fn replay(file: &Path, trace: Option<&Path>, text: bool, verdict: bool) -> Resul
 }
 
 /// True if all seeds hold.
-fn fuzz_seeds(seeds: std::ops::Range<u64>, out: &Path) -> Result<bool> {
+fn fuzz_seeds(seeds: std::ops::Range<u64>, out: &Path, interleave: bool) -> Result<bool> {
     if seeds.is_empty() {
         bail!("no seeds");
     }
@@ -340,7 +343,7 @@ fn fuzz_seeds(seeds: std::ops::Range<u64>, out: &Path) -> Result<bool> {
                 if seed >= seeds.end {
                     break;
                 }
-                let Some(failure) = fuzz::run_seed(&exe, seed)? else {
+                let Some(failure) = fuzz::run_seed(&exe, seed, interleave)? else {
                     held.fetch_add(1, Ordering::Relaxed);
                     continue;
                 };
