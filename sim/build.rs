@@ -33,6 +33,9 @@ fn main() {
         native.flag("-fsanitize=address,undefined").flag("-fno-sanitize-recover=all").flag("-fno-omit-frame-pointer");
         link_sanitizers(&clang);
     }
+    if env::var_os("CARGO_FEATURE_LINES").is_some() {
+        native.flag("-fsanitize-coverage=func,trace-pc,trace-loads,trace-stores");
+    }
     native.compile("native");
 
     // Many mutants are built, and none is traced.

@@ -36,6 +36,11 @@ impl Default for Line {
 }
 
 impl Line {
+    /// Only that CPU has a copy.
+    pub fn of(cpu: usize) -> Self {
+        Self { writer: cpu, copies: Mask::only(cpu) }
+    }
+
     /// `cpu` reads the line. Returns ns.
     pub fn load(&mut self, machine: &Machine, cpu: usize) -> u64 {
         if self.copies.test(cpu) {
@@ -55,8 +60,7 @@ impl Line {
             Distance::Same => LINE_LLC,
             distance => transfer(distance),
         };
-        self.writer = cpu;
-        self.copies = Mask::only(cpu);
+        *self = Self::of(cpu);
         cost
     }
 }

@@ -160,6 +160,7 @@ fn reports(experiment: &Experiment, flags: &str, runs: u64) -> Result<Vec<Report
             remote_memory_pct: 0,
             start_cpus: None,
             noise: true,
+            interleave: false,
         };
         let outcome = scenario.run(false)?;
         ensure!(outcome.violation.is_none(), "{}, seed {seed}: {}", experiment.name, outcome.violation.unwrap());

@@ -38,7 +38,7 @@ const RUN: u64 = MSEC;
 
 /// Until tasks have spread and clocks have gone apart; and the time from which samples are taken, on large machines.
 const WARM_UP: u64 = 60 * MSEC;
-const WINDOW: u64 = 20 * MSEC;
+pub const WINDOW: u64 = 20 * MSEC;
 
 /// How busy the CPUs are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +141,8 @@ fn mean(counts: &[u64]) -> (f64, f64) {
     (mean, (variance / nr).sqrt())
 }
 
-fn count(tunables: &Tunables, size: usize, state: State, samples: usize, seed: u64) -> Result<Counter> {
+/// A machine of one LLC, warm.
+pub fn loaded(tunables: &Tunables, size: usize, state: State, seed: u64) -> Result<Kernel> {
     let shape = Shape { nodes: 1, llcs: 1, cores: size / 2, smt: 2, capacities: vec![1024], ranks: vec![0] };
     let mut kernel = Kernel::new(Machine::new(&shape), tunables, seed)?;
     let at = kernel.now + TICK;
@@ -156,7 +157,11 @@ fn count(tunables: &Tunables, size: usize, state: State, samples: usize, seed: u
         builder.task(program, traits);
     }
     kernel.run_until(at + WARM_UP);
+    Ok(kernel)
+}
 
+fn count(tunables: &Tunables, size: usize, state: State, samples: usize, seed: u64) -> Result<Counter> {
+    let mut kernel = loaded(tunables, size, state, seed)?;
     let wakeups = size as u64 * state.load() * WINDOW / (100 * RUN);
     kernel.counter = Some(Counter::new((wakeups as usize / samples).max(1), samples));
     let end = kernel.now + 10 * SEC;

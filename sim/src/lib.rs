@@ -13,6 +13,7 @@
 //!     native.rs             the BPF program; instructions.rs counts what its callbacks execute
 //!     machine.rs            its CPUs; costs.rs, cache.rs: what things cost there
 //! growth.rs, experiments.rs  series of runs: as the machine grows; with a feature off and on
+//!   lines.rs                   and cache lines that move
 //! ```
 //!
 //! A file imports only files below it.
@@ -29,6 +30,7 @@ pub mod fuzz;
 pub mod growth;
 pub mod instructions;
 pub mod kernel;
+pub mod lines;
 pub mod machine;
 pub mod mask;
 pub mod native;

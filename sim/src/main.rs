@@ -7,6 +7,7 @@
 //! magpie-sim ... --trace FILE                                           for Perfetto
 //! magpie-sim fuzz --seeds 0..200                                        scenarios by chance; failures are shrunk
 //! magpie-sim growth                                                     instructions a callback as an LLC grows
+//! magpie-sim lines                                                      cache lines that move
 //! magpie-sim replay FILE                                                a scenario, such as fuzz leaves
 //! ```
 
@@ -18,12 +19,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
 use magpie_sim::cgroup::Spec;
 use magpie_sim::experiments;
 use magpie_sim::fuzz::{self, Verdict};
 use magpie_sim::growth;
+use magpie_sim::lines;
 use magpie_sim::machine::{PRESETS, Shape};
 use magpie_sim::report::Table;
 use magpie_sim::scenario::{Outcome, Scenario};
@@ -117,6 +119,9 @@ enum Command {
         /// Folder for failed scenarios.
         #[arg(long, default_value = "sim-failures", value_name = "DIR")]
         out: PathBuf,
+        /// Let timers of other CPUs come in the middle of callbacks. A failure may be the simulator's.
+        #[arg(long)]
+        interleave: bool,
     },
     /// Count the instructions of a wakeup and a dispatch in LLCs of 8 to 1024 CPUs, idle, half busy and overloaded.
     ///
@@ -125,6 +130,14 @@ enum Command {
         /// Callbacks to count at each size.
         #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
         samples: u64,
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        seed: u64,
+        /// The scheduler's flags, after `--`.
+        #[arg(last = true, value_name = "FLAGS")]
+        flags: Vec<String>,
+    },
+    /// Print how many cache lines move in a wakeup and a switch, in LLCs of 64 and 256 CPUs. For a build with the feature `lines`.
+    Lines {
         #[arg(long, default_value_t = 1, value_name = "N")]
         seed: u64,
         /// The scheduler's flags, after `--`.
@@ -171,9 +184,10 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         None => run(&cli.run),
-        Some(Command::Fuzz { seeds, out }) => fuzz_seeds(seeds, &out),
+        Some(Command::Fuzz { seeds, out, interleave }) => fuzz_seeds(seeds, &out, interleave),
         Some(Command::Experiments { runs }) => run_experiments(runs),
         Some(Command::Growth { samples, seed, flags }) => grow(samples as usize, seed, &flags),
+        Some(Command::Lines { seed, flags }) => lines(seed, &flags),
         Some(Command::Replay { file, trace, text, verdict }) => replay(&file, trace.as_deref(), text, verdict),
     };
     match done {
@@ -212,6 +226,7 @@ fn run(args: &Run) -> Result<bool> {
                 remote_memory_pct: args.remote_memory_pct,
                 start_cpus: args.start_cpus,
                 noise: !args.no_noise,
+                interleave: false,
             };
             let trace = args.trace.as_deref().filter(|_| i == 0 && seed == args.seed);
             let started = Instant::now();
@@ -246,6 +261,17 @@ fn grow(samples: usize, seed: u64, flags: &[String]) -> Result<bool> {
     let rows = growth::measure(flags, samples, seed)?;
     print!("{}", growth::Table(&rows));
     Ok(rows.iter().all(|row| row.wakeup.is_logarithmic() && row.dispatch.is_logarithmic()))
+}
+
+fn lines(seed: u64, flags: &[String]) -> Result<bool> {
+    ensure!(
+        cfg!(feature = "lines"),
+        "this build does not count lines: cargo run --release -p magpie-sim --features lines -- lines"
+    );
+    for table in lines::measure(flags, seed)? {
+        println!("{table}");
+    }
+    Ok(true)
 }
 
 /// True if all claims hold.
@@ -302,7 +328,7 @@ fn replay(file: &Path, trace: Option<&Path>, text: bool, verdict: bool) -> Resul
 }
 
 /// True if all seeds hold.
-fn fuzz_seeds(seeds: std::ops::Range<u64>, out: &Path) -> Result<bool> {
+fn fuzz_seeds(seeds: std::ops::Range<u64>, out: &Path, interleave: bool) -> Result<bool> {
     if seeds.is_empty() {
         bail!("no seeds");
     }
@@ -317,7 +343,7 @@ fn fuzz_seeds(seeds: std::ops::Range<u64>, out: &Path) -> Result<bool> {
                 if seed >= seeds.end {
                     break;
                 }
-                let Some(failure) = fuzz::run_seed(&exe, seed)? else {
+                let Some(failure) = fuzz::run_seed(&exe, seed, interleave)? else {
                     held.fetch_add(1, Ordering::Relaxed);
                     continue;
                 };

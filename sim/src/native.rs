@@ -16,9 +16,10 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use scx_magpie::bpf_intf::{
-    capacities, cpu_ctx, cpu_layout, cpu_state_CPU_PRESENT, group, latency_hist, llc_layout, llc_published, loss,
-    machine, magpie_limits_MAX_CPUS, magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES, magpie_limits_MAX_LLCS,
-    magpie_limits_MAX_NODE_IDS, magpie_limits_SLOTS_PER_LINE, map_line, placed_cpu, sparse_map, tunables, wake_cases,
+    capacities, cpu_ctx, cpu_layout, cpu_state_CPU_PRESENT, group, latency_hist, llc_ctx, llc_layout, llc_published,
+    loss, machine, magpie_limits_CACHE_LINE, magpie_limits_MAX_CPUS, magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES,
+    magpie_limits_MAX_LLCS, magpie_limits_MAX_NODE_IDS, magpie_limits_SLOTS_PER_LINE, map_line, placed_cpu, sparse_map,
+    tunables, wake_cases,
 };
 use scx_magpie::stats::Shared;
 use scx_magpie::told::{Live, Told};
@@ -38,6 +39,7 @@ pub use bindings::*;
 pub const MAX_CPUS: usize = magpie_limits_MAX_CPUS as usize;
 const MAX_LLCS: usize = magpie_limits_MAX_LLCS as usize;
 const MAX_LINES: usize = magpie_limits_MAX_LINES as usize;
+const CACHE_LINE: usize = magpie_limits_CACHE_LINE as usize;
 const SLOTS_PER_LINE: usize = magpie_limits_SLOTS_PER_LINE as usize;
 
 // What main.bpf.c defines, and the bounds of its sections (native.c). Cells, for the program writes them.
@@ -58,6 +60,7 @@ unsafe extern "C" {
     static pelt_decay: [UnsafeCell<u32>; 32];
     static cpu_ctxs: [UnsafeCell<cpu_ctx>; MAX_CPUS];
     static llc_publisheds: [UnsafeCell<llc_published>; MAX_LLCS];
+    static llc_ctxs: [UnsafeCell<llc_ctx>; MAX_LLCS];
     static groups: [UnsafeCell<group>; magpie_limits_MAX_GROUPS as usize];
     static lost_groups: UnsafeCell<u32>;
     static processes: UnsafeCell<u8>;
@@ -315,6 +318,31 @@ fn is_bit(map: &UnsafeCell<sparse_map>, slot: usize) -> bool {
 /// Where the program's code is.
 pub fn text() -> Range<usize> {
     (&raw const __start_bpf_text).addr()..(&raw const __stop_bpf_text).addr()
+}
+
+/// The program's variable at an address, and of `cpu_ctx` which line; `None` if it is none, or constant.
+pub fn variable(addr: usize) -> Option<String> {
+    fn at<T>(of: *const T) -> Range<usize> {
+        of.addr()..of.addr() + size_of::<T>()
+    }
+    let of_cpus = at(&raw const cpu_ctxs);
+    if of_cpus.contains(&addr) {
+        return Some(format!("cpu_ctx, line {}", (addr - of_cpus.start) % size_of::<cpu_ctx>() / CACHE_LINE));
+    }
+    let words = |map: Range<usize>| map.end - MAX_LLCS * CACHE_LINE..map.end;
+    let named = [
+        ("idle_map, words of LLCs", words(at(&raw const idle_map))),
+        ("idle_map", at(&raw const idle_map)),
+        ("overload_map, words of LLCs", words(at(&raw const overload_map))),
+        ("overload_map", at(&raw const overload_map)),
+        ("groups", at(&raw const groups)),
+        ("changes", at(&raw const untold_changes)),
+        ("llc_published", at(&raw const llc_publisheds)),
+        ("llc_ctx", at(&raw const llc_ctxs)),
+        ("others", (&raw const __start_bpf_bss).addr()..(&raw const __stop_bpf_bss).addr()),
+        ("others", (&raw const __start_bpf_data).addr()..(&raw const __stop_bpf_data).addr()),
+    ];
+    named.iter().find(|(_, range)| range.contains(&addr)).map(|(name, _)| name.to_string())
 }
 
 /// Is the address in what many CPUs read and write: the sparse bitmaps, and what is kept of cgroups?

@@ -56,6 +56,9 @@ pub struct Scenario {
     /// Background kernel threads and the loader.
     #[serde(default = "yes")]
     pub noise: bool,
+    /// Other CPUs come in between the accesses of callbacks.
+    #[serde(default)]
+    pub interleave: bool,
 }
 
 fn yes() -> bool {
@@ -88,6 +91,7 @@ impl Scenario {
         let tunables = parse_flags(&self.flags)?;
         let mut kernel = Kernel::new(Machine::new(&self.machine), &tunables, self.seed)?;
         kernel.trace.keep = keep_trace;
+        kernel.interleaves = self.interleave;
         let from = kernel.now + TICK;
         if self.noise {
             add_noise(&mut kernel, from);

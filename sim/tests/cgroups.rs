@@ -28,6 +28,7 @@ fn run(
         remote_memory_pct: 0,
         start_cpus: None,
         noise: true,
+        interleave: false,
     };
     let outcome = scenario.run(false).unwrap();
     assert_eq!(outcome.violation, None);

@@ -35,6 +35,7 @@ fn unfairness(machine: &str, nr_cpus: f64, hogs: &[&str], flags: &[&str]) -> f64
         remote_memory_pct: 0,
         start_cpus: None,
         noise: true,
+        interleave: false,
     };
     let kernel = scenario.run(false).unwrap().kernel;
     let tasks: Vec<TaskId> =

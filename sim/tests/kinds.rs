@@ -29,6 +29,7 @@ fn run(machine: &str, workloads: &[&str], flags: &[&str]) -> Kernel {
         remote_memory_pct: 0,
         start_cpus: None,
         noise: true,
+        interleave: false,
     };
     let outcome = scenario.run(false).unwrap();
     assert_eq!(outcome.violation, None, "{workloads:?} on {machine}");

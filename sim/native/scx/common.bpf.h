@@ -297,8 +297,9 @@ void sim_store(const volatile void *addr);
 	})
 #define WRITE_ONCE(x, val)                                                                                             \
 	({                                                                                                             \
+		typeof(x) ___val = (val);                                                                              \
 		sim_store(&(x));                                                                                       \
-		*(volatile typeof(x) *)&(x) = (val);                                                                   \
+		*(volatile typeof(x) *)&(x) = ___val;                                                                  \
 	})
 #define __sync_fetch_and_or(addr, val)		    (sim_store(addr), __atomic_fetch_or(addr, val, __ATOMIC_SEQ_CST))
 #define __sync_fetch_and_and(addr, val)		    (sim_store(addr), __atomic_fetch_and(addr, val, __ATOMIC_SEQ_CST))

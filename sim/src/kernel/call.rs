@@ -19,10 +19,17 @@ thread_local! {
 /// # Safety
 /// Call it only from a kfunc, inside [`Kernel::call`]. The reference must not outlive the kfunc.
 pub unsafe fn current<'a>() -> &'a mut Kernel {
-    let kernel = CURRENT.get();
-    assert!(!kernel.is_null(), "a kfunc was called outside of a callback");
+    // SAFETY: the caller's.
+    unsafe { try_current() }.expect("a kfunc was called outside of a callback")
+}
+
+/// The same; `None` outside of callbacks.
+///
+/// # Safety
+/// As for [`current`].
+pub unsafe fn try_current<'a>() -> Option<&'a mut Kernel> {
     // SAFETY: call() set it, holds the kernel exclusively, and does not touch it until the callback returns.
-    unsafe { &mut *kernel }
+    unsafe { CURRENT.get().as_mut() }
 }
 
 impl Kernel {
@@ -42,6 +49,9 @@ impl Kernel {
         if self.counter.as_mut().is_some_and(|counter| counter.in_child(op, task, arg)) {
             callback(&ops);
             end_child();
+        }
+        if let Some(lines) = &mut self.lines {
+            lines.called(op, arg);
         }
         let ret = callback(&ops);
         CURRENT.set(before);

@@ -68,7 +68,7 @@ impl Kernel {
     }
 
     /// The CPU leaves the kernel, and schedules first if it must.
-    fn leave(&mut self, cpu: usize) {
+    pub fn leave(&mut self, cpu: usize) {
         self.deliver_kicks();
         let mut rounds = 0;
         // Each task may belong to a throttled group: it leaves the CPU as soon as it runs, and the CPU schedules again.
@@ -110,7 +110,7 @@ impl Kernel {
         self.tasks[task].in_work
     }
 
-    fn timer_cpu(&self, task: TaskId) -> usize {
+    pub fn timer_cpu(&self, task: TaskId) -> usize {
         let cpu = self.tasks[task].cpu;
         if self.online.test(cpu) { cpu } else { self.boot_cpu() }
     }

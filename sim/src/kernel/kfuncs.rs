@@ -11,7 +11,7 @@ use scx_magpie::bpf_intf::magpie_limits_CACHE_LINE;
 
 use crate::costs::KFUNC;
 use crate::dsq::{TaskId, is_throttled_queue, local_on, queue_cpu};
-use crate::kernel::call::current;
+use crate::kernel::call::{current, try_current};
 use crate::kernel::{Event, Kernel, Moment};
 use crate::mask::Mask;
 use crate::native::{
@@ -463,9 +463,42 @@ extern "C" fn sim_can_loop() -> bool {
     true
 }
 
+/// What the compiler has the program call before each load and store, and at the beginning of each function.
+#[cfg(feature = "lines")]
+mod accesses {
+    use super::{c_void, tell_lines};
+
+    macro_rules! accesses {
+        ($($name:ident $store:literal),*) => {
+            $(#[unsafe(no_mangle)]
+            extern "C" fn $name(addr: *const c_void) {
+                tell_lines(addr, $store);
+            })*
+        };
+    }
+    accesses!(
+        __sanitizer_cov_load1 false, __sanitizer_cov_load2 false, __sanitizer_cov_load4 false,
+        __sanitizer_cov_load8 false, __sanitizer_cov_load16 false,
+        __sanitizer_cov_store1 true, __sanitizer_cov_store2 true, __sanitizer_cov_store4 true,
+        __sanitizer_cov_store8 true, __sanitizer_cov_store16 true
+    );
+
+    #[unsafe(no_mangle)]
+    extern "C" fn __sanitizer_cov_trace_pc() {}
+}
+
+fn tell_lines(addr: *const c_void, store: bool) {
+    // SAFETY: as kernel(); what runs outside of callbacks does not count.
+    let Some(kernel) = (unsafe { try_current() }) else { return };
+    if let Some(lines) = &mut kernel.lines {
+        lines.accessed(&kernel.machine, kernel.cpu, addr as usize, store);
+    }
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn sim_load(addr: *const c_void) {
     let kernel = kernel();
+    kernel.interleave();
     if is_shared(addr as usize) {
         let line = kernel.shared_lines.entry(addr as usize / magpie_limits_CACHE_LINE as usize).or_default();
         let cost = line.load(&kernel.machine, kernel.cpu);
@@ -476,7 +509,10 @@ extern "C" fn sim_load(addr: *const c_void) {
 
 #[unsafe(no_mangle)]
 extern "C" fn sim_store(addr: *const c_void) {
+    // The compiler does not tell of atomics.
+    tell_lines(addr, true);
     let kernel = kernel();
+    kernel.interleave();
     if is_shared(addr as usize) {
         let line = kernel.shared_lines.entry(addr as usize / magpie_limits_CACHE_LINE as usize).or_default();
         let cost = line.store(&kernel.machine, kernel.cpu);

@@ -14,13 +14,14 @@
 //!   timers.rs           BpfTimer
 //!   work.rs             CPU time, and when a task's step is done
 //!   cpufreq.rs          the frequency that a CPU runs at
+//!     interleave.rs       what other CPUs do in the middle of a callback
 //!     call.rs             every callback --> the BPF program --> kfuncs.rs: what it asks of the kernel
 //! ```
 //!
 //! - A file calls those below it and none above, but for kfuncs.rs, which the program calls. It imports this one, which
 //!   imports only the data of observe.rs.
-//! - An event runs to its end before the next. What overlaps on a real machine is a matter of order here, and the seed
-//!   decides it. The handler adds up what its work costs, and the CPU is busy for that long.
+//! - An event runs to its end before the next, but for what interleave.rs lets come in between. What overlaps on a real machine
+//!   is a matter of order here, and the seed decides it. The handler adds up what its work costs, and the CPU is busy for that long.
 //! - The kernel tells its observer of each [`Moment`]. The observer is `checks`, which the kernel does not know.
 
 mod call;
@@ -30,6 +31,7 @@ pub mod cpufreq;
 mod events;
 mod exec;
 mod faults;
+mod interleave;
 mod kfuncs;
 mod loader;
 mod observe;
@@ -57,6 +59,7 @@ use crate::costs::TICK;
 use crate::dsq::{Dsq, TaskId};
 use crate::fault::Fault;
 use crate::instructions::Counter;
+use crate::lines::Lines;
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::native::{Native, PF_IDLE, cpumask, sched_ext_ops, task_struct};
@@ -228,12 +231,19 @@ pub struct Kernel {
     /// Times that one of them came from another CPU.
     pub lines_moved: u64,
     pub kicks: Vec<(usize, u64)>,
+    /// Other CPUs come in between; one does now, while the runqueue of this CPU is locked; how many have.
+    pub interleaves: bool,
+    interleaved: bool,
+    locked: Option<usize>,
+    pub nr_interleaved: u64,
     pub quirks: Quirks,
     observer: Observer,
     /// The observer's notes.
     pub checks: Notes,
     /// Counts the instructions of some callbacks.
     pub counter: Option<Counter>,
+    /// Counts cache lines that move.
+    pub lines: Option<Lines>,
     pub trace: Trace,
     pub violation: Option<Violation>,
     /// The program's output by scx_bpf_dump().
@@ -307,10 +317,15 @@ impl Kernel {
             shared_lines: HashMap::new(),
             lines_moved: 0,
             kicks: Vec::new(),
+            interleaves: false,
+            interleaved: false,
+            locked: None,
+            nr_interleaved: 0,
             quirks: Quirks::of_seed(seed),
             observer,
             checks: Notes::new(nr_cpus, TICK),
             counter: None,
+            lines: None,
             trace: Trace::default(),
             violation: None,
             dump: Vec::new(),

@@ -49,7 +49,9 @@ impl Kernel {
         self.tasks[task].cpu = cpu;
         let remote = enq_flags != 0
             && cpu != self.cpu
-            && (self.machine.places[cpu].llc != self.machine.places[self.cpu].llc || self.cpus[cpu].nr_running == 0);
+            && (self.locked == Some(cpu)
+                || self.machine.places[cpu].llc != self.machine.places[self.cpu].llc
+                || self.cpus[cpu].nr_running == 0);
         if remote {
             self.push(self.now + self.cost + IPI, Event::RemoteWake { task, cpu });
         } else {

@@ -203,6 +203,7 @@ mod tests {
             remote_memory_pct: 0,
             start_cpus: None,
             noise: true,
+            interleave: false,
         }
     }
 

@@ -36,6 +36,18 @@ const fn survivor(
 
 #[rustfmt::skip]
 pub const MUTANTS: &[Mutant] = &[
+    // Races, which show where other CPUs come in between.
+    survivor("race-barrier", "a CPU looks for waiting tasks before its idle bit is set, as without the barrier", "main.bpf.c",
+        "\tmark_idle(cpu, cctx);\n\t/*\n\t * The other half of the handshake with enqueue(): a task may have been queued after dispatch() looked. Or the timer of\n\t * throttled tasks has come while that had dropped the rq lock: the kernel forgets its kick then.\n\t */\n\tif ((tunables.steal && work_in_reach(cpu)) || READ_ONCE(cctx->throttled_due))\n",
+        "\tbool work = tunables.steal && work_in_reach(cpu);\n\n\tmark_idle(cpu, cctx);\n\tif (work || READ_ONCE(cctx->throttled_due))\n",
+        "not in 500 seeds: a timer has to come between the two looks, and no CPU to take the task for a millisecond"),
+    survivor("race-flag", "the timer of throttled tasks sets its flag after the kick", "cgroup/throttle.bpf.h",
+        "\tWRITE_ONCE(cpu_ctx(cpu)->throttled_due, true);\n\tkick_cpu(cpu, SCX_KICK_PREEMPT);\n",
+        "\tkick_cpu(cpu, SCX_KICK_PREEMPT);\n\tWRITE_ONCE(cpu_ctx(cpu)->throttled_due, true);\n",
+        "not in 500 seeds: a throttled task may wait, and the next wakeup on its CPU may mend it"),
+    mutant("race-counter", "a task leaves the load of a queue, and not by an atomic", "order/queue.bpf.h",
+        "\treturn __sync_fetch_and_add(&cpu_ctx(tctx->queued_cpu)->queued_load, -(u64)weight) == weight;",
+        "\tu64 *load = &cpu_ctx(tctx->queued_cpu)->queued_load, before = READ_ONCE(*load);\n\n\tWRITE_ONCE(*load, before - weight);\n\treturn before == weight;"),
     // Wakeups.
     mutant("select-prev-disallowed", "select_cpu() keeps a previous CPU that the task may not use any more", "main.bpf.c",
         "if (!is_present(prev) || !may_use(p, prev))", "if (!is_present(prev))"),
