@@ -4,7 +4,7 @@
 //! ```text
 //! cpu_ctxs[].pelt --read in place--> util_avg now --sum by LLC--> sum_util --+-- ScanLimit --> nr_scan
 //! frequency --> what the CPUs can reach now --sum by LLC--> capacity --------+
-//!                          losses, of each --less--> capacities
+//!                  losses --less, of each--> capacities
 //! ```
 //!
 //! Both live in the program's memory, which is mapped here: no system call. They come as cells, for the program
@@ -59,20 +59,18 @@ impl Publisher {
         }
     }
 
-    /// Writes what each CPU can reach, less what it has lost to others, where the BPF program reads it: at least 1. Which tasks
-    /// are big does not depend on the loss.
+    /// Writes what each CPU can reach where the BPF program reads it, and what is left of that without its losses: at least 1.
     pub fn publish_capacities(&self, capacities: &UnsafeCell<capacities>, losses: &[UnsafeCell<loss>]) {
-        let (to, mut max) = (capacities.get(), 0);
+        let (to, cpus) = (capacities.get(), &self.reachable);
         // SAFETY: plain words in valid memory, indices below MAX_CPUS.
         unsafe {
-            for (&id, &reachable) in &self.reachable {
+            for (&id, &reachable) in cpus {
                 let lost = std::ptr::read_volatile(&raw const (*losses[id].get()).lost);
-                let left = reachable.saturating_sub(lost).max(1);
-                max = max.max(left);
-                std::ptr::write_volatile(&raw mut (*to).of[id], left);
+                std::ptr::write_volatile(&raw mut (*to).of[id], reachable);
+                std::ptr::write_volatile(&raw mut (*to).left[id], reachable.saturating_sub(lost).max(1));
             }
-            std::ptr::write_volatile(&raw mut (*to).max, max);
-            std::ptr::write_volatile(&raw mut (*to).min, self.reachable.values().min().copied().unwrap_or(0));
+            std::ptr::write_volatile(&raw mut (*to).max, cpus.values().max().copied().unwrap_or(0));
+            std::ptr::write_volatile(&raw mut (*to).min, cpus.values().min().copied().unwrap_or(0));
         }
     }
 
