@@ -21,7 +21,7 @@
 	X(note_current) X(note_running) X(yield_turn) X(rebase) X(place) \
 	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) \
 	X(preempts) X(run_at_once) \
-	X(fits_capacity) X(fits_cpu) X(fitting_util) X(fits_all) X(is_weak) X(is_big) \
+	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) X(is_big) \
 	X(clamp_util) X(update_task_util) X(cpu_util_without) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) \
 	X(util_stops) \
 	X(update_cpuperf) X(decay_cpuperf) \

@@ -52,18 +52,11 @@ static bool is_weak(s32 cpu)
 	return is_asym() && is_stronger(READ_ONCE(capacities.max), capacity_of(cpu));
 }
 
-/* What is too big for all goes to the strongest. */
+/* What is too big for all is not for the strongest. */
 static bool fits_cpu(u32 util, s32 cpu)
 {
-	if (!fits_capacity(util, READ_ONCE(capacities.max)))
-		return !is_weak(cpu);
-	return fits_capacity(util, capacity_left(cpu));
-}
-
-/* Tasks of less are for @cpu, which has nothing else to do: of what fits a weak one, of any a strong one. */
-__noinline u64 fitting_util(s32 cpu)
-{
-	return is_weak(cpu) ? capacity_left(cpu) * CAPACITY_SCALE / FITS_MARGIN : CAPACITY_SCALE + 1;
+	return fits_capacity(util, capacity_left(cpu)) ||
+	       (!is_weak(cpu) && !fits_capacity(util, READ_ONCE(capacities.max)));
 }
 
 static bool fits_all(u32 util)

@@ -158,7 +158,7 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 	weight = task_weight(first, tctx);
 	trim_drift(cctx, from, weight);
 	gran = to_vtime(share_llc(cpu, victim) ? BALANCE_GRAN_NS : 2 * BALANCE_GRAN_NS, weight);
-	want.below = deadline + cctx->voffset - from->voffset - gran;
+	want.before = deadline + cctx->voffset - from->voffset - gran;
 	want.long_wait = patience(from);
 	if (own) {
 		want.min_wait = by_weight(wait_time(next, now), task_weight(next, own));
@@ -166,7 +166,7 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 	}
 	/* A strong CPU with a big task takes small ones from weak CPUs only if they waited for too long. */
 	if (is_asym() && is_weak(victim) && !is_weak(cpu) && !fits_all(cctx->curr_util))
-		want.below = deadline - (1ULL << 62);
+		want.before = deadline - (1ULL << 62);
 	if (!pull(cpu, victim, victim, &want))
 		return false;
 	stat_inc(STAT_BALANCE);

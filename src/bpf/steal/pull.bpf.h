@@ -28,7 +28,7 @@ struct pull {
 	u32 why;
 	u64 cost;      /* PULL_IDLE: of the way, ns: migration_cost() */
 	u64 min_wait;  /* PULL_STARVED: ns that the task has waited; PULL_BALANCE: likewise, by weight */
-	u64 below;     /* PULL_IDLE: its utilization; PULL_BALANCE: its deadline, or it has waited ... */
+	u64 before;    /* PULL_BALANCE: its deadline, or it has waited ... */
 	u64 long_wait; /* ... for so many ns, by weight */
 };
 
@@ -53,14 +53,14 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 	switch (pull->why) {
 	case PULL_IDLE:
 		return (!pull->cost || hot_remaining(tctx, pull->cost, now) <= 0) &&
-		       (!is_asym() || tctx->task_util < pull->below || weak_wait(tctx, now) <= 0);
+		       (!is_asym() || fits_cpu(tctx->task_util, cpu) || weak_wait(tctx, now) <= 0);
 	case PULL_HOME:
 		return tctx->preferred_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim));
 	case PULL_BALANCE:
 		weight = task_weight(p, tctx);
 		if (by_weight(wait, weight) < pull->min_wait)
 			return false;
-		if (vtime_before(p->scx.dsq_vtime, pull->below) && !outweighs(weight, cpu_ctx(victim)))
+		if (vtime_before(p->scx.dsq_vtime, pull->before) && !outweighs(weight, cpu_ctx(victim)))
 			return true;
 		return wait >= BALANCE_WAIT_NS && by_weight(wait, weight) >= pull->long_wait;
 	default:

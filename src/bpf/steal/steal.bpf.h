@@ -29,7 +29,7 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 why, u32 *tries __arg_nonnull)
 	bool own = llc == cpu_layout(cpu)->llc;
 	u32 slot = own && cctx->steal_slot != NO_SLOT ? cctx->steal_slot : cpu_layout(cpu)->slot;
 	struct map_walk walk = map_walk_from(&overload_map, llc, slot, ALL_SLOTS);
-	struct pull want = {.why = why, .cost = migration_cost(cpu, llc), .below = fitting_util(cpu)};
+	struct pull want = {.why = why, .cost = migration_cost(cpu, llc)};
 	s32 victim;
 
 	if (own)

@@ -14,7 +14,7 @@ use crate::rig::Rig;
 const LOOKS: usize = MAX_PULL_LOOKS as usize;
 const USEC: u64 = 1000;
 
-const IDLE: pull = pull { why: pull_why_PULL_IDLE, cost: 0, min_wait: 0, below: 1025, long_wait: 0 };
+const IDLE: pull = pull { why: pull_why_PULL_IDLE, cost: 0, min_wait: 0, before: 0, long_wait: 0 };
 const HOME: pull = pull { why: pull_why_PULL_HOME, ..IDLE };
 const BALANCE: pull = pull { why: pull_why_PULL_BALANCE, long_wait: u64::MAX, ..IDLE };
 const STARVED: pull = pull { why: pull_why_PULL_STARVED, ..IDLE };
@@ -136,8 +136,7 @@ fn a_weak_cpu_leaves_a_big_task_to_strong_ones_for_a_while() {
         let task = rig.task();
         rig.remembered(task, |tctx| tctx.task_util = util);
         waits(&mut rig, task, 1, wait);
-        let below = rig.call(rig.u.fitting_util, (0,));
-        let taken = pulls(&mut rig, 1, pull { below, ..IDLE });
+        let taken = pulls(&mut rig, 1, IDLE);
         assert_eq!(taken.is_some(), comes, "weak: {thief_is_weak}, util {util}, after {wait} ns");
     }
 }
@@ -177,7 +176,7 @@ proptest! {
         rig.queue(task, 1, deadline as u64);
         let since = rig.kernel.now - wait;
         rig.remembered(task, |tctx| tctx.enqueued_at = since);
-        let taken = pulls(&mut rig, 1, pull { min_wait, below: before as u64, long_wait, ..BALANCE });
+        let taken = pulls(&mut rig, 1, pull { min_wait, before: before as u64, long_wait, ..BALANCE });
         let weighted = wait * u64::from(weight) / 100;
         let long = wait >= u64::from(BALANCE_WAIT_NS) && weighted >= long_wait;
         prop_assert_eq!(taken.is_some(), weighted >= min_wait && (deadline < before || long));
@@ -217,7 +216,7 @@ fn a_task_that_balances_keeps_its_turn() {
         let task = rig.task();
         rig.remembered(task, |tctx| tctx.vclock_cpu = 1);
         waits(&mut rig, task, 1, 0);
-        assert!(pulls(&mut rig, 1, pull { below: u64::MAX >> 1, ..want }).is_some());
+        assert!(pulls(&mut rig, 1, pull { before: u64::MAX >> 1, ..want }).is_some());
         assert_eq!(rig.remembered(task, |tctx| tctx.vclock_cpu), vclock_cpu);
     }
 }
