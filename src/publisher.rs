@@ -4,7 +4,7 @@
 //! ```text
 //! cpu_ctxs[].pelt --read in place--> util_avg now --sum by LLC--> sum_util --+-- ScanLimit --> nr_scan
 //! frequency --> what the CPUs can reach now --sum by LLC--> capacity --------+
-//!                  losses --less, of each--> capacities
+//!                          losses, of each --less--> capacities
 //! ```
 //!
 //! Both live in the program's memory, which is mapped here: no system call. They come as cells, for the program
@@ -59,18 +59,20 @@ impl Publisher {
         }
     }
 
-    /// Writes what each CPU can reach where the BPF program reads it, and what is left of that without its losses: at least 1.
+    /// Writes what each CPU can reach, less what it has lost to others, where the BPF program reads it: at least 1. Which tasks
+    /// are big does not depend on the loss.
     pub fn publish_capacities(&self, capacities: &UnsafeCell<capacities>, losses: &[UnsafeCell<loss>]) {
-        let (to, cpus) = (capacities.get(), &self.reachable);
+        let (to, mut max) = (capacities.get(), 0);
         // SAFETY: plain words in valid memory, indices below MAX_CPUS.
         unsafe {
-            for (&id, &reachable) in cpus {
+            for (&id, &reachable) in &self.reachable {
                 let lost = std::ptr::read_volatile(&raw const (*losses[id].get()).lost);
-                std::ptr::write_volatile(&raw mut (*to).of[id], reachable);
-                std::ptr::write_volatile(&raw mut (*to).left[id], reachable.saturating_sub(lost).max(1));
+                let left = reachable.saturating_sub(lost).max(1);
+                max = max.max(left);
+                std::ptr::write_volatile(&raw mut (*to).of[id], left);
             }
-            std::ptr::write_volatile(&raw mut (*to).max, cpus.values().max().copied().unwrap_or(0));
-            std::ptr::write_volatile(&raw mut (*to).min, cpus.values().min().copied().unwrap_or(0));
+            std::ptr::write_volatile(&raw mut (*to).max, max);
+            std::ptr::write_volatile(&raw mut (*to).min, self.reachable.values().min().copied().unwrap_or(0));
         }
     }
 

@@ -154,12 +154,14 @@ struct loss {
 	u32 pad;
 };
 
-/* What CPUs can reach now, for their frequency may be clamped, and what is left of that: 1..CAPACITY_SCALE. Written by the loader. */
+/*
+ * What CPUs can reach now, for their frequency may be clamped, less what they have lost: 1..CAPACITY_SCALE; and the least that
+ * one can reach. Written by the loader.
+ */
 struct capacities {
-	u32 max; /* that one can reach */
+	u32 max;
 	u32 min;
 	u32 of[MAX_CPUS];
-	u32 left[MAX_CPUS];
 };
 
 struct map_line {

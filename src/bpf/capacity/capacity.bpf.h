@@ -30,12 +30,6 @@ static u32 capacity_of(s32 cpu)
 	return READ_ONCE(capacities.of[cpu & (MAX_CPUS - 1)]);
 }
 
-/* Without what others than our tasks use of it: losses.bpf.h. */
-static u32 capacity_left(s32 cpu)
-{
-	return READ_ONCE(capacities.left[cpu & (MAX_CPUS - 1)]);
-}
-
 static bool fits_capacity(u64 util, u64 capacity)
 {
 	return util * FITS_MARGIN < capacity * CAPACITY_SCALE;
@@ -52,11 +46,10 @@ static bool is_weak(s32 cpu)
 	return is_asym() && is_stronger(READ_ONCE(capacities.max), capacity_of(cpu));
 }
 
-/* What is too big for all is not for the strongest. */
+/* Nothing is too big for the strongest. */
 static bool fits_cpu(u32 util, s32 cpu)
 {
-	return fits_capacity(util, capacity_left(cpu)) ||
-	       (!is_weak(cpu) && !fits_capacity(util, READ_ONCE(capacities.max)));
+	return fits_capacity(util, capacity_of(cpu)) || !is_weak(cpu);
 }
 
 static bool fits_all(u32 util)

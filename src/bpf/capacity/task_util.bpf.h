@@ -66,7 +66,7 @@ static u32 cpu_util_without(s32 cpu, const struct task_ctx *tctx)
 
 static u32 spare_capacity(s32 cpu, const struct task_ctx *tctx)
 {
-	u32 capacity = capacity_left(cpu), util = cpu_util_without(cpu, tctx);
+	u32 capacity = capacity_of(cpu), util = cpu_util_without(cpu, tctx);
 
 	return capacity > util ? capacity - util : 0;
 }
