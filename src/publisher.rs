@@ -4,7 +4,7 @@
 //! ```text
 //! cpu_ctxs[].pelt --read in place--> util_avg now --sum by LLC--> sum_util --+-- ScanLimit --> nr_scan
 //! frequency --> what the CPUs can reach now --sum by LLC--> capacity --------+
-//!                          losses, of each --less--> capacities
+//!                                           --each, least and most--> capacities
 //! ```
 //!
 //! Both live in the program's memory, which is mapped here: no system call. They come as cells, for the program
@@ -19,7 +19,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::bpf_intf::{
     capacities, cpu_ctx, cpu_layout, cpu_state_CPU_ONLINE as CPU_ONLINE, cpu_state_CPU_PRESENT as CPU_PRESENT,
-    llc_published, loss,
+    llc_published,
 };
 use crate::nr_scan::ScanLimit;
 use crate::pelt::{Pelt, decay_factors};
@@ -59,20 +59,16 @@ impl Publisher {
         }
     }
 
-    /// Writes what each CPU can reach, less what it has lost to others, where the BPF program reads it: at least 1. Which tasks
-    /// are big does not depend on the loss.
-    pub fn publish_capacities(&self, capacities: &UnsafeCell<capacities>, losses: &[UnsafeCell<loss>]) {
-        let (to, mut max) = (capacities.get(), 0);
+    /// Writes what each CPU can reach where the BPF program reads it.
+    pub fn publish_capacities(&self, capacities: &UnsafeCell<capacities>) {
+        let (to, cpus) = (capacities.get(), &self.reachable);
         // SAFETY: plain words in valid memory, indices below MAX_CPUS.
         unsafe {
-            for (&id, &reachable) in &self.reachable {
-                let lost = std::ptr::read_volatile(&raw const (*losses[id].get()).lost);
-                let left = reachable.saturating_sub(lost).max(1);
-                max = max.max(left);
-                std::ptr::write_volatile(&raw mut (*to).of[id], left);
+            for (&id, &reachable) in cpus {
+                std::ptr::write_volatile(&raw mut (*to).of[id], reachable);
             }
-            std::ptr::write_volatile(&raw mut (*to).max, max);
-            std::ptr::write_volatile(&raw mut (*to).min, self.reachable.values().min().copied().unwrap_or(0));
+            std::ptr::write_volatile(&raw mut (*to).max, cpus.values().max().copied().unwrap_or(0));
+            std::ptr::write_volatile(&raw mut (*to).min, cpus.values().min().copied().unwrap_or(0));
         }
     }
 

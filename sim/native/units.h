@@ -25,7 +25,6 @@
 	X(clamp_util) X(update_task_util) X(cpu_util_without) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) \
 	X(util_stops) \
 	X(update_cpuperf) X(decay_cpuperf) \
-	X(lost_capacity) X(note_loss) \
 	X(fallback_cpu) X(weak_wait) \
 	X(note_wake_case) \
 	X(nr_scan_of) X(budget) X(sum_util) X(estimate_nr_scan) \

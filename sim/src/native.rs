@@ -54,7 +54,6 @@ unsafe extern "C" {
     static capacity_order: [UnsafeCell<u16>; MAX_CPUS];
     #[link_name = "capacities"]
     static reachable: UnsafeCell<capacities>;
-    static losses: [UnsafeCell<loss>; MAX_CPUS];
     #[link_name = "wake_cases"]
     static cases: [UnsafeCell<wake_cases>; MAX_CPUS];
     static pelt_decay: [UnsafeCell<u32>; 32];
@@ -83,7 +82,6 @@ unsafe extern "C" {
     fn register_loader(ctx: *mut std::ffi::c_void) -> i32;
     fn sample_queues(ctx: *mut std::ffi::c_void) -> i32;
     fn decay_cpuperfs(ctx: *mut std::ffi::c_void) -> i32;
-    fn note_losses(ctx: *mut std::ffi::c_void) -> i32;
     fn place_cpu(placed: *mut placed_cpu) -> i32;
 }
 
@@ -179,7 +177,6 @@ impl Native {
                 groups: &groups,
                 lost_groups: *lost_groups.get(),
                 capacities: &reachable,
-                losses: &losses,
                 wake_cases: ((*machine.get()).asym != 0).then_some(&cases[..]),
             }
         }
@@ -296,11 +293,6 @@ impl Native {
     pub fn decay_cpuperfs(&self) {
         // SAFETY: as above.
         assert_eq!(unsafe { decay_cpuperfs(std::ptr::null_mut()) }, 0);
-    }
-
-    pub fn note_losses(&self) {
-        // SAFETY: as above.
-        assert_eq!(unsafe { note_losses(std::ptr::null_mut()) }, 0);
     }
 
     pub fn sample_queues(&self) {

@@ -146,18 +146,7 @@ struct placed_cpu {
 	s32 cpu;
 };
 
-/* What a CPU has lost of its capacity to others than our tasks. */
-struct loss {
-	u64 updated_at; /* by the kernel's clock of such averages */
-	u64 seen_at;	/* when that was seen to change */
-	u32 lost;	/* 0..capacity */
-	u32 pad;
-};
-
-/*
- * What CPUs can reach now, for their frequency may be clamped, less what they have lost: 1..CAPACITY_SCALE; and the least that
- * one can reach. Written by the loader.
- */
+/* What CPUs can reach now, for their frequency may be clamped: 1..CAPACITY_SCALE. Written by the loader. */
 struct capacities {
 	u32 max;
 	u32 min;

@@ -42,7 +42,6 @@
 #include "capacity/capacity.bpf.h"
 #include "capacity/task_util.bpf.h"
 #include "capacity/cpufreq.bpf.h"
-#include "capacity/losses.bpf.h"
 #include "capacity/fallback.bpf.h"
 #include "capacity/wake_cases.bpf.h"
 #include "search/nr_scan.bpf.h"
@@ -507,18 +506,6 @@ int decay_cpuperfs(void *ctx)
 	bpf_for(cpu, 0, machine.nr_cpu_ids)
 		if (is_present(cpu))
 			decay_cpuperf(cpu, unlocked_now());
-	return 0;
-}
-
-/* Likewise, where CPUs differ in capacity. */
-SEC("syscall")
-int note_losses(void *ctx)
-{
-	s32 cpu;
-
-	bpf_for(cpu, 0, machine.nr_cpu_ids)
-		if (is_present(cpu))
-			note_loss(cpu, unlocked_now());
 	return 0;
 }
 

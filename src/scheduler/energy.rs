@@ -29,7 +29,7 @@ impl Scheduler<'_> {
     pub(super) fn look_at_frequencies(&mut self) -> Result<()> {
         self.publisher.set_reachable(|cpu, capacity| frequency::reachable(frequency::SYS_CPU.as_ref(), cpu, capacity));
         let shared = memory::shared(&mut self.skel, self.groups, &self.tunables)?;
-        self.publisher.publish_capacities(shared.capacities, shared.losses);
+        self.publisher.publish_capacities(shared.capacities);
         Ok(())
     }
 }

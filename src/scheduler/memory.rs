@@ -10,7 +10,7 @@ use std::slice;
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::{AsRawLibbpf, OpenMapMut, libbpf_sys};
 
-use crate::bpf_intf::{capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_published, loss, wake_cases};
+use crate::bpf_intf::{capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_published, wake_cases};
 use crate::bpf_skel::{BpfSkel, OpenBpfSkel};
 use crate::stats::Shared;
 use crate::told::Told;
@@ -74,7 +74,6 @@ pub fn shared<'a>(
             groups: slice::from_raw_parts(groups.as_ptr(), skel.max_group.min(tunables.max_cgroups) as usize + 1),
             lost_groups: skel.lost_groups,
             capacities: &twins::<_, capacities>(slice::from_mut(&mut skel.capacities))[0],
-            losses: twins::<_, loss>(&mut skel.losses),
             wake_cases: counts_wake_cases.then_some(twins::<_, wake_cases>(&mut skel.wake_cases)),
         }
     })

@@ -274,15 +274,8 @@ impl<'a> Scheduler<'a> {
     }
 
     fn publish(&mut self) -> Result<()> {
-        let asym = memory::is_asym(&self.skel)?;
-        if asym {
-            call(&mut self.skel.progs.note_losses)?;
-        }
         let shared = memory::shared(&mut self.skel, self.groups, &self.tunables)?;
         self.publisher.publish(shared.cpu_ctxs, shared.cpu_layouts, shared.llc_publisheds, monotonic());
-        if asym {
-            self.publisher.publish_capacities(shared.capacities, shared.losses);
-        }
         if self.tunables.cpufreq == CpuFreq::On {
             call(&mut self.skel.progs.decay_cpuperfs)?;
         }

@@ -36,7 +36,6 @@ pub struct Shared<'a> {
     /// Cgroups for which there was none.
     pub lost_groups: u32,
     pub capacities: &'a UnsafeCell<capacities>,
-    pub losses: &'a [UnsafeCell<crate::bpf_intf::loss>],
     /// None: it counts none, for CPUs are of one kind, or taken to be.
     pub wake_cases: Option<&'a [UnsafeCell<crate::bpf_intf::wake_cases>]>,
 }
@@ -226,7 +225,6 @@ mod tests {
             groups: &[],
             lost_groups: 0,
             capacities: &capacities,
-            losses: &[],
             wake_cases: None,
         };
         let llcs = Snapshot::new(&layout, &shared, &[7, 8], None, Duration::from_nanos(1000)).llcs;

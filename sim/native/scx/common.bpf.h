@@ -95,16 +95,13 @@ struct task_struct {
 
 /* A runqueue, as far as the governor schedutil looks at it. */
 struct rq {
-	struct sched_avg {
-		u64 last_update_time;
-		unsigned long util_avg, load_avg;
-	} avg_rt, avg_dl, avg_irq, avg_hw;
+	struct {
+		unsigned long util_avg;
+	} avg_rt, avg_dl;
 	struct {
 		u32 cpuperf_target;
 	} scx;
 };
-
-#define rq___others rq
 
 struct pt_regs {
 	u16 cs; /* & 3: of user space */

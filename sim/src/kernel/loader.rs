@@ -89,10 +89,7 @@ impl Kernel {
             shared.llc_publisheds,
             Duration::from_nanos(self.now),
         );
-        if shared.wake_cases.is_some() {
-            self.in_program(|native| native.note_losses());
-        }
-        self.publisher.publish_capacities(shared.capacities, shared.losses);
+        self.publisher.publish_capacities(shared.capacities);
         if self.tunables.cpufreq == CpuFreq::On {
             self.in_program(|native| native.decay_cpuperfs());
         }

@@ -30,7 +30,6 @@ mod capacity {
     mod capacity;
     mod cpufreq;
     mod fallback;
-    mod losses;
     mod misfit;
     mod rank;
     mod task_util;
