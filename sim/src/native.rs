@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use scx_magpie::bpf_intf::{
     capacities, cpu_ctx, cpu_layout, cpu_state_CPU_PRESENT, group, latency_hist, llc_ctx, llc_layout, llc_published,
-    loss, machine, magpie_limits_CACHE_LINE, magpie_limits_MAX_CPUS, magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES,
+    machine, magpie_limits_CACHE_LINE, magpie_limits_MAX_CPUS, magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES,
     magpie_limits_MAX_LLCS, magpie_limits_MAX_NODE_IDS, magpie_limits_SLOTS_PER_LINE, map_line, placed_cpu, sparse_map,
     tunables, wake_cases,
 };
