@@ -47,6 +47,7 @@ impl Publisher {
         self.reachable = cpus.map(|(&id, cpu)| (id, reachable(id, cpu.capacity) as u32)).collect();
     }
 
+    /// What is published next is bounded so.
     pub fn set_limit(&mut self, limit: ScanLimit) {
         self.limit = limit;
     }
