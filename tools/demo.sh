@@ -107,12 +107,12 @@ stats() {
 
 # stat NAME FIELD, figure NAME FIELD: of what watch and load have written.
 stat() {
-	JSON=$(cat "/tmp/$1.stats")
-	json_total "$2"
+	figure "$1.stats" "$2"
 }
 
 figure() {
-	_number "$(tr -d '{}' <"/tmp/$1")" "$2"
+	JSON=$(cat "/tmp/$1")
+	json_total "$2"
 }
 
 # hogs NR GROUP: into that cgroup.
@@ -239,6 +239,13 @@ bars() {
 		}'
 }
 
+# A figure that is missing ends the demo here, and is not shown as 0.
+for name in half full twice container; do
+	for field in rps p99_us request_p99_us; do
+		figure eevdf.$name $field >/dev/null
+		figure magpie.$name $field >/dev/null
+	done
+done
 title "Summary: scx_magpie against EEVDF, in this boot"
 for name in half full twice container; do
 	bars "requests a second, $name" "$(figure eevdf.$name rps)" "$(figure magpie.$name rps)"
