@@ -81,11 +81,9 @@ run_benchmark() {
 	case $1 in
 	nginx | redis | postgres | cc1 | x264) "program_$1" ;;
 	hackbench)
-		for _g in 1 2 4 8; do
-			hackbench_of pipe-process $_g -p
-			hackbench_of pipe-thread $_g -p -T
-			hackbench_of socket-process $_g
-			hackbench_of socket-thread $_g -T
+		for _g in 2 8; do
+			hackbench_of pipe $_g -p
+			hackbench_of socket $_g
 		done
 		;;
 	pipe) figure perf-pipe "$(words perf bench sched pipe -l 10000 | sed -n '/^ops$/{g;p;};h')" ;;

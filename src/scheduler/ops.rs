@@ -9,9 +9,14 @@ use scx_utils::compat;
 
 use crate::bpf_skel::types;
 
-/// Leaves out the callbacks that are not wanted, and those that this kernel would refuse for it has no such thing.
-/// True if any of the latter would have told of cgroups.
+/// Leaves out the callbacks that are not wanted, and callbacks and flags that this kernel would refuse for it has no such thing.
+/// True if any of these callbacks would have told of cgroups.
 pub fn fit(ops: &mut types::sched_ext_ops, no_cgroups: bool) -> Result<bool> {
+    // 6.12 has neither of the last two; there the kernel never queues wakeups, and tells of all tasks that may not migrate.
+    ops.flags &= *compat::SCX_OPS_ENQ_LAST
+        | *compat::SCX_OPS_ENQ_EXITING
+        | *compat::SCX_OPS_ENQ_MIGRATION_DISABLED
+        | *compat::SCX_OPS_ALLOW_QUEUED_WAKEUP;
     if reenqueues_from_anywhere()? {
         // The program does it in stopping(), and the kernel would warn.
         ops.cpu_release = ptr::null_mut();

@@ -86,7 +86,10 @@ static struct cpu_budget *cpu_budget(s32 cpu, u32 id)
 	return &cpu_budgets[cpu & (MAX_CPUS - 1)].slots[id % CPU_BUDGETS];
 }
 
-/* Puts a slice of the pool into the cpu_budget, or what is left of it. False if there is nothing. */
+/*
+ * Puts a slice of the pool into the cpu_budget, or what is left of it. False if there is nothing. CPUs that look at the same time
+ * may take more than is left: the pool owes that in the next period.
+ */
 static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u64 now)
 {
 	u64 slice = g->quota / (2 * machine.nr_cpus_possible);
@@ -98,15 +101,12 @@ static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u6
 		slice = BW_SLICE_MIN;
 	want = slice - cpu_budget->left;
 	bw_refill(g, now);
-	if ((s64)READ_ONCE(g->budget) <= 0)
+	left = READ_ONCE(g->budget);
+	if (left <= 0)
 		return false;
-	left = __sync_fetch_and_add(&g->budget, -want);
-	if (left < want) {
-		s64 got = left > 0 ? left : 0;
-
-		__sync_fetch_and_add(&g->budget, want - got);
-		want = got;
-	}
+	if (want > left)
+		want = left;
+	__sync_fetch_and_add(&g->budget, -want);
 	cpu_budget->left += want;
 	return cpu_budget->left > 0;
 }
