@@ -8,7 +8,7 @@
 /* clang-format off */
 #define UNITS(X) \
 	X(cpu_layout) X(llc_layout) X(other_llc) X(slot_cpu) X(cpu_ctx) X(llc_published) X(llc_ctx) \
-	X(this_cpu_ctx) X(share_llc) X(is_present) \
+	X(this_cpu_ctx) X(share_llc) X(is_present) X(look_at_absent) \
 	X(stat_inc) \
 	X(task_ctx) X(is_migratable) X(is_critical) X(is_idle_task) X(may_use) X(any_allowed) \
 	X(map_test) X(map_set) X(map_test_and_clear) X(map_walk_from) X(map_walk_more) X(map_walk_next) \

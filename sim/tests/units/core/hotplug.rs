@@ -62,6 +62,27 @@ fn what_waits_on_a_cpu_that_goes_is_moved_by_the_kernel() {
     }
 }
 
+/// A CPU that is not present may idle over a task in its local DSQ: the ticks of another kick it, within a round over all CPUs.
+#[test]
+fn a_task_left_on_a_cpu_that_is_not_present_is_found() {
+    let mut rig = Rig::new("1x2x8x1", &[]);
+    rig.only_idle(&[]);
+    rig.kernel.offline(13);
+    rig.kicked();
+    let round = |rig: &mut Rig| {
+        for _ in 0..rig.nr_cpus().div_ceil(4) {
+            rig.call(rig.u.look_at_absent, (rig.cctx(0),));
+        }
+        rig.kicked()
+    };
+    assert_eq!(round(&mut rig), [] as [usize; 0]);
+    for cpu in [13, 2] {
+        let task = rig.task();
+        rig.kernel.cpus[cpu].local.push_back(task);
+    }
+    assert_eq!(round(&mut rig), [13], "CPU 2 is present");
+}
+
 #[test]
 fn a_cpu_that_was_never_seen_is_used_when_the_loader_has_found_its_place() {
     let mut rig = Rig::with_online("1x2x2x2", [0, 1, 2, 4]);
