@@ -49,7 +49,7 @@ const PUT_BACK_SLACK: u64 = 1_000_000;
 pub fn observe(kernel: &mut Kernel, moment: Moment) {
     match moment {
         Moment::Loaded => kernel.checks_attached(),
-        Moment::Selects => kernel.checks.before_select(&kernel.native, kernel.cpu),
+        Moment::Selects => kernel.checks.before_select(&kernel.native, kernel.cpu, kernel.nr_interleaved),
         Moment::Selected { task, cpu } => {
             kernel.check_selected(task, cpu);
             kernel.check_scanned();
@@ -104,7 +104,8 @@ impl Util {
 }
 
 impl Notes {
-    pub fn before_select(&mut self, native: &Native, cpu: usize) {
+    pub fn before_select(&mut self, native: &Native, cpu: usize, nr_interleaved: u64) {
+        self.nr_interleaved = nr_interleaved;
         let stats = native.cpu_ctx(cpu).stats;
         self.scanned = stats[magpie_stat_STAT_SCANNED as usize];
         self.scans = stats[magpie_stat_STAT_SCAN as usize];

@@ -233,7 +233,7 @@ pub struct Kernel {
     pub kicks: Vec<(usize, u64)>,
     /// Other CPUs come in between; one does now, while the runqueue of this CPU is locked; how many have.
     pub interleaves: bool,
-    interleaved: bool,
+    pub interleaved: bool,
     locked: Option<usize>,
     pub nr_interleaved: u64,
     pub quirks: Quirks,

@@ -102,6 +102,8 @@ pub struct Notes {
     /// The program's counts before this search: CPUs scanned, and searches that found one by a scan.
     pub scanned: u64,
     pub scans: u64,
+    /// How often CPUs had come in between of others.
+    pub nr_interleaved: u64,
     pub utils: Vec<Util>,
     /// Callbacks before the program was loaded, by Op.
     pub counts: [u64; Op::COUNT],
@@ -133,6 +135,7 @@ impl Notes {
             steal_misses: 0,
             scanned: 0,
             scans: 0,
+            nr_interleaved: 0,
             missed: 0,
             utils: vec![Util { at: now, freq: 1.0, ..Util::default() }; nr_cpus],
             counts: [0; Op::COUNT],
