@@ -21,7 +21,7 @@ ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";
 SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
 SIM_SANITIZED = $(SIM) --features sanitize
 
-.PHONY: help demo test run build build-arm64 check unit sim-test soak soak-vm experiments growth pictures pictures-record mutants bench bench-host vm-test test-matrix verifier-stats deb rpm vm-service fmt setup clean
+.PHONY: help demo test run build build-arm64 check unit sim-test soak soak-vm experiments growth pictures pictures-record mutants bench bench-host vm-test test-matrix test-longterm verifier-stats deb rpm vm-service fmt setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
@@ -93,6 +93,10 @@ vm-test: setup build build-carried build-arm64 ## the tests on real kernels: mos
 
 test-matrix: setup build build-carried build-arm64 ## the VM tests on each kernel of the matrix, long load tests; half an hour
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
+
+test-longterm: setup build build-carried ## VM tests on Linux 6.12, built first with sched_ext, which Debian's lacks, and kept in the cache
+	@tools/setup longterm
+	@tests/vm/run --kernel "$$(vm/longterm.py)" $(LONGTERM_TESTS)
 
 soak-vm: HOURS ?= 1
 soak-vm: setup build ## HOURS=H (1) under a load of all kinds in a VM, KERNEL=SERIES: does the loader grow, does anything go wrong?

@@ -112,7 +112,7 @@ impl fmt::Display for Refusal {
             }
             Self::NoSchedExt { release } => write!(
                 f,
-                "kernel {release} has no sched_ext: boot one of 6.16 or newer built with CONFIG_SCHED_CLASS_EXT=y"
+                "kernel {release} has no sched_ext: boot one of 6.12 or newer built with CONFIG_SCHED_CLASS_EXT=y"
             ),
             Self::Busy { ops } => {
                 write!(f, "another sched_ext scheduler is attached ({ops}): stop it first, for example with Ctrl-C")

@@ -42,12 +42,13 @@ pub struct Tunables {
 
     /// How long a task that ran is left to the caches of its LLC, by idle CPUs of the node's others. Microseconds, 0..100000.
     ///
-    /// 0: they take what waits at once. About the time in which they could fetch what it has in its caches.
-    #[arg(long, default_value_t = 50, value_name = "US", value_parser = micros::<u64>(0..=100_000))]
+    /// 0: they take what waits at once. About the time in which they could fetch what it has in its caches; 500 is the kernel's
+    /// own guess, sched_migration_cost.
+    #[arg(long, default_value_t = 500, value_name = "US", value_parser = micros::<u64>(0..=100_000))]
     pub migration_cost_llc_us: u64,
 
     /// The same, by idle CPUs of other nodes. Microseconds, 0..100000.
-    #[arg(long, default_value_t = 100, value_name = "US", value_parser = micros::<u64>(0..=100_000))]
+    #[arg(long, default_value_t = 500, value_name = "US", value_parser = micros::<u64>(0..=100_000))]
     pub migration_cost_node_us: u64,
 
     /// On machines with more NUMA nodes than this no task is taken from another node. 1..256.
