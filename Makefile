@@ -74,7 +74,7 @@ mutants: setup-build ## plant bugs into the BPF code, one at a time: do the simu
 pictures: setup-build ## draw docs/pictures anew, of what is recorded there and the table of docs/benchmarks.md
 	@$(ENV) cargo run --quiet --release --locked -p magpie-pictures
 
-pictures-record: setup build build-wakeup ## measure what pictures are drawn from, in VMs; WHAT=top, shares or burst (default: all)
+pictures-record: setup build build-wakeup ## measure what pictures are drawn from, in VMs; WHAT=top, shares, burst or search (default: all)
 	@tools/pictures/record $(WHAT)
 	@$(MAKE) --no-print-directory pictures
 

@@ -9,7 +9,7 @@ use scx_magpie::top::still;
 use crate::canvas::{WIDTH, signed};
 use crate::recorded;
 
-const COLUMNS: u16 = 72;
+const COLUMNS: u16 = 80;
 const LINES: u16 = 24;
 
 /// Of a cell.

@@ -10,7 +10,7 @@ TRACING=/sys/kernel/tracing
 record_top() {
 	start_magpie --latency-hist
 	for threads in 1 2 4 6 8 16 4; do
-		magpie-wakeup -m 2 -t $threads -c 2000 -s 4000 -r 6 --json >/tmp/out &
+		magpie-wakeup -m 2 -t $threads -c 2000 -s 4000 -r 8 --json >/tmp/out &
 		timeout -s KILL 60 scx_magpie --monitor 3 --json 2>/dev/null | sed -n '2,3{p;3q;}' >/tmp/stats
 		wait $!
 		sed 's/^/top /' /tmp/stats
@@ -65,6 +65,21 @@ record_burst() {
 	start_magpie
 	burst scx_magpie
 	stop_magpie
+}
+
+# Twice as many threads as CPUs, of which they use nearly all.
+search() {
+	start_magpie --latency-hist $1
+	magpie-wakeup -m 8 -t 16 -c 2000 -s 4000 -r 2 >/tmp/out &
+	stats_json 1
+	wait $!
+	echo "search $(echo "$JSON" | jq -c --arg flags "$1" '{$flags, latencies}')"
+	stop_magpie
+}
+
+record_search() {
+	search ""
+	search --no-scan-limit
 }
 
 "record_$1"
