@@ -94,7 +94,9 @@ vm-test: setup build build-carried build-arm64 ## the tests on real kernels: mos
 test-matrix: setup build build-carried build-arm64 ## the VM tests on each kernel of the matrix, long load tests; half an hour
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
 
-test-longterm: setup build build-carried ## VM tests on Linux 6.12, built first with sched_ext, which Debian's lacks, and kept in the cache
+LONGTERM_TESTS = load affinity affinity_storm cgroup_churn cgroup_max cgroup_weight eject fairness handoff hotplug hotplug_new \
+	light numa pinned preempt rt scan smt spread start starve stats steal util yield
+test-longterm: setup build build-carried ## VM tests on Linux 6.12, built with sched_ext once and kept in the cache
 	@tools/setup longterm
 	@tests/vm/run --kernel "$$(vm/longterm.py)" $(LONGTERM_TESTS)
 

@@ -24,6 +24,17 @@ const DRAWS: usize = 2000;
 const MIN_ROUNDS: u32 = 5;
 const BASE: &str = "eevdf";
 const OURS: &str = "scx_magpie";
+/// What the table has, in this order, by what the names of benchmarks begin with; the longest counts.
+const GROUPS: [(&str, &[&str]); 8] = [
+    ("real programs", &["nginx", "redis", "postgres", "cc1", "x264"]),
+    ("locks", &["locks"]),
+    ("light beside heavy", &["light"]),
+    ("containers", &["light-cgroup"]),
+    ("wakeups", &["wakeup"]),
+    ("hackbench", &["hackbench"]),
+    ("switches", &["perf-pipe", "stress", "tbench"]),
+    ("others", &[""]),
+];
 
 /// Reads what bench/rounds.sh printed; prints a table of ratios to EEVDF, above 1 for what is better.
 #[derive(Parser)]
@@ -48,9 +59,15 @@ fn is_time(benchmark: &str) -> bool {
     benchmark.starts_with("hackbench") || benchmark == "cc1" || is_latency(benchmark)
 }
 
-/// Rows of latency, and of one latency over another, are no part of the mean of throughput.
+/// Or one latency over another? They are summed up apart.
 fn is_latency(benchmark: &str) -> bool {
     ["-p90", "-p99", "-p90-ratio"].iter().any(|end| benchmark.ends_with(end))
+}
+
+/// The index in GROUPS.
+fn group_of(benchmark: &str) -> usize {
+    let fits = |names: &[&str]| names.iter().filter(|name| benchmark.starts_with(**name)).map(|name| name.len()).max();
+    (0..GROUPS.len()).max_by_key(|&group| fits(GROUPS[group].1)).unwrap_or_default()
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -160,8 +177,15 @@ impl Results {
         Some(Ratio::of(mean(&all)?, draws))
     }
 
-    fn throughput(&self) -> Vec<&String> {
-        self.benchmarks.iter().filter(|benchmark| !is_latency(benchmark)).collect()
+    /// "locks: latency" and its benchmarks, as they came.
+    fn groups(&self) -> Vec<(String, Vec<&String>)> {
+        let kinds = [("throughput", false), ("latency", true)];
+        let all = (0..GROUPS.len()).flat_map(|group| kinds.map(|kind| (group, kind)));
+        let members = |(group, (kind, of_latency)): (usize, (&str, bool))| {
+            let fits = |name: &&String| group_of(name) == group && is_latency(name) == of_latency;
+            (format!("{}: {kind}", GROUPS[group].0), self.benchmarks.iter().filter(fits).collect::<Vec<_>>())
+        };
+        all.map(members).filter(|(_, benchmarks)| !benchmarks.is_empty()).collect()
     }
 
     fn others(&self) -> impl Iterator<Item = &String> {
@@ -179,16 +203,19 @@ impl Results {
             Some(ratio) => format!("**{:.2}** ({:.2}..{:.2})", ratio.ratio, ratio.low, ratio.high),
             None => "-".to_string(),
         };
-        for benchmark in &self.benchmarks {
-            let base = self.median_of(benchmark, BASE).map_or("-".to_string(), |value| format!("{value:.4}"));
-            let cells: Vec<String> = names.iter().map(|name| cell(self.ratio(&[benchmark], name))).collect();
-            writeln!(to, "| {benchmark} | {base} | {} |", cells.join(" | "))?;
+        let row = |benchmarks: &[&String]| -> String {
+            names.iter().map(|name| cell(self.ratio(benchmarks, name))).collect::<Vec<_>>().join(" | ")
+        };
+        for (group, benchmarks) in self.groups() {
+            writeln!(to, "| **{group}** | 1 | {} |", row(&benchmarks))?;
+            for benchmark in benchmarks {
+                let base = self.median_of(benchmark, BASE).map_or("-".to_string(), |value| format!("{value:.4}"));
+                writeln!(to, "| {benchmark} | {base} | {} |", row(&[benchmark]))?;
+            }
         }
-        let means: Vec<String> = names.iter().map(|name| cell(self.ratio(&self.throughput(), name))).collect();
-        writeln!(to, "| geometric mean of throughput | 1 | {} |", means.join(" | "))?;
         writeln!(
             to,
-            "\n{} rounds; ratio to EEVDF, above 1 is better; 95 % confidence interval; bold: more than noise ({MIN_ROUNDS} rounds at least).",
+            "\n{} rounds; ratio to EEVDF, above 1 is better; 95 % confidence interval; bold: more than noise ({MIN_ROUNDS} rounds at least); a group: the geometric mean of its rows.",
             self.nr_rounds
         )?;
         for ((scheduler, why), times) in &self.ended {
@@ -201,9 +228,10 @@ impl Results {
         let ratios: BTreeMap<&String, BTreeMap<&String, Option<Ratio>>> = (self.benchmarks.iter())
             .map(|row| (row, self.others().map(|name| (name, self.ratio(&[row], name))).collect()))
             .collect();
-        let means: BTreeMap<&String, Option<Ratio>> =
-            self.others().map(|name| (name, self.ratio(&self.throughput(), name))).collect();
-        serde_json::json!({"values": self.values, "ratios": ratios, "geometric_mean": means})
+        let groups: BTreeMap<String, BTreeMap<&String, Option<Ratio>>> = (self.groups().into_iter())
+            .map(|(group, rows)| (group, self.others().map(|name| (name, self.ratio(&rows, name))).collect()))
+            .collect();
+        serde_json::json!({"values": self.values, "ratios": ratios, "groups": groups})
     }
 }
 
@@ -251,8 +279,27 @@ mod tests {
         for row in latencies {
             assert!((ratio(row).ratio - 10.0).abs() < 1e-9, "{row}");
         }
-        // Latencies are not in the mean.
-        assert!((results.ratio(&results.throughput(), OURS).unwrap().ratio - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn groups_have_throughput_and_latency_apart() {
+        let mut lines = Vec::new();
+        for row in ["wakeup-50-p99", "other", "light-p90", "wakeup-50-rps", "light-cgroup-p90", "cc1", "wakeup-95-rps"]
+        {
+            lines.extend(rounds(row, BASE, &[1.0]));
+        }
+        let results = results(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let groups: Vec<String> =
+            results.groups().into_iter().map(|(group, rows)| format!("{group} {rows:?}")).collect();
+        let expected = [
+            r#"real programs: throughput ["cc1"]"#,
+            r#"light beside heavy: latency ["light-p90"]"#,
+            r#"containers: latency ["light-cgroup-p90"]"#,
+            r#"wakeups: throughput ["wakeup-50-rps", "wakeup-95-rps"]"#,
+            r#"wakeups: latency ["wakeup-50-p99"]"#,
+            r#"others: throughput ["other"]"#,
+        ];
+        assert_eq!(groups, expected);
     }
 
     #[test]
@@ -297,7 +344,7 @@ mod tests {
             lines.extend(rounds("tbench", OURS, &vec![2.0; nr as usize]));
             let mut text = Vec::new();
             results(&lines.iter().map(String::as_str).collect::<Vec<_>>()).markdown(&mut text).unwrap();
-            assert_eq!(String::from_utf8(text).unwrap().contains("**"), bold, "{nr}");
+            assert_eq!(String::from_utf8(text).unwrap().contains("| **2.00** ("), bold, "{nr}");
         }
     }
 

@@ -12,21 +12,11 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::canvas::{Area, GREY, GRID, INK, OURS, bold, font, picture};
 use crate::read;
 
-/// Groups, in order, by what their rows' names begin with. The last is what is left.
-const GROUPS: [(&str, &[&str]); 5] = [
-    ("real programs", &["cc1", "x264", "nginx", "redis", "postgres"]),
-    ("locks; light beside heavy", &["locks", "light"]),
-    ("wakeups", &["wakeup"]),
-    ("hackbench and pipes", &["hackbench", "perf-pipe"]),
-    ("others", &[]),
-];
-
-/// Rows that are no benchmark.
-const NO_BENCHMARKS: [&str; 2] = ["geometric mean", "instructions"];
-
 /// Of a benchmark: against EEVDF's, above 1 is better.
 #[derive(Debug, PartialEq)]
 struct Row {
+    /// "locks: latency".
+    group: String,
     name: String,
     ours: f64,
     low: f64,
@@ -36,15 +26,6 @@ struct Row {
 }
 
 impl Row {
-    fn is_latency(&self) -> bool {
-        ["-p50", "-p90", "-p99", "-ratio"].iter().any(|end| self.name.ends_with(end))
-    }
-
-    fn group(&self) -> usize {
-        let begins = |(_, names): &(&str, &[&str])| names.iter().any(|name| self.name.starts_with(name));
-        GROUPS.iter().position(begins).unwrap_or(GROUPS.len() - 1)
-    }
-
     /// Without what its panel says.
     fn label(&self) -> &str {
         self.name.strip_suffix("-rps").unwrap_or(&self.name)
@@ -71,14 +52,17 @@ fn rows(markdown: &str) -> Result<Vec<Row>> {
     };
     let is_head = |line: &&str| cells(line).get(1..3).is_some_and(|head| head == ["EEVDF", "scx_magpie"]);
     let table = markdown.lines().skip_while(|line| !is_head(line)).take_while(|line| line.starts_with('|'));
-    let row = |line: &str| {
-        let cells = cells(line);
-        let (ours, low, high) = cell(cells.get(2)?)?;
+    let mut rows = Vec::new();
+    let mut group = String::new();
+    for cells in table.map(cells) {
+        let Some((ours, low, high)) = cells.get(2).and_then(|text| cell(text)) else { continue };
+        if let Some(head) = cells[0].strip_prefix("**") {
+            group = head.trim_end_matches('*').to_string();
+            continue;
+        }
         let others = cells.iter().skip(3).filter_map(|text| cell(text)).map(|(ratio, ..)| ratio).collect();
-        Some(Row { name: cells[0].clone(), ours, low, high, field: median(others) })
-    };
-    let is_benchmark = |row: &Row| !NO_BENCHMARKS.iter().any(|name| row.name.starts_with(name));
-    let rows: Vec<Row> = table.filter_map(row).filter(is_benchmark).collect();
+        rows.push(Row { group: group.clone(), name: cells[0].clone(), ours, low, high, field: median(others) });
+    }
     ensure!(!rows.is_empty(), "no table of EEVDF, scx_magpie and others, as magpie-table prints it");
     Ok(rows)
 }
@@ -89,14 +73,13 @@ enum Line<'a> {
     Row(&'a Row),
 }
 
-fn lines(rows: &[Row], of_latency: bool) -> Vec<Line<'_>> {
+/// Of the groups of one kind: throughput or latency.
+fn lines<'a>(rows: &'a [Row], kind: &str) -> Vec<Line<'a>> {
     let mut lines = Vec::new();
-    for (group, (name, _)) in GROUPS.iter().enumerate() {
-        let members: Vec<&Row> =
-            rows.iter().filter(|row| row.is_latency() == of_latency && row.group() == group).collect();
-        if !members.is_empty() {
-            lines.push(Line::Head(name));
-            lines.extend(members.into_iter().map(Line::Row));
+    for group in rows.chunk_by(|row, next| row.group == next.group) {
+        if let Some((head, _)) = group[0].group.split_once(": ").filter(|(_, of)| *of == kind) {
+            lines.push(Line::Head(head));
+            lines.extend(group.iter().map(Line::Row));
         }
     }
     lines
@@ -151,7 +134,7 @@ fn panel(area: &Area, title: &str, lines: &[Line], range: std::ops::Range<f64>, 
 
 pub fn draw(table: &Path) -> Result<String> {
     let rows = rows(&read(table)?).with_context(|| format!("{}", table.display()))?;
-    let (throughput, latency) = (lines(&rows, false), lines(&rows, true));
+    let (throughput, latency) = (lines(&rows, "throughput"), lines(&rows, "latency"));
     let height = |lines: &[Line]| TITLE + lines.len() as u32 * LINE + AXIS + GAP;
     let key = 40;
     let all = 52 + key + height(&throughput) + height(&latency);
@@ -159,8 +142,10 @@ pub fn draw(table: &Path) -> Result<String> {
         let (head, area) = area.split_vertically(key);
         head.draw(&Circle::new((14, 12), 7, OURS.filled()))?;
         head.draw_text("scx_magpie, and its 95 % interval", &font(18.0), (28, 2))?;
-        head.draw(&PathElement::new([(384, 4), (384, 21)], GREY.stroke_width(5)))?;
-        head.draw_text("median of the others", &font(18.0), (396, 2))?;
+        if rows.iter().any(|row| row.field.is_some()) {
+            head.draw(&PathElement::new([(384, 4), (384, 21)], GREY.stroke_width(5)))?;
+            head.draw_text("median of the others", &font(18.0), (396, 2))?;
+        }
         let (above, below) = area.split_vertically(height(&throughput));
         let throughput_title = "Throughput: how many times EEVDF's";
         panel(&above, throughput_title, &throughput, 0.4..2.2, &[0.5, 0.75, 1.0, 1.5, 2.0])?;
@@ -177,13 +162,19 @@ mod tests {
     #[test]
     fn the_table_is_read() {
         let markdown = "text\n| | EEVDF | scx_magpie | a | b | c |\n|---|---|---|---|---|---|\n\
+            | **programs: throughput** | 1 | 1.5 | 1.0 | - | 2.0 |\n\
             | cc1 | 2.5 | **1.50** (1.40..1.60) | 1.00 (1.00..1.20) | - | 2.00 |\n| x | 1 | - | 1.0 | 2.0 | 3.0 |\n\
-            | wakeup-p99 | 9 | 0.90 | 1.0 | 9.0 | 2.0 |\n| geometric mean of throughput | 1 | 1.2 | 1 | 1 | 1 |\n\n| other |\n";
-        let row = |name: &str, ours, low, high, field| Row { name: name.into(), ours, low, high, field: Some(field) };
+            | **wakeups: latency** | 1 | 0.9 | 1.0 | 9.0 | 2.0 |\n\
+            | wakeup-p99 | 9 | 0.90 | 1.0 | 9.0 | 2.0 |\n\n| other |\n";
+        let row = |group: &str, name: &str, ours, low, high, field| {
+            let (group, name) = (group.to_string(), name.to_string());
+            Row { group, name, ours, low, high, field: Some(field) }
+        };
         let read = rows(markdown).unwrap();
-        assert_eq!(read, [row("cc1", 1.5, 1.4, 1.6, 1.5), row("wakeup-p99", 0.9, 0.9, 0.9, 2.0)]);
-        assert_eq!((read[0].is_latency(), read[1].is_latency()), (false, true));
-        assert_eq!((read[0].group(), read[1].group()), (0, 2));
+        let wakeup = row("wakeups: latency", "wakeup-p99", 0.9, 0.9, 0.9, 2.0);
+        assert_eq!(read, [row("programs: throughput", "cc1", 1.5, 1.4, 1.6, 1.5), wakeup]);
+        let latency = lines(&read, "latency");
+        assert!(matches!(latency[..], [Line::Head("wakeups"), Line::Row(Row { ours: 0.9, .. })]));
         assert!(rows("| a | b |\n").is_err());
     }
 }
