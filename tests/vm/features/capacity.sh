@@ -104,7 +104,8 @@ wake_cases 3 ""
 within "$little" 0 $((big / 20)) || fail "big tasks woke on little CPUs"
 say "two big tasks, small ones on little CPUs: always one is"
 wake_cases 2 '"cpus": [0, 1, 2, 3],'
-[ "$little" = 0 ] || fail "big tasks woke on little CPUs"
+# But for moments in which a kernel thread has it.
+within "$little" 0 $((big / 100)) || fail "big tasks woke on little CPUs"
 no_error_events
 stop_magpie
 
@@ -112,5 +113,6 @@ read -r median last share </tmp/test_0.magpie
 within "$last" 0 8 || fail "test 0: not on a big CPU within 2 ticks"
 within "$share" 99 100 || fail "test 0: on a big CPU for $share % of its time"
 for nr in 1 2 4; do
-	within "$(cat /tmp/hogs.magpie.$nr)" 98 101 || fail "$nr hogs: $(cat /tmp/hogs.magpie.$nr) % of the ideal"
+	within "$(cat /tmp/hogs.magpie.$nr)" "$(awk '{ print $1 - 2 }' /tmp/hogs.EEVDF.$nr)" 101 ||
+		fail "$nr hogs: $(cat /tmp/hogs.magpie.$nr) % of the ideal, EEVDF's $(cat /tmp/hogs.EEVDF.$nr) %"
 done
