@@ -74,6 +74,12 @@ fn median(values: &[f64]) -> f64 {
     Quartiles::new(values).median()
 }
 
+/// To four digits or so.
+fn figure(value: f64) -> String {
+    let decimals = (3 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 6);
+    format!("{value:.*}", decimals as usize)
+}
+
 /// A ratio and its 95 % confidence interval.
 #[derive(Clone, Copy, Serialize)]
 struct Ratio {
@@ -209,7 +215,7 @@ impl Results {
         for (group, benchmarks) in self.groups() {
             writeln!(to, "| **{group}** | 1 | {} |", row(&benchmarks))?;
             for benchmark in benchmarks {
-                let base = self.median_of(benchmark, BASE).map_or("-".to_string(), |value| format!("{value:.4}"));
+                let base = self.median_of(benchmark, BASE).map_or("-".to_string(), figure);
                 writeln!(to, "| {benchmark} | {base} | {} |", row(&[benchmark]))?;
             }
         }
@@ -334,7 +340,7 @@ mod tests {
         let mut text = Vec::new();
         results.markdown(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
-        assert!(text.contains("| tbench | 10.0000 | - |") && text.contains("scx_x, 1 times: ejected: y"), "{text}");
+        assert!(text.contains("| tbench | 10.00 | - |") && text.contains("scx_x, 1 times: ejected: y"), "{text}");
     }
 
     #[test]
