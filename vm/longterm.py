@@ -26,8 +26,8 @@ IMAGE = CACHE / "kernels" / SOURCE / "vmlinuz"
 def make(tree, *words):
     done = subprocess.run(["make", "-s", "-C", tree, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
-        tail = "\n".join(done.stderr.splitlines()[-20:])
-        raise Error(f"cannot build {SOURCE}: run tools/setup longterm; make said:\n{tail}")
+        print(*done.stderr.splitlines()[-20:], sep="\n", file=sys.stderr)
+        raise Error(f"cannot build {SOURCE}, as make says above: run tools/setup longterm, which installs what that needs")
 
 
 def image():

@@ -146,7 +146,7 @@ struct placed_cpu {
 	s32 cpu;
 };
 
-/* What CPUs can reach now, for their frequency may be clamped: 1..CAPACITY_SCALE. Written by the loader. */
+/* What CPUs can reach now, for their frequency may be clamped: 1..CAPACITY_SCALE; most and least of it. Written by the loader. */
 struct capacities {
 	u32 max;
 	u32 min;
