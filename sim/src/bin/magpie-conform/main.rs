@@ -30,7 +30,7 @@ const MACHINE: &str = "2x1x2x1";
 /// The scheduler's flags. A longer slice than usual, for a real kernel under emulation is slow: all that a script does
 /// within a slice must be done in time. And no task is sent to where the memory of magpie-conform is, of which the
 /// simulator knows nothing.
-const FLAGS: [&str; 4] = ["--slice-us", "12000", "--numa-sample-share", "0"];
+const FLAGS: [&str; 4] = ["--slice-us", "16000", "--numa-sample-share", "0"];
 
 /// The orders agree when the kernel has shown the simulator's so often: chance can show another now and then.
 const AGREE: usize = 3;
