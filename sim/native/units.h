@@ -19,7 +19,7 @@
 	X(bw_refill) X(take_slice) X(charge_groups) X(next_refill) X(cpu_budget) \
 	X(vtime_before) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(deadline) X(queue_deadline) X(charge) \
 	X(note_current) X(note_running) X(yield_turn) X(rebase) X(place) \
-	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) \
+	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) X(update_first_come) \
 	X(preempts) X(run_at_once) \
 	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) X(is_big) \
 	X(clamp_util) X(update_task_util) X(cpu_util_without) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) \

@@ -153,7 +153,6 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	waits = waits_already(tctx) && tctx->queued_cpu == cpu; /* queue_add() overwrites it */
 	queue = queue_add(p, tctx, cpu, cctx, now);
 	at = critical_wakes ? cctx->vclock - FIRST_NS : queue_deadline(p, tctx, cctx);
-	update_first_come(cpu, cctx);
 	if (cctx->first_come && !is_critical(p) && !(p->flags & PF_KTHREAD)) {
 		at = waits ? p->scx.dsq_vtime : ++cctx->last_deadline;
 		slice = LONG_QUEUE_SLICE_NS;
@@ -275,6 +274,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	estimate_nr_scan(cpu, cctx);
 	settle(cpu, cctx);
 	look_at_absent(cctx);
+	update_first_come(cpu, cctx);
 	if (!is_present(cpu)) {
 		run_on_absent(p, true);
 		return;

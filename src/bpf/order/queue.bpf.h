@@ -45,7 +45,7 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 }
 
 /*
- * In enqueue, the rq lock of @cpu held: do so many tasks wait that each has to for starve_ns, at a slice each? By their deadlines
+ * In tick of @cpu: do so many tasks wait that each has to for starve_ns, at a slice each? By their deadlines
  * some would wait for several such rounds, and the kernel ejects a scheduler that lets them. So until half of them have gone all
  * are served first come, first served, each until the next tick; kernel threads and the loader still come by deadline.
  */

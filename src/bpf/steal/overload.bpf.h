@@ -103,7 +103,7 @@ static s32 find_idle_for_queued(struct task_struct *p, struct task_ctx *tctx, s3
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
 	struct search *s = begin_search(tctx, false);
-	s32 idle = scan_llc(p, l->llc, l->scan_from);
+	s32 idle = map_any(&idle_map, l->llc) ? scan_llc(p, l->llc, l->scan_from) : -1;
 
 	if (idle < 0 && machine.nr_llcs > 1)
 		idle = scan_beyond(p, l->llc, l->scan_from, nr_llcs_cold(tctx, llc_layout(l->llc), now));

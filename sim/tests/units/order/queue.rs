@@ -103,7 +103,7 @@ fn the_first_of_two_queues_is_the_one_with_the_earlier_deadline() {
 }
 
 /// CPU 0 of a machine where more than two tasks are many: a quarter of the time-out is two slices and a half. The tasks wait
-/// there, the last one with the earliest deadline.
+/// there, the last one with the earliest deadline, and came with a tick after each.
 fn long_queue<const N: usize>() -> (Rig, [TaskId; N]) {
     let mut rig = Rig::new("1x1x2x1", &["--slice-us", "100000", "--timeout-ms", "1000"]);
     rig.only_idle(&[]);
@@ -119,8 +119,14 @@ fn long_queue<const N: usize>() -> (Rig, [TaskId; N]) {
     rig.cpu(0, |cctx| cctx.vclock = 1 << 40);
     for task in tasks {
         rig.kernel.activate(task, 0, 0);
+        tick(&mut rig);
     }
     (rig, tasks)
+}
+
+/// What a tick of CPU 0 looks at here.
+fn tick(rig: &mut Rig) {
+    rig.call(rig.u.update_first_come, (0, rig.cctx(0)));
 }
 
 fn slice(rig: &Rig, task: TaskId) -> u64 {
@@ -179,6 +185,7 @@ fn a_long_queue_is_one_until_it_is_half_as_long() {
         while rig.waiting(0).len() > left {
             rig.dispatch(0, None);
         }
+        tick(&mut rig);
         let last = *rig.waiting(0).last().unwrap();
         let task = rig.task();
         rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (1 << 39, 0, 1));
@@ -211,6 +218,7 @@ fn no_task_preempts_into_a_long_queue() {
         while rig.waiting(0).len() > waiting {
             rig.dispatch(0, None);
         }
+        tick(&mut rig);
         let [curr, wakee] = [rig.task(), rig.task()];
         rig.remembered(curr, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (1 << 40, 0, 1));
         rig.run_noted(curr, 0);
