@@ -203,6 +203,13 @@ impl Rig {
         self.local(cpu)
     }
 
+    /// A timer tick while the task runs.
+    pub fn tick(&mut self, task: TaskId) {
+        let raw = self.raw(task);
+        // SAFETY: as the kernel calls it.
+        self.kernel.call(Op::Tick, Some(task), 0, |ops| unsafe { ops.tick.unwrap()(raw) });
+    }
+
     /// Puts the task into a queue of the CPU, behind those with an earlier deadline, as enqueue() does.
     pub fn queue(&mut self, task: TaskId, cpu: usize, deadline: u64) {
         self.kernel.tasks[task].cpu = cpu;

@@ -328,9 +328,7 @@ fn a_tick_that_ends_the_slice_tells_where_the_task_is() {
         rig.remembered(task, |tctx| tctx.at_user = before);
         rig.kernel.tasks[task].raw_mut().scx.slice = slice;
         rig.kernel.native.interrupt(user);
-        let raw = rig.raw(task);
-        // SAFETY: as the kernel calls it.
-        rig.kernel.call(Op::Tick, Some(task), 0, |ops| unsafe { ops.tick.unwrap()(raw) });
+        rig.tick(task);
         assert_eq!(rig.remembered(task, |tctx| tctx.at_user), at_user, "{user} {slice}");
     }
 }

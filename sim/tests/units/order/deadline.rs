@@ -481,9 +481,7 @@ fn a_tick_begins_no_slice() {
     rig.kernel.now += 1_000_000;
     rig.cpu(0, |cctx| cctx.curr_weight = 0);
     rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime += SHORT as u64;
-    let raw = rig.raw(task);
-    // SAFETY: as the kernel calls it.
-    rig.kernel.call(Op::Tick, Some(task), 0, |ops| unsafe { ops.tick.unwrap()(raw) });
+    rig.tick(task);
     let seen = rig.cpu(0, |c| (c.curr_started, c.curr_weight, c.curr_short, c.curr_deadline as i64, c.vclock));
     assert_eq!(seen, (started, 0, 0, (1 << 40) + SHORT + SLICE, 1 << 40));
 }

@@ -129,6 +129,16 @@ fn tick(rig: &mut Rig) {
     rig.call(rig.u.update_first_come, (0, rig.cctx(0)));
 }
 
+#[test]
+fn a_tick_finds_a_queue_that_has_become_long() {
+    let (mut rig, _) = long_queue::<6>();
+    rig.cpu(0, |cctx| cctx.first_come = 0);
+    let curr = rig.task();
+    rig.run_noted(curr, 0);
+    rig.tick(curr);
+    assert_eq!(rig.cpu(0, |cctx| cctx.first_come), 1);
+}
+
 fn slice(rig: &Rig, task: TaskId) -> u64 {
     rig.kernel.tasks[task].raw().scx.slice
 }

@@ -323,6 +323,17 @@ fn a_task_starves_after_a_quarter_of_the_timeout() {
     }
 }
 
+/// Also while there is nothing else to compare the first task with.
+#[test]
+fn a_cpu_whose_task_sleeps_looks_for_starving_ones() {
+    for (due, taken) in [(STARVE / STARVE_LOOKS as u64, 1), (0, 0)] {
+        let (mut rig, tasks) = starving(false, &[0, STARVE]);
+        let now = rig.kernel.now;
+        rig.cpu(0, |cctx| (cctx.balanced_at, cctx.starved_at) = (now, now - due));
+        assert_eq!(rig.dispatch(0, None), [tasks[taken]], "{due}");
+    }
+}
+
 /// One that found a task is: there may be more.
 #[test]
 fn a_look_in_vain_is_not_repeated_for_a_while() {

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::MAX_PULL_LOOKS;
-use magpie_sim::trace;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 use scx_magpie::tunables::{Steal, Tunables};
@@ -303,9 +302,7 @@ fn a_tick_offers_a_waiting_task_again() {
     rig.wake(task, 0);
     assert_eq!((rig.waiting(0), rig.kicked()), (vec![task], vec![]));
     rig.kernel.now += 4_000_000;
-    let raw = rig.raw(curr);
-    // SAFETY: as the kernel calls it.
-    rig.kernel.call(trace::Op::Tick, Some(curr), 0, |ops| unsafe { ops.tick.unwrap()(raw) });
+    rig.tick(curr);
     assert_eq!(rig.kicked(), [2]);
 }
 
