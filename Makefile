@@ -44,7 +44,7 @@ build-arm64: ## the same and what tests take into the guest, for arm64, in aarch
 
 check: setup-build ## formatting, lints, spelling
 	@$(ENV) cargo fmt --all --check
-	@codespell --ignore-words-list crate --skip '$(NOT_SPELLED)' .
+	@codespell --ignore-words-list crate,ratatui --skip '$(NOT_SPELLED)' .
 	@codespell --dictionary tools/words --skip '$(NOT_SPELLED),experiments' $(PROSE)
 	@$(ENV) "$$CLANG_FORMAT" --dry-run -Werror $(C_SOURCES)
 	@$(ENV) cargo clippy --release --locked --workspace --all-targets -- -D warnings
