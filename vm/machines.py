@@ -56,7 +56,7 @@ class Amd64(Machine):
         self.sockets = min(llcs, nodes)
         self.dies = llcs // self.sockets
         self.memory_on = memory_on or nodes
-        # Linux reads dies, and takes an LLC of several nodes, only from Intel's CPUs.
+        # Only from Intel's CPUs does Linux read dies, and take an LLC of several nodes.
         self.intel = llcs != nodes
 
     def kernel_arguments(self, accel):
@@ -89,8 +89,10 @@ class Amd64(Machine):
         l3 = f"l3-cache={'off' if self.no_l3 else 'on'}"
         if accel == "kvm":
             return arguments + ["-accel", "kvm", "-cpu", f"host,{l3}"]
-        # With a thread for each vCPU guest kernels die at random, in text patching.
-        arguments += ["-accel", "tcg,thread=single", "-cpu", f"max,{l3}{',vendor=GenuineIntel' if self.intel else ''}"]
+        # With a thread for each vCPU guest kernels die at random, in text patching. CPUID's leaf 0x1f says what a die is:
+        # QEMU 10 ends by an assertion when it is read. Which CPUs share an L3 is in leaf 4.
+        cpu = f"max,{l3},level=0x1d" + (",vendor=GenuineIntel" if self.intel else "")
+        arguments += ["-accel", "tcg,thread=single", "-cpu", cpu]
         return arguments + self.clock()
 
 
