@@ -56,7 +56,7 @@ class Amd64(Machine):
         self.sockets = min(llcs, nodes)
         self.dies = llcs // self.sockets
         self.memory_on = memory_on or nodes
-        # Only from Intel's CPUs does Linux read dies, and take an LLC of several nodes.
+        # Only from Intel's CPUs does Linux take an LLC that is a part of a socket, or of several nodes.
         self.intel = llcs != nodes
 
     def kernel_arguments(self, accel):

@@ -94,7 +94,8 @@ __noinline s32 requeue_heavier(s32 cpu, u64 queue)
 
 /*
  * Is the first task of the queues of @cpu to be looked at before it is taken? Most often current sleeps, one of the queues has
- * tasks, and no other CPU is due: then there is nothing to compare it with. Up to 7.0 a look costs as much as all the rest.
+ * tasks, and no other CPU is due: then there is nothing to compare it with. Up to 7.0 a look is an iterator over the queue, which
+ * takes 220 of dispatch's 1218 instructions.
  */
 static bool compares(const struct cpu_ctx *cctx, bool may_keep, u64 now)
 {

@@ -45,9 +45,9 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 }
 
 /*
- * In tick of @cpu: do so many tasks wait that each has to for starve_ns, at a slice each? By their deadlines
- * some would wait for several such rounds, and the kernel ejects a scheduler that lets them. So until half of them have gone all
- * are served first come, first served, each until the next tick; kernel threads and the loader still come by deadline.
+ * In tick of @cpu: do so many tasks wait that each has to for starve_ns, at a slice each? By their deadlines some would wait for
+ * several such rounds, and the kernel ejects a scheduler that lets them. So until a tick finds that half of them have gone all are
+ * served first come, first served, each until the next tick; kernel threads and the loader still come by deadline.
  */
 static void update_first_come(s32 cpu, struct cpu_ctx *cctx)
 {
