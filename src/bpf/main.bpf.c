@@ -311,6 +311,8 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 	}
 	if (!is_present(cpu))
 		return;
+	/* Nothing waits, and no tick comes to see it. */
+	cctx->first_come = false;
 	mark_idle(cpu, cctx);
 	/*
 	 * The other half of the handshake with enqueue(): a task may have been queued after dispatch() looked. Or the timer of

@@ -203,6 +203,14 @@ impl Rig {
         self.local(cpu)
     }
 
+    /// The CPU enters the idle loop.
+    pub fn go_idle(&mut self, cpu: usize) {
+        self.kernel.cpu = cpu;
+        // SAFETY: as the kernel calls it.
+        self.kernel.call(Op::UpdateIdle, None, cpu as u64, |ops| unsafe { ops.update_idle.unwrap()(cpu as i32, true) });
+        assert_eq!(self.kernel.violation, None);
+    }
+
     /// A timer tick while the task runs.
     pub fn tick(&mut self, task: TaskId) {
         let raw = self.raw(task);

@@ -352,8 +352,7 @@ fn a_cpu_whose_timer_has_come_does_not_idle() {
         let mut rig = Rig::new("1x1x2x1", &[]);
         rig.only_idle(&[]);
         rig.cpu(1, |cctx| cctx.throttled_due = due.into());
-        // SAFETY: as the kernel calls it.
-        rig.kernel.call(Op::UpdateIdle, None, 1, |ops| unsafe { ops.update_idle.unwrap()(1, true) });
+        rig.go_idle(1);
         assert_eq!(rig.kicked(), if due { vec![1] } else { vec![] });
     }
 }

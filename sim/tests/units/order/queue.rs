@@ -205,6 +205,18 @@ fn a_long_queue_is_one_until_it_is_half_as_long() {
     }
 }
 
+/// An idle CPU has no ticks.
+#[test]
+fn a_cpu_that_goes_idle_has_no_long_queue() {
+    let (mut rig, _) = long_queue::<6>();
+    while !rig.waiting(0).is_empty() {
+        rig.dispatch(0, None);
+    }
+    assert_eq!(rig.cpu(0, |cctx| cctx.first_come), 1);
+    rig.go_idle(0);
+    assert_eq!(rig.cpu(0, |cctx| cctx.first_come), 0);
+}
+
 /// Of two queues, too, though one of them comes first when deadlines are the same.
 #[test]
 fn a_long_queue_takes_turns_with_the_one_of_pinned_tasks() {
