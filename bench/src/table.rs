@@ -80,6 +80,11 @@ fn figure(value: f64) -> String {
     format!("{value:.*}", decimals as usize)
 }
 
+/// Small ones with a third decimal: under some schedulers a light task waits hundreds of times as long.
+fn ratio_text(ratio: f64) -> String {
+    format!("{ratio:.*}", if ratio < 0.1 { 3 } else { 2 })
+}
+
 /// A ratio and its 95 % confidence interval.
 #[derive(Clone, Copy, Serialize)]
 struct Ratio {
@@ -202,12 +207,11 @@ impl Results {
         let names: Vec<&String> = self.others().collect();
         writeln!(to, "| | EEVDF | {} |", names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" | "))?;
         writeln!(to, "|---|---|{}", "---|".repeat(names.len()))?;
-        let cell = |ratio: Option<Ratio>| match ratio {
-            Some(ratio) if ratio.is_noise() || self.nr_rounds < MIN_ROUNDS => {
-                format!("{:.2} ({:.2}..{:.2})", ratio.ratio, ratio.low, ratio.high)
-            }
-            Some(ratio) => format!("**{:.2}** ({:.2}..{:.2})", ratio.ratio, ratio.low, ratio.high),
-            None => "-".to_string(),
+        let cell = |ratio: Option<Ratio>| {
+            let Some(ratio) = ratio else { return "-".to_string() };
+            let [middle, low, high] = [ratio.ratio, ratio.low, ratio.high].map(ratio_text);
+            let bold = if ratio.is_noise() || self.nr_rounds < MIN_ROUNDS { "" } else { "**" };
+            format!("{bold}{middle}{bold} ({low}..{high})")
         };
         let row = |benchmarks: &[&String]| -> String {
             names.iter().map(|name| cell(self.ratio(benchmarks, name))).collect::<Vec<_>>().join(" | ")
@@ -352,6 +356,11 @@ mod tests {
             results(&lines.iter().map(String::as_str).collect::<Vec<_>>()).markdown(&mut text).unwrap();
             assert_eq!(String::from_utf8(text).unwrap().contains("| **2.00** ("), bold, "{nr}");
         }
+    }
+
+    #[test]
+    fn small_ratios_are_not_zero() {
+        assert_eq!([0.0041, 0.0996, 0.1, 1.0].map(ratio_text), ["0.004", "0.100", "0.10", "1.00"]);
     }
 
     #[test]
