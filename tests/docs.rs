@@ -441,6 +441,40 @@ fn figures_have_a_source() {
     assert!(nr_checked > 10, "{nr_checked}");
 }
 
+/// The figures of a row of docs/benchmarks.md, those of scx_magpie first: ratios to EEVDF's, without their intervals.
+fn ratios<'a>(table: &'a Table, row: &str) -> Option<Vec<&'a str>> {
+    let cells = table.rows.iter().find(|cells| cells[0].text == row)?;
+    Some(cells[2..].iter().map(|cell| cell.text.split(' ').next().unwrap_or_default()).collect())
+}
+
+#[test]
+fn figures_of_the_readme_are_those_of_the_table() {
+    let pages = pages();
+    let table_of = |path: &str, column: &str| {
+        let page = pages.iter().find(|page| page.path == Path::new(path)).unwrap();
+        page.tables.iter().find(|table| table.rows[0][1].text == column).unwrap()
+    };
+    let table = table_of("docs/benchmarks.md", "EEVDF");
+    let mut problems = Vec::new();
+    let rows = &table_of("README.md", "row").rows[1..];
+    for row in rows {
+        let [_, name, ours, others] = &row[..] else { panic!("README.md:{}: four columns", row[0].line) };
+        let Some(ratios) = ratios(table, &name.text) else {
+            problems.push(format!("README.md:{}: no row {}", name.line, name.text));
+            continue;
+        };
+        let by_value = |a: &&&str, b: &&&str| a.parse::<f64>().unwrap().total_cmp(&b.parse().unwrap());
+        let [least, most] =
+            [ratios[1..].iter().min_by(by_value).unwrap(), ratios[1..].iter().max_by(by_value).unwrap()];
+        let expected = (ratios[0].to_string(), format!("{least} to {most}"));
+        if (&ours.text, &others.text) != (&expected.0, &expected.1) {
+            problems.push(format!("README.md:{}: {}: not {expected:?}", name.line, name.text));
+        }
+    }
+    assert_none(&problems);
+    assert!(rows.len() > 10);
+}
+
 /// "..." stands for what differs.
 fn pieces(message: &str) -> impl Iterator<Item = &str> {
     message.split("...").map(str::trim).filter(|piece| !piece.is_empty())
@@ -479,6 +513,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::Busy { ops: "?".into() },
         Refusal::MalformedBtf { release: "?".into(), kfuncs: 1 },
         Refusal::Topology { problem: "?".into() },
+        Refusal::TooLarge { problem: "?".into() },
         Refusal::IsolatedCpus { cpus: "?".into() },
         Refusal::FewFiles { limit: 1 },
         Refusal::LockedDown,
