@@ -14,6 +14,8 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::SCHEDULER_NAME;
 
+pub const VARIABLE: &str = "RUST_LOG";
+
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// Starts with that level. If verbose, all messages, libbpf's verifier logs among them, with the time since the start.
@@ -34,6 +36,19 @@ pub fn start(level: &str, verbose: bool) {
 /// Changes the level of what is logged from here on.
 pub fn set_level(level: &str) -> Result<()> {
     FILTER.get().map_or(Ok(()), |handle| handle.reload(filter(level))).context("cannot change the log level")
+}
+
+/// Takes RUST_LOG out of the environment if it is no filter of ours: it may be meant for another program. Returns what is wrong
+/// with it, unless it is empty.
+///
+/// # Safety
+/// No other thread may run yet.
+pub unsafe fn drop_strange_variable() -> Option<String> {
+    let value = std::env::var_os(VARIABLE)?.to_string_lossy().into_owned();
+    let problem = parse_level(&value).err()?;
+    // SAFETY: as the caller says.
+    unsafe { std::env::remove_var(VARIABLE) };
+    (!value.is_empty()).then_some(problem)
 }
 
 /// A level, or filters by module as the crate tracing-subscriber has them.

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use log::{info, warn};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -25,6 +26,10 @@ use scx_magpie::{
 };
 
 fn main() -> ExitCode {
+    // SAFETY: no thread has been started.
+    if let Some(problem) = unsafe { logging::drop_strange_variable() } {
+        eprintln!("{SCHEDULER_NAME}: {} is ignored: {problem}", logging::VARIABLE);
+    }
     let matches = Opts::command().try_get_matches();
     let (opts, matches) = match matches.and_then(|matches| Ok((Opts::from_arg_matches(&matches)?, matches))) {
         Ok(parsed) => parsed,
@@ -56,6 +61,7 @@ fn run(opts: Opts, matches: &ArgMatches) -> Result<()> {
     if opts.help_stats {
         return stats::server_data().describe_meta(&mut std::io::stdout(), None);
     }
+    check_flags(&opts, matches)?;
     let configure = || Config::new(matches, &opts.config);
 
     match opts.command {
@@ -102,6 +108,21 @@ fn run(opts: Opts, matches: &ArgMatches) -> Result<()> {
             let config = configure()?;
             schedule(Opts { settings: config.settings()?, ..opts }, config)
         }
+    }
+}
+
+/// Refuses flags that only a scheduler that starts has a use for.
+fn check_flags(opts: &Opts, matches: &ArgMatches) -> Result<(), Refusal> {
+    if opts.attaches() || matches!(opts.command, Some(Command::Config { .. } | Command::VerifierStats { .. })) {
+        return Ok(());
+    }
+    let is_given = |id: &str| matches.value_source(&id.replace('-', "_")) == Some(ValueSource::CommandLine);
+    let mut flags = keys::all().into_iter().chain(["config", "stats", "run-id"].map(String::from));
+    match flags.find(|flag| flag != "log-level" && is_given(flag)) {
+        Some(flag) => Err(Refusal::Usage {
+            problem: format!("--{flag} is for a scheduler that starts: 'scx_magpie set' changes one that runs"),
+        }),
+        None => Ok(()),
     }
 }
 
@@ -173,7 +194,7 @@ fn start(opts: &Opts, old: &mut Option<Scheduler<'static>>) -> Result<Scheduler<
         if let Some(old) = old {
             old.detach();
         }
-        scheduler.attach().map_err(preflight::explain)?;
+        scheduler.attach()?;
         match scheduler.other_capacities()? {
             Some(others) if capacities.is_empty() => {
                 info!("the kernel knows of other capacities than sysfs shows: starting anew");
@@ -181,6 +202,35 @@ fn start(opts: &Opts, old: &mut Option<Scheduler<'static>>) -> Result<Scheduler<
                 *old = Some(scheduler);
             }
             _ => return Ok(scheduler),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_a_scheduler_are_for_one_that_starts() {
+        let check = |words: &str| {
+            let matches = Opts::command().get_matches_from(words.split(' '));
+            check_flags(&Opts::from_arg_matches(&matches).unwrap(), &matches).is_ok()
+        };
+        for fine in [
+            "magpie --slice-us 400 --stats 1",
+            "magpie --config x --slice-us 400 config",
+            "magpie status",
+            "magpie --log-level debug topology",
+        ] {
+            assert!(check(fine), "{fine}");
+        }
+        for wrong in [
+            "magpie --slice-us 400 status",
+            "magpie reload --config x",
+            "magpie --monitor 1 --no-cgroups",
+            "magpie --stats 1 top",
+        ] {
+            assert!(!check(wrong), "{wrong}");
         }
     }
 }

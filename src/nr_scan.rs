@@ -33,13 +33,19 @@ pub struct ScanTableOpts {
 /// What bounds the search, by the flags.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanLimit {
+    /// --no-scan-limit.
+    pub unlimited: bool,
     pub imbalance_pct: u32,
     pub small_llc_boost: bool,
 }
 
 impl From<&Tunables> for ScanLimit {
     fn from(tunables: &Tunables) -> Self {
-        Self { imbalance_pct: tunables.imbalance_pct, small_llc_boost: tunables.small_llc_boost == Switch::On }
+        Self {
+            unlimited: tunables.no_scan_limit,
+            imbalance_pct: tunables.imbalance_pct,
+            small_llc_boost: tunables.small_llc_boost == Switch::On,
+        }
     }
 }
 
@@ -49,8 +55,8 @@ impl ScanLimit {
     pub fn nr_scan(&self, sum_util: u32, capacity: u32, nr_cpus: u32) -> u32 {
         let scale = u64::from(CAPACITY_SCALE);
         // All its CPUs are gone.
-        if nr_cpus == 0 {
-            return 0;
+        if nr_cpus == 0 || self.unlimited {
+            return nr_cpus;
         }
         let x = u64::from(sum_util) * scale / u64::from(capacity);
         let used = (x * x * u64::from(self.imbalance_pct).pow(2) / (10_000 * scale)).min(scale);
@@ -79,8 +85,8 @@ struct Row {
 impl Table {
     /// At the utilizations of the author's tables.
     pub fn new(args: &ScanTableOpts) -> Self {
-        let limit =
-            ScanLimit { imbalance_pct: args.imbalance_pct, small_llc_boost: args.small_llc_boost == Switch::On };
+        let small_llc_boost = args.small_llc_boost == Switch::On;
+        let limit = ScanLimit { unlimited: false, imbalance_pct: args.imbalance_pct, small_llc_boost };
         let rows = [0, 5, 15, 25, 35, 45, 55, 65, 75, 85, 86, 95, 100].map(|pct| Row {
             sum_util_pct: pct,
             nr_scan: {
@@ -112,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seeds_tables() {
+    fn the_authors_tables() {
         assert_eq!(table(112, Switch::Off)[..11], [112, 111, 108, 102, 93, 81, 65, 47, 25, 1, 0]);
         assert_eq!(table(16, Switch::Off)[..11], [16, 15, 15, 14, 13, 11, 9, 6, 3, 0, 0]);
         // "For LLC domain with 16 CPUs, the nr_scan will be expanded to 2 times large."
@@ -120,10 +126,16 @@ mod tests {
         assert_eq!(table(112, Switch::On), table(112, Switch::Off));
     }
 
+    #[test]
+    fn without_a_limit_all_are_searched() {
+        let limit = ScanLimit { unlimited: true, imbalance_pct: 117, small_llc_boost: true };
+        assert_eq!([0, 20].map(|nr_cpus| limit.nr_scan(nr_cpus * CAPACITY_SCALE, CAPACITY_SCALE, nr_cpus)), [0, 20]);
+    }
+
     proptest! {
         #[test]
         fn its_shape(nr_cpus in 1..=1024u32, imbalance_pct in 101..=1000u32, boost: bool, a in 0..=1024u32, b in 0..=1024u32) {
-            let limit = ScanLimit { imbalance_pct, small_llc_boost: boost };
+            let limit = ScanLimit { unlimited: false, imbalance_pct, small_llc_boost: boost };
             let at = |util: u32| limit.nr_scan(util * nr_cpus, nr_cpus * 1024, nr_cpus);
             prop_assert_eq!(at(0), nr_cpus);
             prop_assert!(at(a.min(b)) >= at(a.max(b)));

@@ -22,7 +22,7 @@ Times may have a unit: --slice-us 5ms is --slice-us 5000. A flag that is on or o
 
 Exit codes: 0 detached on request; 1 ejected by the kernel, or another failure; 2 wrong flag, key or value; 3 not root;
 4 kernel without sched_ext; 5 another scheduler is attached; 6 malformed kfunc prototypes in the kernel's BTF;
-7 the machine's topology, as sysfs has it, cannot be right; 8 isolcpus= on the kernel's command line; 9 too few files may be
+7 the machine's topology, as sysfs has it, cannot be right, or is too large; 8 isolcpus= on the kernel's command line; 9 too few files may be
 open; 10 the kernel is locked down; 11 no scx_magpie runs that could be asked (status, set, reload).";
 
 /// Files that may be open, at least: a third are the BPF programs and maps, the others are for clients of statistics.
@@ -59,6 +59,9 @@ pub enum Refusal {
     Topology {
         problem: String,
     },
+    TooLarge {
+        problem: String,
+    },
     IsolatedCpus {
         cpus: String,
     },
@@ -85,7 +88,7 @@ impl Refusal {
             Self::NoSchedExt { .. } => 4,
             Self::Busy { .. } => 5,
             Self::MalformedBtf { .. } => 6,
-            Self::Topology { .. } => 7,
+            Self::Topology { .. } | Self::TooLarge { .. } => 7,
             Self::IsolatedCpus { .. } => 8,
             Self::FewFiles { .. } => 9,
             Self::LockedDown => 10,
@@ -123,6 +126,7 @@ impl fmt::Display for Refusal {
                  sched_ext scheduler loads: boot another build"
             ),
             Self::Topology { problem } => write!(f, "the machine's topology cannot be right: {problem}"),
+            Self::TooLarge { problem } => write!(f, "the machine has more than scx_magpie can schedule: {problem}"),
             Self::IsolatedCpus { cpus } => write!(
                 f,
                 "the kernel's sched_ext does not work with isolcpus= on its command line, which isolates CPUs {cpus}: boot \
@@ -316,6 +320,7 @@ mod tests {
             Refusal::Busy { ops: "x".into() },
             Refusal::MalformedBtf { release: "7.1".into(), kfuncs: 3 },
             Refusal::Topology { problem: "no CPUs".into() },
+            Refusal::TooLarge { problem: "257 LLCs, at most 256".into() },
         ];
         for refusal in refusals {
             assert!(!refusal.to_string().contains('\n'));

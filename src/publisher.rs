@@ -175,7 +175,7 @@ mod tests {
             cpu_ctxs[*id].get_mut().pelt.running = u8::from(cpu.llc == 1);
         }
 
-        let limit = ScanLimit { imbalance_pct: 117, small_llc_boost: false };
+        let limit = ScanLimit { unlimited: false, imbalance_pct: 117, small_llc_boost: false };
         let mut publisher = Publisher::new(layout, limit);
         let now = Duration::from_secs(1); // since when the CPUs of LLC 1 are busy
         publisher.publish(&cpu_ctxs, &cpu_layouts, &llc_publisheds, now);

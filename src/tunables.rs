@@ -120,7 +120,7 @@ pub struct Tunables {
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub small_llc_boost: Switch,
 
-    /// Count how long searches for an idle CPU take, for --stats.
+    /// Count how long searches for an idle CPU take: `top`, `export` and `--stats --details` show it.
     #[arg(long)]
     pub latency_hist: bool,
 

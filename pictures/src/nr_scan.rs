@@ -13,7 +13,7 @@ const TABLES: [(u32, [u32; 11]); 2] =
     [(112, [112, 111, 108, 102, 93, 81, 65, 47, 25, 1, 0]), (16, [16, 15, 15, 14, 13, 11, 9, 6, 3, 0, 0])];
 
 fn at(util: u32, nr_cpus: u32, small_llc_boost: bool) -> u32 {
-    let limit = ScanLimit { imbalance_pct: 117, small_llc_boost };
+    let limit = ScanLimit { unlimited: false, imbalance_pct: 117, small_llc_boost };
     limit.nr_scan(util * 1024 / 100 * nr_cpus, nr_cpus * 1024, nr_cpus)
 }
 

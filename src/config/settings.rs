@@ -5,7 +5,7 @@ use clap::{Args, value_parser};
 use serde::Serialize;
 
 use super::Profile;
-use crate::logging::parse_level;
+use crate::logging::{VARIABLE, parse_level};
 use crate::tunables::{NEW_START, Tunables};
 
 /// By key.
@@ -24,6 +24,6 @@ pub struct Settings {
     pub exit_dump_len: u32,
 
     /// Which messages are logged: off, error, warn, info, debug, trace, or by module, as in warn,scx_magpie::numa=debug.
-    #[arg(long, env = "RUST_LOG", default_value = "info", value_name = "LEVEL", value_parser = parse_level)]
+    #[arg(long, env = VARIABLE, default_value = "info", value_name = "LEVEL", value_parser = parse_level)]
     pub log_level: String,
 }

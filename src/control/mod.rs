@@ -106,7 +106,8 @@ impl Control {
         let Some(before) = self.before.take() else { return false };
         warn!("cannot start with what was reloaded, going on as before: {err:#}");
         self.config = before;
-        self.config.settings().map(|settings| self.settings = settings).is_ok()
+        let settings = self.config.settings();
+        settings.and_then(|settings| logging::set_level(&settings.log_level).map(|()| self.settings = settings)).is_ok()
     }
 
     /// Does what was asked for since the last call: `apply` changes what may change while the scheduler runs. True if the scheduler
@@ -163,15 +164,13 @@ impl Control {
         let new_start = changes.iter().any(|change| keys::needs_new_start(&change.key));
         let settings = config.settings()?;
         changes.iter().for_each(|change| info!("{change}"));
-        if settings.log_level != self.settings.log_level {
-            logging::set_level(&settings.log_level)?;
-        }
         if new_start {
             info!("starting anew");
             self.before.get_or_insert(self.config.clone());
         } else {
             apply(&settings.tunables)?;
         }
+        logging::set_level(&settings.log_level)?;
         (self.config, self.settings) = (config, settings);
         Ok(Reply::Changes { changes, new_start })
     }

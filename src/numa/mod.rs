@@ -57,11 +57,11 @@ pub struct Costs {
     pub homes: AtomicU64,
 }
 
-/// The thread; it ends when this is dropped.
+/// The thread; it ends soon after this is dropped: a process that is stuck may keep it.
 pub struct Sampler {
     pub costs: Arc<Costs>,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: JoinHandle<()>,
 }
 
 impl Sampler {
@@ -91,18 +91,14 @@ impl Sampler {
             }
         };
         let thread = thread::Builder::new().name("magpie-numa".into()).spawn(run).context("cannot start a thread")?;
-        Ok(Self { costs, stop, thread: Some(thread) })
+        Ok(Self { costs, stop, thread })
     }
 }
 
 impl Drop for Sampler {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // It has said what went wrong.
-            _ = thread.join();
-        }
+        self.thread.thread().unpark();
     }
 }
 

@@ -34,7 +34,7 @@ impl Scheduler<'_> {
         self.about = Arc::new(self.about(self.about.attached_at));
         if resampled {
             self.sampler.take();
-            self.start_sampler()?;
+            self.start_sampler();
         }
         Ok(())
     }

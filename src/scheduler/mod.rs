@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, MapHandle, OpenObject, ProgramInput, ProgramMut};
 use log::{info, warn};
@@ -87,12 +87,7 @@ pub struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// Loads the programs, without attaching.
-    pub fn load(opts: &Opts, object: &'a mut MaybeUninit<OpenObject>) -> Result<Self> {
-        Self::load_for(opts, object, |_| ())
-    }
-
-    /// The same for a machine that differs from this one: `change` says how.
+    /// Loads the programs, without attaching, for a machine that differs from this one: `change` says how.
     pub fn load_for(
         opts: &Opts,
         object: &'a mut MaybeUninit<OpenObject>,
@@ -149,18 +144,25 @@ impl<'a> Scheduler<'a> {
         })
     }
 
-    /// Hands the machine's tasks over to the loaded programs.
+    /// Hands the machine's tasks over to the loaded programs. Fails with the kernel's reason if it ends them at once.
     pub fn attach(&mut self) -> Result<()> {
         call(&mut self.skel.progs.register_loader)?;
         self.look_at_frequencies()?;
         let skel = &mut self.skel;
-        self.link = Some(scx_ops_attach!(skel, magpie)?);
+        self.link = Some(scx_ops_attach!(skel, magpie).map_err(preflight::explain)?);
+        // For the kernel it is attached, too, if init() or init_task() failed.
+        if uei_exited!(&self.skel, uei) {
+            self.detach();
+            uei_report!(&self.skel, uei)?;
+            bail!("the kernel ended it as it started");
+        }
         self.about = Arc::new(self.about(monotonic()));
         self.publish()?;
         let attached = format!("attached: {} CPUs, {} LLCs", self.layout.cpus.len(), self.layout.llcs.len());
         info!("{attached}");
         service::ready(&attached);
-        self.start_sampler()
+        self.start_sampler();
+        Ok(())
     }
 
     /// What the kernel takes for the capacities of the CPUs, 0..1024 by id, if that is not what sysfs says: x86 has no file
@@ -185,19 +187,25 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Looks at where processes have their memory, where there are several nodes.
-    fn start_sampler(&mut self) -> Result<()> {
+    fn start_sampler(&mut self) {
         if self.layout.nr_nodes() < 2 || self.tunables.numa_sample_share == 0 {
-            return Ok(());
+            return;
         }
+        match self.sampler_of_processes() {
+            Ok(sampler) => self.sampler = Some(sampler),
+            Err(err) => warn!("memory is not looked at: {err:#}"),
+        }
+    }
+
+    fn sampler_of_processes(&self) -> Result<Sampler> {
         // The program knows processes by the numbers that they have outside of all containers.
         let ours = self.skel.maps.bss_data.as_ref().context("no .bss")?.loader_tgid;
-        if ours != std::process::id() as i32 {
-            warn!("memory is not looked at: /proc here has other process numbers than the kernel (a PID namespace)");
-            return Ok(());
-        }
+        ensure!(
+            ours == std::process::id() as i32,
+            "/proc here has other process numbers than the kernel (a PID namespace)"
+        );
         let processes = MapHandle::try_from(&self.skel.maps.processes).context("no map of processes")?;
-        self.sampler = Some(Sampler::start(processes, &self.layout, &self.tunables)?);
-        Ok(())
+        Sampler::start(processes, &self.layout, &self.tunables)
     }
 
     /// Serves until `shutdown` or until the kernel ejects the scheduler, then detaches and reports; or until there is reason to
@@ -214,8 +222,8 @@ impl<'a> Scheduler<'a> {
 
     /// The kernel's own scheduler takes over, or the next one attached.
     pub fn detach(&mut self) {
-        self.sampler.take();
         self.link.take();
+        self.sampler.take();
     }
 
     /// A reason to start anew; none if it is over.

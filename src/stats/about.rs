@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use nix::sys::utsname::uname;
-
 use crate::config::keys;
+use crate::preflight;
 use crate::topology::Layout;
 use crate::tunables::{Steal, Tunables};
 use crate::version;
@@ -26,9 +25,8 @@ pub struct About {
 
 impl About {
     pub fn new(layout: &Layout, tunables: &Tunables, attached_at: Duration) -> Self {
-        let kernel = uname().map(|name| name.release().to_string_lossy().into_owned()).unwrap_or_default();
         let flags = keys::changed(tunables).join(" ");
-        Self { version: version(), kernel, attached_at, mode: mode(layout, tunables), flags }
+        Self { version: version(), kernel: preflight::release(), attached_at, mode: mode(layout, tunables), flags }
     }
 }
 

@@ -16,10 +16,11 @@ use crate::bpf_intf::{
     magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS, magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE,
     pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE,
 };
+use crate::preflight::Refusal;
 
 impl Layout {
-    /// Lays out a machine whose topology is right about cores, with `room` for so many CPUs more in each LLC. Fails when it
-    /// exceeds a limit of `bpf/intf.h`.
+    /// Lays out a machine whose topology is right about cores, with `room` for so many CPUs more in each LLC. Fails with
+    /// [`Refusal::TooLarge`] when it exceeds a limit of `bpf/intf.h`.
     pub fn new(topo: &Topology, room: usize) -> Result<Self> {
         Self::with_kinds(topo, room, &Kinds::default())
     }
@@ -37,16 +38,15 @@ impl Layout {
         first_of: impl Fn(&Core, usize) -> usize,
     ) -> Result<Self> {
         let max_id = topo.all_cpus.keys().max().copied().unwrap_or(0);
-        ensure!(max_id < MAX_CPUS as usize, "CPU id {max_id}: at most {MAX_CPUS} CPUs are supported");
+        ensure_fits(max_id < MAX_CPUS as usize, || format!("CPU id {max_id}, at most {MAX_CPUS} CPUs"))?;
         let llc_cores: Vec<Cores> = topo.all_llcs.values().map(|llc| split_cores(llc, &first_of)).collect();
         let smt_width =
             llc_cores.iter().flat_map(BTreeMap::values).map(Vec::len).max().unwrap_or(1).next_power_of_two();
-        ensure!(
-            smt_width <= SLOTS_PER_LINE as usize,
-            "{smt_width} CPUs in a core: at most {SLOTS_PER_LINE} are supported"
-        );
+        ensure_fits(smt_width <= SLOTS_PER_LINE as usize, || {
+            format!("{smt_width} CPUs in a core, at most {SLOTS_PER_LINE}")
+        })?;
         let llcs: Vec<&Llc> = topo.all_llcs.values().map(|llc| llc.as_ref()).collect();
-        ensure!(llcs.len() <= MAX_LLCS as usize, "{} LLCs: at most {MAX_LLCS} are supported", llcs.len());
+        ensure_fits(llcs.len() <= MAX_LLCS as usize, || format!("{} LLCs, at most {MAX_LLCS}", llcs.len()))?;
 
         let exports = topo.all_cpus.values().any(|cpu| cpu.kernel_cpu_capacity.is_some());
         let capacities_from = if exports { "cpu_capacity" } else { kinds.capacities_from };
@@ -58,7 +58,8 @@ impl Layout {
         };
         let mut nr_cores = 0;
         for (index, llc) in llcs.iter().enumerate() {
-            ensure!(llc.node_id < MAX_NODE_IDS as usize, "node {}: at most {MAX_NODE_IDS} are supported", llc.node_id);
+            let node = llc.node_id;
+            ensure_fits(node < MAX_NODE_IDS as usize, || format!("node {node}, at most {MAX_NODE_IDS} nodes"))?;
             let first_line = layout.slot_cpus.len() / SLOTS_PER_LINE as usize;
             let mut capacity = 0;
             let mut cores: Vec<_> = llc_cores[index].values().collect();
@@ -89,11 +90,12 @@ impl Layout {
             layout.slot_cpus.resize(layout.slot_cpus.len().next_multiple_of(SLOTS_PER_LINE as usize), None);
 
             let nr_lines = layout.slot_cpus.len() / SLOTS_PER_LINE as usize - first_line;
-            ensure!(
-                nr_lines <= LINES_PER_LLC as usize,
-                "LLC {index} has {nr_slots} CPUs, or places for CPUs: at most {} are supported",
-                LINES_PER_LLC * SLOTS_PER_LINE
-            );
+            ensure_fits(nr_lines <= LINES_PER_LLC as usize, || {
+                format!(
+                    "LLC {index} with {nr_slots} CPUs, or places for CPUs, at most {}",
+                    LINES_PER_LLC * SLOTS_PER_LINE
+                )
+            })?;
 
             let others = neighbours(topo, &llcs, index);
             layout.llcs.push(LlcPlace {
@@ -109,7 +111,7 @@ impl Layout {
             });
         }
         let nr_lines = layout.slot_cpus.len() / SLOTS_PER_LINE as usize;
-        ensure!(nr_lines <= MAX_LINES as usize, "{nr_lines} bitmap lines: at most {MAX_LINES} are supported");
+        ensure_fits(nr_lines <= MAX_LINES as usize, || format!("{nr_lines} bitmap lines, at most {MAX_LINES}"))?;
         if kinds.weak_first || layout.is_ranked() {
             for cpu in layout.cpus.values_mut() {
                 let llc = &layout.llcs[cpu.llc];
@@ -118,6 +120,12 @@ impl Layout {
         }
         Ok(layout)
     }
+}
+
+/// Refuses a machine that exceeds a limit: `problem` says what it has, and what is supported.
+fn ensure_fits(fits: bool, problem: impl FnOnce() -> String) -> Result<()> {
+    ensure!(fits, Refusal::TooLarge { problem: problem() });
+    Ok(())
 }
 
 /// The CPUs of each core of an LLC, by the core's first.
@@ -216,7 +224,8 @@ mod tests {
     #[test]
     fn too_large_a_machine_is_refused() {
         let (topo, _) = make_test_topo(1, 257, 1, 1);
-        assert!(Layout::new(&topo, 0).unwrap_err().to_string().contains("at most 256"));
+        let err = Layout::new(&topo, 0).unwrap_err();
+        assert_eq!(err.downcast_ref(), Some(&Refusal::TooLarge { problem: "257 LLCs, at most 256".into() }));
     }
 
     proptest! {

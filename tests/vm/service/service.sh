@@ -74,6 +74,23 @@ grep -q "unregistered from user space" $LOG || fail "no 'unregistered from user 
 grep WARN $LOG && fail "warnings"
 wait_for 60 "metrics without a scheduler" metrics 0
 
+# A file that is wrong is refused, one that is right is read.
+start
+echo 'slice-us = 1' >/etc/scx_magpie.toml
+systemctl reload $UNIT 2>/dev/null && fail "reloaded a wrong file"
+echo 'slice-us = 5000' >/etc/scx_magpie.toml
+systemctl reload $UNIT || fail "reload"
+scx_magpie config | grep -q '^slice-us = 5000' || fail "not reloaded: $(scx_magpie config | grep slice-us)"
+rm /etc/scx_magpie.toml
+
+# Ejected.
+systemctl reset-failed $UNIT
+echo S >/proc/sysrq-trigger
+wait_for 60 "a new start after an ejection" has_restarted 1
+say "$(scx_magpie status)"
+scx_magpie status | grep -q "ejections since boot: 1, .*sysrq-S" || fail "status says nothing of it"
+systemctl stop $UNIT || fail "stop"
+
 # Hangs.
 mkdir -p /run/systemd/system/$UNIT.d
 printf '[Service]\nWatchdogSec=3s\n' >/run/systemd/system/$UNIT.d/watchdog.conf

@@ -21,7 +21,7 @@ proptest! {
     ) {
         let flags = ["--imbalance-pct", &imbalance_pct.to_string(), "--small-llc-boost", if boost { "on" } else { "off" }];
         let mut rig = Rig::new("1x1x1x1", &flags);
-        let limit = ScanLimit { imbalance_pct, small_llc_boost: boost };
+        let limit = ScanLimit { unlimited: false, imbalance_pct, small_llc_boost: boost };
         let (sum_util, capacity) = (used * nr_cpus, reach * nr_cpus);
         let here = rig.call(rig.u.nr_scan_of, (sum_util.into(), capacity.into(), nr_cpus));
         prop_assert_eq!(here, limit.nr_scan(sum_util, capacity, nr_cpus));
