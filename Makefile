@@ -144,9 +144,10 @@ setup: ## install what building and testing need
 setup-build:
 	@tools/setup build
 
-# What tests take into the guest, and what tells of benchmarks.
+# What tests take into the guest (their heads say so), and what tells of benchmarks.
+CARRIED := $(filter magpie-%,$(shell sed -n 's/^# carry: //p' tests/vm/*.sh tests/vm/*/*.sh)) magpie-table magpie-pictures
 build-carried: setup-build
-	@$(ENV) cargo build --release --locked -p magpie-sim -p magpie-bench -p magpie-pictures --bin magpie-conform --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation --bin magpie-packets --bin magpie-callbacks --bin magpie-table --bin magpie-pictures
+	@$(ENV) cargo build --release --locked -p magpie-sim -p magpie-bench -p magpie-pictures $(addprefix --bin ,$(sort $(CARRIED)))
 
 build-wakeup: setup-build
 	@$(ENV) cargo build --release --locked -p magpie-bench --bin magpie-wakeup
