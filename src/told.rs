@@ -14,8 +14,9 @@ use std::cell::UnsafeCell;
 
 use crate::bpf_intf::{
     cpu_layout, cpu_state_CPU_PLACED as CPU_PLACED, llc_layout, machine, magpie_limits_MAX_CPUS as MAX_CPUS,
-    magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS,
-    magpie_limits_MAX_SLOTS as MAX_SLOTS, pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE, tunables,
+    magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_LONG_QUEUE as MAX_LONG_QUEUE,
+    magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS, magpie_limits_MAX_SLOTS as MAX_SLOTS,
+    pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE, tunables,
 };
 use crate::pelt;
 use crate::power::POWERSAVE_PERF_SCALE;
@@ -173,7 +174,7 @@ fn tunables_of(tunables: &Tunables) -> tunables {
         llc_cost_ns: tunables.migration_cost_llc_us * NSEC_PER_USEC,
         node_cost_ns: tunables.migration_cost_node_us * NSEC_PER_USEC,
         util_interval_ns: tunables.util_interval * NSEC_PER_MSEC,
-        long_queue: (starve_ns(tunables) / slice_ns) as u32,
+        long_queue: (starve_ns(tunables) / slice_ns).min(MAX_LONG_QUEUE.into()) as u32,
         imbalance_pct: tunables.imbalance_pct,
         steal_tries: tunables.steal_tries,
         numa_backoff: tunables.numa_backoff,

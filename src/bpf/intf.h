@@ -49,6 +49,8 @@ enum magpie_limits {
 	MAX_NODE_IDS = 1024, /* the kernel's ids */
 	/* Processes whose use of CPU time and memory is known; with more the kernel forgets those that run least. */
 	MAX_PROCESSES = 1024,
+	/* Tasks that wait on a CPU: more are served first come, first served. A look at all takes some 50 us. */
+	MAX_LONG_QUEUE = 1024,
 };
 
 enum { NO_NODE = -1 };
@@ -94,7 +96,7 @@ struct tunables {
 	u64 llc_cost_ns;  /* for which a task that ran is left to its LLC by idle CPUs of the node's others, */
 	u64 node_cost_ns; /* ... and by those of other nodes */
 	u64 util_interval_ns; /* between two of the publisher's rounds */
-	u32 long_queue;	      /* tasks, a slice each, that it takes starve_ns to run */
+	u32 long_queue;	      /* tasks, a slice each, that it takes starve_ns to run; MAX_LONG_QUEUE at most */
 	u32 imbalance_pct;    /* an LLC that is utilized more than 100 / this is not searched */
 	u32 steal_tries;      /* overloaded CPUs that a CPU about to go idle tries before it gives up */
 	u32 numa_backoff;     /* scan periods for which a task is not moved home after wake-affine moved it away */

@@ -453,6 +453,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 	bpf_for(cpu, 0, machine.nr_cpu_ids) {
 		s32 node = cpu_layout(cpu)->state ? cpu_node(cpu) : NO_NODE;
 
+		if (!is_possible(cpu))
+			continue;
 		err = scx_bpf_create_dsq(cpu, node) ?: scx_bpf_create_dsq(pinned_queue(cpu), node)
 			      ?: scx_bpf_create_dsq(throttled_queue(cpu), node);
 		if (err) {
@@ -516,7 +518,8 @@ SEC("syscall")
 int place_cpu(struct placed_cpu *placed)
 {
 	cpu_comes(placed->cpu, CPU_PLACED);
-	kick_cpu(placed->cpu, 0);
+	/* The slice of its current is infinite. */
+	kick_cpu(placed->cpu, SCX_KICK_PREEMPT);
 	return 0;
 }
 

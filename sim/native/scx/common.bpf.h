@@ -204,6 +204,7 @@ s32 scx_bpf_task_cpu(const struct task_struct *p);
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask);
 u32 bpf_cpumask_any_and_distribute(const struct cpumask *a, const struct cpumask *b);
 const struct cpumask *scx_bpf_get_online_cpumask(void);
+const struct cpumask *scx_bpf_get_possible_cpumask(void);
 void scx_bpf_put_cpumask(const struct cpumask *mask);
 u32 scx_bpf_cpuperf_cur(s32 cpu);
 u32 scx_bpf_cpuperf_cap(s32 cpu);

@@ -21,7 +21,9 @@ use crate::dsq::{TaskId, is_pinned_queue, is_throttled_queue, local_on, queue_cp
 pub use crate::kernel::Violation;
 use crate::kernel::cpufreq::MAX_FREQ;
 use crate::kernel::{Call, Curr, Event, Kernel, Moment, Notes, Util};
-use crate::native::{GROUP_FLAGS, GROUP_IDLE, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT};
+use crate::native::{
+    GROUP_FLAGS, GROUP_IDLE, MAX_STARVED_LOOKS, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT,
+};
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, Task};
 use crate::time::{MSEC, USEC};
 use crate::trace::Op;
@@ -174,9 +176,11 @@ impl Kernel {
 
     /// A callback has returned.
     pub fn check_call(&mut self) {
-        let Some(Call { op, looks, .. }) = self.call else { return };
-        if looks > MAX_LOOKS && op != Op::CpuOffline {
-            self.violate("budget", format!("{op:?} looked at {looks} waiting tasks, more than {MAX_LOOKS}"));
+        let Some(Call { op, looks, looks_back, .. }) = self.call else { return };
+        for (looks, most) in [(looks, MAX_LOOKS), (looks_back, MAX_STARVED_LOOKS)] {
+            if looks > most && op != Op::CpuOffline {
+                self.violate("budget", format!("{op:?} looked at {looks} waiting tasks, more than {most}"));
+            }
         }
     }
 

@@ -96,11 +96,18 @@ extern "C" fn scx_bpf_get_online_cpumask() -> *const cpumask {
     &raw const *kernel().online_c
 }
 
+/// The ids of CPUs that may ever come.
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_get_possible_cpumask() -> *const cpumask {
+    &raw const *kernel().possible_c
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_put_cpumask(_mask: *const cpumask) {}
 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_cpu_curr(cpu: i32) -> *mut task_struct {
+    kernel().check_possible(cpu as usize);
     kernel().curr_raw(cpu as usize)
 }
 
@@ -179,6 +186,7 @@ extern "C" fn scx_bpf_dsq_nr_queued(dsq_id: u64) -> i32 {
         return kernel.cpus[kernel.cpu].local.len() as i32;
     }
     if let Some(cpu) = local_on(dsq_id) {
+        kernel.check_possible(cpu);
         return kernel.cpus[cpu].local.len() as i32;
     }
     kernel.dsqs.get(dsq_id as usize).and_then(Option::as_ref).map_or(-libc::ENOENT, |dsq| dsq.len() as i32)
@@ -265,7 +273,8 @@ unsafe extern "C" fn bpf_iter_scx_dsq_next(it: *mut bpf_iter_scx_dsq) -> *mut ta
     it.looks += 1;
     let Some(task) = dsq.get(if reverse { dsq.len() - 1 - pos } else { pos }) else { return std::ptr::null_mut() };
     if let Some(call) = kernel.call.as_mut() {
-        call.looks = call.looks.max(it.looks);
+        let looks = if reverse { &mut call.looks_back } else { &mut call.looks };
+        *looks = it.looks.max(*looks);
     }
     kernel.tasks[task].raw
 }

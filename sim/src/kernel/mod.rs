@@ -149,8 +149,9 @@ pub struct Call {
     pub nr_tasks: u32,
     /// Rounds of its loops.
     pub rounds: u32,
-    /// Tasks that its longest iteration looked at.
+    /// Tasks that its longest iteration looked at, and its longest one from the end of a queue.
     pub looks: u32,
+    pub looks_back: u32,
 }
 
 /// Differences between kernels that the program can see.
@@ -204,6 +205,7 @@ pub struct Kernel {
     pub cpus: Vec<Cpu>,
     pub online: Mask,
     pub online_c: Box<cpumask>,
+    pub possible_c: Box<cpumask>,
     pub last_any: usize,
     pub tasks: Vec<Task>,
     /// By id; see `dsq.rs`.
@@ -299,6 +301,7 @@ impl Kernel {
             cpus,
             online: Mask::first(nr_cpus),
             online_c: Box::new(Mask::first(nr_cpus).to_c()),
+            possible_c: Box::new(Mask::first(nr_cpus).to_c()),
             last_any: 0,
             tasks: Vec::new(),
             dsqs: Vec::new(),
@@ -338,6 +341,13 @@ impl Kernel {
         // Pending interrupts come before the task's next step. Otherwise a task of many system calls keeps them out.
         let order = self.nr_pushed | u64::from(matches!(event, Event::Step { .. })) << 63;
         self.events.push(Reverse((at.max(self.now), order, event)));
+    }
+
+    /// The kernel ejects a scheduler that asks about a CPU which can never come.
+    pub fn check_possible(&mut self, cpu: usize) {
+        if !Mask::of_c(&self.possible_c).test(cpu) {
+            self.violate("invalid", format!("CPU {cpu} is not possible"));
+        }
     }
 
     /// The CPU of events that belong to none: the first that is online.

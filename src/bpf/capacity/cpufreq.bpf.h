@@ -78,7 +78,7 @@ static void update_cpuperf(s32 cpu, struct cpu_ctx *cctx, bool tick)
 /* Of the loader: @cpu is idle, and no lock is held. If it wakes meanwhile its next tick sets it right. */
 static void decay_cpuperf(s32 cpu, u64 now)
 {
-	struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+	struct rq *rq = bpf_ksym_exists(&runqueues) ? bpf_per_cpu_ptr(&runqueues, cpu) : NULL;
 	u32 target = kernel_perf(cpu, util_avg_at(cpu, now));
 
 	if (rq && !cpu_ctx(cpu)->pelt.running && cpuperf_differs(cpu, rq->scx.cpuperf_target, target))

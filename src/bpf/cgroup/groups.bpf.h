@@ -46,7 +46,7 @@ static void look_at_group(u32 id, struct cgroup *cgrp)
 	if (!tg)
 		return;
 	idle = tg->idle;
-	/* Not with CONFIG_CFS_BANDWIDTH=n, where there is no cpu.max. */
+	/* Not with CONFIG_CFS_BANDWIDTH=n: there is no cpu.max up to 6.16, and what is set before we come is not seen from 6.17 on. */
 	if (bpf_core_field_exists(tg->cfs_bandwidth)) {
 		u64 period = tg->cfs_bandwidth.period, quota = tg->cfs_bandwidth.quota;
 		u64 burst = tg->cfs_bandwidth.burst;
@@ -96,7 +96,7 @@ static u32 free_group(void)
 
 	if (nr_groups + 1 >= machine.max_groups)
 		return 0;
-	bpf_for(i, 1, machine.max_groups) {
+	bpf_for(i, 1, machine.max_groups + 1) {
 		u32 id = (last_group + i) % machine.max_groups;
 
 		if (id && !group(id)->weight)

@@ -147,7 +147,7 @@ __noinline u32 unthrottle(s32 cpu)
 
 		at = p->scx.dsq_vtime;
 		if (!tctx)
-			break;
+			continue;
 		if ((s64)(at - now) > 0 || looks >= MAX_UNTHROTTLES) {
 			set_throttle_timer(cpu, cctx, at, now);
 			break;
@@ -169,7 +169,7 @@ __noinline u32 unthrottle(s32 cpu)
 		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, queue_deadline(p, tctx, cctx));
 		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue, 0)) {
 			queue_del(tctx);
-			break;
+			continue;
 		}
 		stat_inc(STAT_RELEASED);
 		if (queue == cpu)

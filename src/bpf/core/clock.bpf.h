@@ -6,9 +6,8 @@
  *	unlocked_now()    elsewhere: in select_cpu, in timers
  *	locked_now(cpu)   in enqueue, which may be called for another CPU
  *
- * Elsewhere, for a CPU that takes a task from another runqueue brings that one's clock up to date and then unlocks it without
- * rq_unpin_lock() (move_remote_task_to_local_dsq()): until that CPU takes its lock again it is told that time. While it
- * idled that was seen to be 100 ms, by which its timers came too early for what they were to do.
+ * scx_bpf_now() is not right elsewhere: move_remote_task_to_local_dsq() brings the clock of another runqueue up to date and unlocks
+ * it without rq_unpin_lock(), so its CPU is told that old time until it takes the lock again, which an idle CPU does late.
  */
 #pragma once
 

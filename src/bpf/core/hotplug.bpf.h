@@ -9,7 +9,7 @@
  * local DSQ, from where the kernel moves tasks to other CPUs, also those that were pinned.
  *
  * The kernel does not ask what is to run next on a CPU that is not online; it takes the first of the local DSQ. A task whose slice
- * is over goes there, too, and if it was the only one, the CPU idles over it (SCX_OPS_ENQ_LAST; seen on 6.18): so no slice is over.
+ * is over goes there, too, and if it was the only one, the CPU idles over it (SCX_OPS_ENQ_LAST). So slices there are infinite.
  *
  * Callbacks of CPUs that go and come do not run at the same time; the loader's place_cpu() may.
  */
@@ -44,8 +44,8 @@ static void run_on_absent(struct task_struct *p, bool tick)
 }
 
 /*
- * In tick of any CPU: where one is not present a task may be left in the local DSQ, and the CPU idle over it. Bounded by
- * ABSENT_CPUS, the next ones each time.
+ * In tick of any CPU: one that is not present may idle although its local DSQ has a task; it is kicked. Bounded by ABSENT_CPUS, the
+ * next ones each time.
  */
 static void look_at_absent(struct cpu_ctx *cctx)
 {
@@ -54,7 +54,7 @@ static void look_at_absent(struct cpu_ctx *cctx)
 	bpf_for(i, 0, ABSENT_CPUS) {
 		s32 other = cctx->absent_turn++ % machine.nr_cpu_ids;
 
-		if (!is_present(other) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | other) > 0)
+		if (!is_present(other) && is_possible(other) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | other) > 0)
 			kick_cpu(other, 0);
 	}
 }

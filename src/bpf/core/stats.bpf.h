@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Counters: plain adds on the executing CPU's own lines. Each callback runs with interrupts off, so
- * nothing comes between load and store; the loader sums the CPUs up when asked.
+ * Counters: plain adds on the executing CPU's own lines. Callbacks that count run with interrupts off, so nothing comes between
+ * load and store; the timer and the programs that the loader runs may lose one. The loader sums the CPUs up when asked.
  */
 #pragma once
 

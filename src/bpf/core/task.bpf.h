@@ -17,7 +17,10 @@ enum migrate_to {
 	MIGRATE_BETTER, /* to a preferred core: capacity/rank.bpf.h */
 };
 
-/* Written by the task's CPU under its rq lock, or in select_cpu while the task sleeps. */
+/*
+ * Written by the task's CPU under its rq lock, or in select_cpu while the task sleeps. Current itself writes without that lock
+ * at_user and asked on its way to user space (cgroup/boundary.bpf.h), and migrate_to and home_retry_at as a waker (numa/).
+ */
 struct task_ctx {
 	/* order/deadline.bpf.h */
 	u64 vruntime;	/* weighted ns of CPU time, on the clock of vclock_cpu */

@@ -92,6 +92,16 @@ static bool is_online(s32 cpu)
 	return is;
 }
 
+/* May it ever come? The kernel ejects a scheduler that asks about another one, and ids may have holes. */
+static bool is_possible(s32 cpu)
+{
+	const struct cpumask *possible = scx_bpf_get_possible_cpumask();
+	bool is = bpf_cpumask_test_cpu(cpu, possible);
+
+	scx_bpf_put_cpumask(possible);
+	return is;
+}
+
 static u32 cpu_node(s32 cpu)
 {
 	return cpu_layout(cpu)->node;

@@ -89,7 +89,7 @@ static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev,
 		return prev;
 	if (tunables.affine_wide && has_waker)
 		note_wakee(cctx, p->pid);
-	if (waking == prev || !may_use(p, waking))
+	if (waking == prev || !is_present(waking) || !may_use(p, waking))
 		return prev;
 	if (tunables.affine_wide && has_waker && wake_wide(cctx, tctx, cpu_layout(waking)->llc)) {
 		stat_inc(STAT_WIDE);

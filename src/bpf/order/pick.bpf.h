@@ -41,6 +41,16 @@ static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 
 	return tctx->migrate_to || tctx->migrate_up ? NULL : tctx;
 }
 
+/*
+ * @cpu went idle while the kernel bypassed us (suspend): update_idle() has not told of it. A function of its own for the callers'
+ * stacks. Returns 0.
+ */
+__noinline s32 note_idled(s32 cpu)
+{
+	pelt_update(cpu, cpu_ctx(cpu), false);
+	return 0;
+}
+
 /* @cpu has nothing of its own left, or another CPU has just taken it. True: it has now. Stealing lets go of the rq lock. */
 static bool run_other(s32 cpu, struct cpu_ctx *cctx)
 {
@@ -48,12 +58,14 @@ static bool run_other(s32 cpu, struct cpu_ctx *cctx)
 		return true;
 	/* Kicked in vain, maybe claimed: idle again, and then comes the other half of the handshake with enqueue(). */
 	if (is_idle_task(bpf_get_current_task_btf())) {
+		if (cctx->pelt.running)
+			note_idled(cpu);
 		mark_idle(cpu, cctx);
 		if (work_in_reach(cpu) && timed_steal(cpu))
 			return true;
 		/*
-		 * Claimed while stealing let go of the rq lock, or the timer of throttled tasks has come: the kick came too early,
-		 * for what it asks for ends with this.
+		 * Claimed while stealing let go of the rq lock, or the timer of throttled tasks has come: a kick that comes before
+		 * schedule() returns is forgotten then. Repeat it.
 		 */
 		if ((cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot)) || READ_ONCE(cctx->throttled_due))
 			kick_cpu(cpu, 0);

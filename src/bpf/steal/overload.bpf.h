@@ -7,10 +7,12 @@
  *	dispatch()  the queue is found empty ----------------------> bit cleared
  *	tick()      the same; else the first waiting task that an idle CPU may run is offered once more
  *
- * All under the rq lock of the queue's CPU, but for a thief that took the last task: note_all_taken().
+ * All under the rq lock of the queue's CPU, but for a thief that took the last task (note_all_taken()), and cpu_offline().
  *
  * The other half of the handshake is a CPU that goes idle: it sets its bit in idle_map, then looks for bits here (main.bpf.c).
- * enqueue() sets a bit here, then looks for idle CPUs. Both have a full barrier in between, so one of the two sees the other.
+ * enqueue() sets a bit here, then looks for idle CPUs. Both have a full barrier in between, so one of the two sees the other. The
+ * exception: a walk that found a line empty clears its bit of the LLC's word and sets it again if the line has changed
+ * (map_line_emptied()). What looks at the word in between misses the line, and the task waits until the next tick of its CPU.
  */
 #pragma once
 

@@ -7,11 +7,14 @@
  *	balance.bpf.h   the CPU is busy                      PULL_BALANCE   owed more than what would run here, or waited longer
  *	                a task of its own waits far too long PULL_STARVED   whatever its deadline
  *
- * It looks at MAX_PULL_LOOKS tasks, whatever their affinity, and takes the first that may come.
+ * It looks at MAX_PULL_LOOKS tasks, whatever their affinity, and takes the first that may come. Where a task starves all are
+ * looked at that can be there: those that were run out of turn are the last ones again, and would hide the others.
  */
 #pragma once
 
 enum {
+	/* Not fewer than long_queue, above which tasks are served first come, first served. */
+	MAX_STARVED_LOOKS = MAX_LONG_QUEUE,
 	/* A busy CPU takes a task that is owed so much more than what it would run; twice that between LLCs. */
 	BALANCE_GRAN_NS = 10000000,
 	BALANCE_WAIT_NS = 20000000,
@@ -86,12 +89,12 @@ static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 c
 
 /*
  * In dispatch of @cpu, whose rq lock is held, and dropped while the task moves: takes one of @victim's first tasks (of its own
- * @queue the last ones, PULL_STARVED). True if one was taken. Bounded by MAX_PULL_LOOKS.
+ * @queue the last ones, PULL_STARVED). True if one was taken. Bounded by MAX_PULL_LOOKS; PULL_STARVED by MAX_STARVED_LOOKS.
  */
 __noinline bool pull(s32 cpu, s32 victim, u64 queue, struct pull *pull __arg_nonnull)
 {
 	u64 now = scx_bpf_now(), from = pull->why == PULL_STARVED ? SCX_DSQ_ITER_REV : 0;
-	u32 looks = bpf_arena_loop_zero;
+	u32 looks_left = pull->why == PULL_STARVED ? MAX_STARVED_LOOKS : MAX_PULL_LOOKS;
 	struct task_struct *p;
 
 	bpf_for_each(scx_dsq, p, queue, from)
@@ -107,8 +110,8 @@ __noinline bool pull(s32 cpu, s32 victim, u64 queue, struct pull *pull __arg_non
 				return true;
 			}
 		}
-		looks += bpf_arena_loop_one;
-		if (looks >= MAX_PULL_LOOKS)
+		looks_left -= bpf_arena_loop_one;
+		if (!looks_left)
 			break;
 	}
 	return false;

@@ -9,7 +9,7 @@
  * What a task that ran a moment ago left in the caches of its LLC is worth some wait: CPUs of other LLCs take it only when it
  * stopped a migration cost ago. The tick of its CPU offers it again.
  *
- * Bounded by steal_tries victims for each of the two rounds, and nr_reach + 1 maps. When tries run out in the own LLC the next
+ * Bounded by steal_tries victims for each of the two rounds, and 2 * nr_reach + 1 maps. When tries run out in the own LLC the next
  * search goes on from there.
  */
 #pragma once
@@ -77,7 +77,7 @@ static bool steal(s32 cpu)
 	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
 	u32 near = min_u32(l->nr_near, l->nr_reach), tries = bpf_arena_loop_zero, home_tries = bpf_arena_loop_zero;
 
-	if (!tunables.steal)
+	if (!tunables.steal || !is_present(cpu))
 		return false;
 	stat_inc(STAT_STEAL);
 	if (map_any(&overload_map, cpu_layout(cpu)->llc) && steal_from(cpu, cpu_layout(cpu)->llc, PULL_IDLE, &tries)) {

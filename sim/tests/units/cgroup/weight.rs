@@ -324,6 +324,11 @@ fn without_a_free_id_a_group_counts_as_its_parent() {
     let more = [0, 0, 0].map(|parent| make(&mut rig, parent));
     assert_eq!([first, more[0], more[1], more[2]].map(|cgroup| rig.kernel.program_id(cgroup)), [1, 3, 4, 2]);
     assert_eq!(lost(&rig), 0);
+    // The only one that is free may be the one given last.
+    rig.kernel.remove_cgroup(more[2]);
+    let again = make(&mut rig, 0);
+    assert_eq!(rig.kernel.program_id(again), 2);
+    assert_eq!(lost(&rig), 0);
     let beyond = [first, 0].map(|parent| make(&mut rig, parent));
     assert_eq!(beyond.map(|cgroup| rig.kernel.program_id(cgroup)), [1, 0]);
     assert_eq!(lost(&rig), 2);

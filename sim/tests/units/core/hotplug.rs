@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use magpie_sim::dsq::pinned_queue;
+use magpie_sim::mask::Mask;
 use magpie_sim::native::MAX_CPUS;
 use magpie_sim::task::{Place, State};
 use proptest::prelude::*;
@@ -59,6 +60,37 @@ fn what_waits_on_a_cpu_that_goes_is_moved_by_the_kernel() {
             let place = rig.kernel.tasks[task].place;
             assert!(matches!(place, Place::Dsq(id) if id < 3), "from {queue}: {place:?}");
         }
+    }
+}
+
+/// Ids of CPUs may have holes, and the kernel ejects a scheduler that asks about one.
+#[test]
+fn nothing_is_asked_about_a_cpu_that_can_never_come() {
+    let mut rig = Rig::new("1x1x4x1", &[]);
+    rig.kernel.offline(3);
+    let possible = &mut rig.kernel.possible_c;
+    let mut mask = Mask::of_c(possible);
+    mask.clear(3);
+    **possible = mask.to_c();
+    for _ in 0..4 {
+        rig.call(rig.u.look_at_absent, (rig.cctx(0),));
+    }
+    assert_eq!(rig.kernel.violation, None);
+}
+
+/// The loader has not told yet where it stands.
+#[test]
+fn a_cpu_that_is_not_present_does_not_steal() {
+    for present in [true, false] {
+        let mut rig = Rig::new("1x1x4x1", &[]);
+        rig.only_idle(&[]);
+        let task = rig.task();
+        rig.queue(task, 0, 1);
+        if !present {
+            rig.kernel.offline(3);
+        }
+        rig.kernel.cpu = 3;
+        assert_eq!(rig.call(rig.u.steal, (3,)), present);
     }
 }
 

@@ -62,6 +62,26 @@ use magpie_stat_STAT_AFFINE as STAT_AFFINE;
 use magpie_stat_STAT_AFFINE_FAR as STAT_AFFINE_FAR;
 use magpie_stat_STAT_WIDE as STAT_WIDE;
 
+/// The loader has not told yet where it stands: no other CPU could take the task from there.
+#[test]
+fn a_waking_cpu_that_is_not_present_is_no_target() {
+    for present in [true, false] {
+        let mut rig = Rig::new("1x2x2x1", &["--wake-affine", "sync"]);
+        rig.only_idle(&[]);
+        rig.cpu(NEAR, |cctx| cctx.curr_weight = WEIGHT as u32);
+        if !present {
+            rig.kernel.offline(NEAR);
+        }
+        rig.kernel.cpu = NEAR;
+        let task = rig.task();
+        let given = rig.call(
+            rig.u.affine_target,
+            (rig.raw(task), rig.tctx(task), PREV as i32, PLAIN.flags | SCX_WAKE_SYNC, false),
+        );
+        assert_eq!(given as usize, if present { NEAR } else { PREV });
+    }
+}
+
 #[test]
 fn the_rules_choose_previous_or_waking_cpu() {
     for waking in [NEAR, FAR] {

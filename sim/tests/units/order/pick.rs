@@ -66,6 +66,16 @@ fn current_goes_on_if_nothing_waits() {
     assert_eq!(rig.cpu(0, |cctx| cctx.curr_started), rig.kernel.now);
 }
 
+/// The kernel does not tell of one that went idle while it bypassed us.
+#[test]
+fn an_idle_cpu_that_counts_as_busy_does_not_any_more() {
+    let (mut rig, _) = rig();
+    rig.only_idle(&[1]);
+    rig.cpu(1, |cctx| cctx.pelt.running = 1);
+    rig.dispatch(1, None);
+    assert_eq!(rig.cpu(1, |cctx| cctx.pelt.running), 0);
+}
+
 /// Its deadline is before theirs when it is heavy, or they woke just now.
 #[test]
 fn a_sched_idle_task_makes_way_for_any_once() {

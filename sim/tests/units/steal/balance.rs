@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{
-    BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS, MAX_PULL_LOOKS, NO_CPU, STARVE_LOOKS, WEIGHT_SHIFT,
+    BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS, MAX_STARVED_LOOKS, NO_CPU, STARVE_LOOKS, WEIGHT_SHIFT,
 };
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
@@ -279,7 +279,6 @@ fn a_cpu_never_looks_at_itself() {
 /// A quarter of the watchdog's timeout.
 const STARVE_FLAGS: [&str; 2] = ["--timeout-ms", "4000"];
 const STARVE: u64 = 1_000_000_000;
-const LOOKS: usize = MAX_PULL_LOOKS as usize;
 
 /// Tasks in a queue of CPU 0 in this order, which have waited for so long.
 fn starving(pinned: bool, waits: &[u64]) -> (Rig, Vec<TaskId>) {
@@ -304,15 +303,24 @@ fn run_starved(rig: &mut Rig) -> bool {
 
 proptest! {
     #[test]
-    fn of_the_last_tasks_one_that_has_waited_too_long_runs(
+    fn the_last_task_that_has_waited_too_long_runs(
         pinned: bool,
         waits in prop::collection::vec(prop_oneof![9 => 0..STARVE, 1 => STARVE..2 * STARVE, 1 => Just(STARVE)], 0..20),
     ) {
         let (mut rig, tasks) = starving(pinned, &waits);
-        let starved = (0..waits.len()).rev().take(LOOKS).find(|&i| waits[i] >= STARVE);
+        let starved = (0..waits.len()).rev().find(|&i| waits[i] >= STARVE);
         prop_assert_eq!(run_starved(&mut rig), starved.is_some());
         prop_assert_eq!(rig.local(0), starved.map(|i| tasks[i]).into_iter().collect::<Vec<_>>());
         prop_assert_eq!(rig.stat(magpie_stat_STAT_STARVED), u64::from(starved.is_some()));
+    }
+}
+
+/// Tasks that ran out of turn are the last ones again.
+#[test]
+fn a_task_starves_behind_many_that_do_not() {
+    for (others, taken) in [(MAX_STARVED_LOOKS - 1, true), (MAX_STARVED_LOOKS, false)] {
+        let waits = [vec![STARVE], vec![0; others as usize]].concat();
+        assert_eq!(run_starved(&mut starving(false, &waits).0), taken, "{others}");
     }
 }
 
