@@ -25,7 +25,7 @@ say "seven hogs: nr_scan $NR_SCAN, utilization $(json_total util) %"
 mount -t tracefs tracefs $TRACING 2>/dev/null
 echo 'next_comm == "stress-ng-cpu"' >$TRACING/events/sched/sched_switch/filter
 echo 1 >$TRACING/events/sched/sched_switch/enable
-stress-ng --cpu 1 --cpu-load 30 --cpu-load-slice -10 -t 4 >/dev/null 2>&1
+stress-ng --cpu 1 --cpu-load 30 --cpu-load-slice -10 -t 8 >/dev/null 2>&1
 echo 0 >$TRACING/tracing_on
 samples=$(grep -c 'sched_switch: ' $TRACING/trace)
 found=$(grep -c '\[007\].* sched_switch: ' $TRACING/trace)

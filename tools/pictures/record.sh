@@ -6,12 +6,13 @@
 CG=/sys/fs/cgroup
 TRACING=/sys/kernel/tracing
 
-# A load that grows, and falls: `top` shows five minutes.
+# A load that grows, and falls, in a cgroup: `top` shows five minutes.
 record_top() {
 	start_magpie --latency-hist
-	for threads in 1 2 4 6 8 16 4; do
-		magpie-wakeup -m 2 -t $threads -c 2000 -s 4000 -r 8 --json >/tmp/out &
-		timeout -s KILL 60 scx_magpie --monitor 3 --json 2>/dev/null | sed -n '2,3{p;3q;}' >/tmp/stats
+	mkdir $CG/web
+	for threads in 1 2 3 4 6 8 12 16 8 4; do
+		sh -c "echo \$\$ >$CG/web/cgroup.procs; exec magpie-wakeup -m 2 -t $threads -c 2000 -s 4000 -r 32 --json" >/tmp/out &
+		timeout -s KILL 60 scx_magpie --monitor 5 --json 2>/dev/null | sed -n '2,6{p;6q;}' >/tmp/stats
 		wait $!
 		sed 's/^/top /' /tmp/stats
 	done
