@@ -186,6 +186,11 @@ impl Kernel {
 
     /// dispatch() has returned.
     pub fn check_dispatch(&mut self, cpu: usize) {
+        // It may find that the CPU has gone idle without a word, as one does that goes offline.
+        let busy = (self.checks.utils[cpu].running, self.native.cpu_ctx(cpu).pelt.running != 0);
+        if self.cpus[cpu].curr == Curr::Idle && busy == (true, false) {
+            self.check_util(cpu, false);
+        }
         let misses = self.native.cpu_ctx(cpu).stats[magpie_stat_STAT_STEAL_MISS as usize] - self.checks.steal_misses;
         // Balance has one, and does not count it. Of other LLCs the program looks at tasks, not only at queues, with a cost.
         let missed = self.checks.missed;

@@ -32,7 +32,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App) {
     }
     frame.render_widget(cut(Line::from(machine), second.width.into(), app.theme.ellipsis()), second);
     both(frame, tabs, tabs_of(app), pace(app), app);
-    frame.render_widget(Line::styled("events are by the second", app.theme.label()).right_aligned(), units);
+    frame.render_widget(Line::styled("events per second", app.theme.label()).right_aligned(), units);
 }
 
 /// One to the left, one to the right, which is the shorter.
