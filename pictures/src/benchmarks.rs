@@ -119,6 +119,14 @@ fn panel(area: &Area, title: &str, lines: &[Line], range: std::ops::Range<f64>, 
                     OURS.stroke_width(3),
                 )])?;
                 if let Some(field) = row.field {
+                    if field < range.start {
+                        let (x, _) = chart.plotting_area().map_coordinate(&(range.start, y));
+                        area.draw_text(
+                            &format!("< {}", range.start),
+                            &font(15.0).color(&GREY),
+                            (x - left + 8, top + 2),
+                        )?;
+                    }
                     let field = clamp(field);
                     chart.draw_series([PathElement::new(
                         [(field, y - 0.32), (field, y + 0.32)],
@@ -141,10 +149,10 @@ pub fn draw(table: &Path) -> Result<String> {
     picture("Against EEVDF in emulation: further right is better", all, |area| {
         let (head, area) = area.split_vertically(key);
         head.draw(&Circle::new((14, 12), 7, OURS.filled()))?;
-        head.draw_text("scx_magpie, and its 95 % interval", &font(18.0), (28, 2))?;
+        head.draw_text("scx_magpie, and its range", &font(18.0), (28, 2))?;
         if rows.iter().any(|row| row.field.is_some()) {
-            head.draw(&PathElement::new([(384, 4), (384, 21)], GREY.stroke_width(5)))?;
-            head.draw_text("median of the others", &font(18.0), (396, 2))?;
+            head.draw(&PathElement::new([(314, 4), (314, 21)], GREY.stroke_width(5)))?;
+            head.draw_text("median of the others", &font(18.0), (326, 2))?;
         }
         let (above, below) = area.split_vertically(height(&throughput));
         let throughput_title = "Throughput: how many times EEVDF's";

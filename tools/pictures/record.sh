@@ -9,6 +9,7 @@ TRACING=/sys/kernel/tracing
 # A load that grows, and falls, in a cgroup: `top` shows five minutes.
 record_top() {
 	start_magpie --latency-hist
+	echo +cpu >$CG/cgroup.subtree_control
 	mkdir $CG/web
 	for threads in 1 2 3 4 6 8 12 16 8 4; do
 		sh -c "echo \$\$ >$CG/web/cgroup.procs; exec magpie-wakeup -m 2 -t $threads -c 2000 -s 4000 -r 32 --json" >/tmp/out &
