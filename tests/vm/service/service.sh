@@ -75,6 +75,7 @@ grep WARN $LOG && fail "warnings"
 wait_for 60 "metrics without a scheduler" metrics 0
 
 # A file that is wrong is refused, one that is right is read.
+systemctl reset-failed $UNIT
 start
 echo 'slice-us = 1' >/etc/scx_magpie.toml
 systemctl reload $UNIT 2>/dev/null && fail "reloaded a wrong file"
