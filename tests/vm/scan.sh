@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 8 --llcs 1 --nodes 1 --icount 2 --turn 50
+# carry: magpie-wakeup
 # Chen Yu's SIS_UTIL: nr_scan follows utilization; with seven CPUs of eight taken by hogs no search is made,
 # and yet the eighth is used; with the loader stopped the BPF program goes on by its own estimate, and gives way again.
 . /root/lib.sh
@@ -23,9 +24,9 @@ say "seven hogs: nr_scan $NR_SCAN, utilization $(json_total util) %"
 
 # Where it begins to run, by the kernel's trace. Nothing looks on meanwhile: that would need the free CPU, too.
 mount -t tracefs tracefs $TRACING 2>/dev/null
-echo 'next_comm == "stress-ng-cpu"' >$TRACING/events/sched/sched_switch/filter
+echo 'next_comm == "magpie-wakeup"' >$TRACING/events/sched/sched_switch/filter
 echo 1 >$TRACING/events/sched/sched_switch/enable
-stress-ng --cpu 1 --cpu-load 30 --cpu-load-slice -10 -t 8 >/dev/null 2>&1
+magpie-wakeup -m 1 -t 1 -c 10000 -s 20000 -r 4 >/dev/null || fail "magpie-wakeup"
 echo 0 >$TRACING/tracing_on
 samples=$(grep -c 'sched_switch: ' $TRACING/trace)
 found=$(grep -c '\[007\].* sched_switch: ' $TRACING/trace)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 16 --llcs 1 --nodes 1 --smt 2 --icount 2 --turn 50
+# vm: --cpus 16 --llcs 1 --nodes 1 --smt 2 --icount 2 --turn 50 --timeout 600
 # SMT: a task that starts gets a core idle as a whole while there is one. Five hogs, one after the other, on eight idle cores of two
 # CPUs; then three, where four of the cores have one CPU busy with a pinned hog. By chance it would be 87 % and 54 % of them.
 # By the kernel's trace, which tells what else runs at that moment. Later a hog may be anywhere: a kworker that is bound to
