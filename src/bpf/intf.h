@@ -49,7 +49,7 @@ enum magpie_limits {
 	MAX_NODE_IDS = 1024, /* the kernel's ids */
 	/* Processes whose use of CPU time and memory is known; with more the kernel forgets those that run least. */
 	MAX_PROCESSES = 1024,
-	/* Tasks that wait on a CPU: more are served first come, first served. A look at all takes some 50 us. */
+	/* Tasks that wait on a CPU: more are served first come, first served. A look for a starving one may go over all. */
 	MAX_LONG_QUEUE = 1024,
 };
 
