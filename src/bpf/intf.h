@@ -260,7 +260,7 @@ struct cpu_ctx {
 	u64 queued_load;     /* sum of the weights of the tasks in its queues; atomic */
 	u64 curr_deadline;   /* current's task_ctx.deadline */
 	u64 curr_requeued;   /* ... if its slice ends, at least */
-	u64 curr_started;    /* p->se.exec_start when it started: on the kernel's clock_task */
+	u64 curr_started;    /* ran_until() when it started */
 	s64 curr_left;	     /* ns for which it was expected to run then, before it sleeps */
 	u32 curr_weight;     /* task_weight(); 0: no task of ours that could be preempted */
 	u32 curr_util;	     /* task_util of current, when it started or at the last tick */
@@ -277,7 +277,7 @@ struct cpu_ctx {
 
 	/* From here on it is the CPU's own. */
 	u64 last_deadline __attribute__((aligned(CACHE_LINE))); /* the latest that a task was queued with */
-	u64 clock_lag;	 /* scx_bpf_now() - the kernel's clock_task, at the last tick: time that interrupts took */
+	u64 clock_lag;	 /* scx_bpf_now() - the kernel's clock_task, at the last tick */
 	u64 requeued_at; /* scx_bpf_now() of the last look at the shares of those that wait */
 	s32 nr_queued;	 /* sampled by sample_queues() */
 

@@ -293,7 +293,7 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	if (is_asym())
 		util_stops(p, tctx, cpu, cctx, sleeps);
 	if (machine.nr_llcs > 1)
-		tctx->stopped_at = scx_bpf_now();
+		tctx->stopped_at = ran_until(p, cctx);
 	tctx->wakes = cctx->wakes;
 	if (sleeps)
 		note_sleep(tctx);
@@ -321,7 +321,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	struct task_ctx *tctx = task_ctx(p);
 	u64 now = scx_bpf_now();
 
-	cctx->clock_lag = now - p->se.exec_start;
+	note_clock_lag(p, cctx, now);
 	pelt_update(cpu, cctx, now, true);
 	update_cpuperf(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
@@ -340,7 +340,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 		charge(p, tctx);
 		note_boundary(p, tctx);
 		set_deadline(p, tctx, cctx);
-		note_current(p, tctx, cctx);
+		note_current(tctx, cctx, task_weight(p, tctx));
 		check_preferred_node(p, tctx, cpu, cctx);
 		if (is_asym())
 			check_misfit(p, tctx, cpu, cctx);

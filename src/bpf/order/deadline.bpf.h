@@ -141,7 +141,8 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 sum_exec = p->se.sum_exec_runtime, ran = sum_exec - tctx->charged;
 
-	update_share(p, tctx); /* may scale vruntime anew */
+	if (tctx->group)
+		update_share(p, tctx); /* may scale vruntime again */
 	tctx->vruntime += to_vtime(ran, task_weight(p, tctx));
 	if (is_limited(tctx))
 		charge_groups(scx_bpf_task_cpu(p), tctx->group, ran);
@@ -154,11 +155,11 @@ static bool waits_already(const struct task_ctx *tctx)
 	return tctx->enqueued_at && tctx->queued_cpu >= 0;
 }
 
-/* @p runs: what tasks that would preempt it go by. */
-static void note_current(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
+/* @p, of this @weight, runs: what tasks that would preempt it go by. */
+static void note_current(struct task_ctx *tctx, struct cpu_ctx *cctx, u32 weight)
 {
 	cctx->curr_deadline = tctx->deadline;
-	cctx->curr_requeued = tctx->deadline + vslice(tctx, task_weight(p, tctx));
+	cctx->curr_requeued = tctx->deadline + vslice(tctx, weight);
 }
 
 /*
@@ -166,21 +167,22 @@ static void note_current(const struct task_struct *p, struct task_ctx *tctx, str
  * not advance it for tasks that come out of turn (not @in_turn: stolen, placed directly while others wait; or critical): those
  * that wait would lose lag.
  */
-static __always_inline void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, u64 slice, bool in_turn)
+static __always_inline void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, u64 slice,
+					 bool in_turn)
 {
-	u64 at = tctx->vruntime;
+	u64 at = vtime_before(tctx->deadline, tctx->vruntime) ? tctx->deadline : tctx->vruntime;
+	u32 weight = task_weight(p, tctx);
+	bool critical = is_critical(p);
 
-	note_current(p, tctx, cctx);
-	cctx->curr_critical = is_critical(p);
-	if (vtime_before(tctx->deadline, at))
-		at = tctx->deadline;
-	if (in_turn && vtime_before(cctx->vclock, at) && !cctx->curr_critical)
+	if (in_turn && vtime_before(cctx->vclock, at) && !critical)
 		cctx->vclock = at;
-	cctx->curr_started = p->se.exec_start;
+	note_current(tctx, cctx, weight);
+	cctx->curr_started = ran_until(p, cctx);
 	cctx->curr_left = tctx->burst_est - burst(tctx);
+	cctx->curr_critical = critical;
 	cctx->curr_idle_policy = is_idle_policy(p, tctx);
-	cctx->curr_weight = task_weight(p, tctx);
-	tctx->slice_end = p->se.sum_exec_runtime + slice;
+	cctx->curr_weight = weight;
+	tctx->slice_end = tctx->charged + slice;
 }
 
 /* sched_yield(): the task gives up its lag and a slice, and its lead counts. */

@@ -84,7 +84,7 @@ __noinline s32 requeue_heavier(s32 cpu, u64 queue)
 	bpf_for_each(scx_dsq, p, queue, SCX_DSQ_ITER_REV)
 	{
 		struct task_ctx *tctx = task_ctx(p);
-		u32 before = tctx ? task_weight(p, tctx) : 0;
+		u32 before = tctx && tctx->group ? task_weight(p, tctx) : 0;
 
 		if (before) {
 			update_share(p, tctx);

@@ -33,7 +33,7 @@ static u64 arrival_flags(const struct task_struct *p)
 /* By its estimate; @now may be read from another CPU's clock. */
 static bool is_about_to_sleep(const struct cpu_ctx *cctx, u64 now)
 {
-	s64 ran = now - cctx->clock_lag - cctx->curr_started, left = cctx->curr_left - ran;
+	s64 left = cctx->curr_left - (s64)(now - cctx->curr_started);
 
 	return left > 0 && left <= (s64)(tunables.slice_ns / 2);
 }
