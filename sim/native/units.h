@@ -17,10 +17,10 @@
 	X(group) X(group_add) X(group_enter) X(group_leave) X(settle_cpu) X(settle) X(group_share) \
 	X(update_share) X(task_weight) X(is_idle_policy) X(free_group) \
 	X(bw_refill) X(take_slice) X(charge_groups) X(next_refill) X(cpu_budget) \
-	X(vtime_before) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(deadline) X(queue_deadline) X(charge) \
+	X(vtime_before) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(set_deadline) X(charge) \
 	X(note_current) X(note_running) X(yield_turn) X(rebase) X(place) \
 	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) X(update_first_come) \
-	X(preempts) X(run_at_once) \
+	X(preempts) X(is_about_to_sleep) X(run_at_once) \
 	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) X(is_big) \
 	X(clamp_util) X(update_task_util) X(cpu_util_without) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) \
 	X(util_stops) \
@@ -39,7 +39,7 @@
 	X(mark_overloaded) X(note_taken) X(note_none_queued) X(note_all_taken) X(take_queued) \
 	X(hot_remaining) X(kick_idle_for) X(kick_idle_for_queued) \
 	X(pull) X(steal) X(work_in_reach) \
-	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(carry_over) X(balance) X(run_starved) \
+	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(carry_over) X(balance) X(run_starved) X(note_due) \
 	X(requeue_heavier) \
 	X(log2_bucket) X(timed_find_idle) X(sample_find) X(timed_steal) \
 	X(throttled_queue) X(is_throttled) X(unthrottle)

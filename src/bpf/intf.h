@@ -295,7 +295,7 @@ struct cpu_ctx {
 	u32 nr_handoffs;   /* of this CPU: one in HANDOFF_SAMPLE is timed */
 	u8 sync_wakes;	   /* by WF_SYNC: 0, 1, or 2 for more */
 	u8 handed_off;	   /* ... and the wakee waits in the local DSQ for this CPU */
-	u64 homed_at;	  /* scx_bpf_now() of the last look at how local current is */
+	u64 homed_at;	   /* scx_bpf_now() of the last look at how local current is */
 
 	/* capacity/ */
 	u32 util_est;	    /* util_avg when the CPU went idle, rising at once and falling slowly */

@@ -205,7 +205,8 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		preempt = wakes && preempts(p, tctx, cctx, cpu);
 	}
 	rest = rest_of_slice(p, tctx, cctx, &by);
-	if (!is_migratable(p) && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) && (preempt || rest || is_next(cpu, cctx, tctx))) {
+	if (!is_migratable(p) && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) &&
+	    (preempt || rest || is_next(cpu, cctx, tctx))) {
 		/* The local DSQ, because no other CPU may take the task, and no other task comes before it. */
 		if (preempt) {
 			make_way(cctx, BY_WAKEE);

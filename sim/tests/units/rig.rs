@@ -162,6 +162,7 @@ impl Rig {
     pub fn run(&mut self, task: TaskId, cpu: usize) {
         self.kernel.tasks[task].cpu = cpu;
         self.kernel.tasks[task].state = State::Running;
+        self.kernel.tasks[task].raw_mut().se.exec_start = self.kernel.now;
         self.kernel.cpus[cpu].curr = Curr::Task(task);
     }
 
@@ -169,7 +170,15 @@ impl Rig {
     pub fn run_noted(&mut self, task: TaskId, cpu: usize) {
         self.run(task, cpu);
         self.kernel.tasks[task].set_queued(true);
-        self.call(self.u.note_running, (self.raw(task), self.tctx(task), cpu as i32, self.cctx(cpu), false));
+        self.set_deadline(task, cpu);
+        let slice = self.kernel.tasks[task].raw().scx.slice;
+        self.call(self.u.note_running, (self.raw(task), self.tctx(task), self.cctx(cpu), slice, true));
+    }
+
+    /// Computes the deadline of the task, which is on the virtual time of the CPU. Returns it.
+    pub fn set_deadline(&mut self, task: TaskId, cpu: usize) -> u64 {
+        self.call(self.u.set_deadline, (self.raw(task), self.tctx(task), self.cctx(cpu)));
+        self.remembered(task, |tctx| tctx.deadline)
     }
 
     /// running() of the task on the CPU.

@@ -23,9 +23,9 @@ enum migrate_to {
  */
 struct task_ctx {
 	/* order/deadline.bpf.h */
-	u64 vruntime;	 /* weighted ns of CPU time, on the clock of vclock_cpu */
-	u64 deadline;	 /* its place in the order, on the same clock */
-	u64 vslice;	 /* virtual time of a slice of vslice_ns at vslice_weight */
+	u64 vruntime; /* weighted ns of CPU time, on the clock of vclock_cpu */
+	u64 deadline; /* its place in the order, on the same clock */
+	u64 vslice;   /* virtual time of a slice of vslice_ns at vslice_weight */
 	u64 vslice_ns;
 	u32 vslice_weight;
 	u8 sync_wakeup;	 /* what woke it: see there */
@@ -57,15 +57,15 @@ struct task_ctx {
 	u8 asked;   /* to tell when it gets there */
 
 	/* numa/wake_affine.bpf.h, handoff.bpf.h, home.bpf.h */
-	struct wakes wakes;   /* while it does not run */
-	s32 handoff_score;    /* how often in a row it slept soon after a sync wakeup of another task */
-	s32 preferred_node;   /* NO_NODE: none yet */
-	s32 home_share;	      /* of its run time that is there, decaying: 0..HOME_ALL */
-	u64 home_retry_at;    /* scx_bpf_now() from which on it may be moved there */
-	u64 scan_at;	      /* ... when scan_period is adapted next */
-	u32 scan_period;      /* ms; 0: not yet known */
-	u8 numa_backoff;      /* home_retry_at is wake-affine's back-off */
-	u8 migrate_to;	      /* enum migrate_to: to be sent there when it is next put into a queue */
+	struct wakes wakes; /* while it does not run */
+	s32 handoff_score;  /* how often in a row it slept soon after a sync wakeup of another task */
+	s32 preferred_node; /* NO_NODE: none yet */
+	s32 home_share;	    /* of its run time that is there, decaying: 0..HOME_ALL */
+	u64 home_retry_at;  /* scx_bpf_now() from which on it may be moved there */
+	u64 scan_at;	    /* ... when scan_period is adapted next */
+	u32 scan_period;    /* ms; 0: not yet known */
+	u8 numa_backoff;    /* home_retry_at is wake-affine's back-off */
+	u8 migrate_to;	    /* enum migrate_to: to be sent there when it is next put into a queue */
 
 	/* capacity/task_util.bpf.h, misfit.bpf.h: where CPUs differ in capacity only */
 	u8 migrate_up;	  /* it is too big for its CPU, and there is room on a stronger one */

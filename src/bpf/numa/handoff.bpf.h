@@ -36,7 +36,9 @@ static bool hands_off(const struct task_ctx *tctx, s32 target, u64 wake_flags)
 	if (cctx->sync_wakes < 2)
 		cctx->sync_wakes++;
 	/* The clock costs a tenth of the wakeup: while the score is full it is read now and then. */
-	cctx->sync_woke_at = cctx->handoff_score < HANDOFF_SCORE || cctx->nr_handoffs++ % HANDOFF_SAMPLE == 0 ? bpf_ktime_get_ns() : 0;
+	cctx->sync_woke_at = cctx->handoff_score < HANDOFF_SCORE || cctx->nr_handoffs++ % HANDOFF_SAMPLE == 0
+				     ? bpf_ktime_get_ns()
+				     : 0;
 	if (cctx->sync_wakes > 1 || target != waking || cctx->queued || cctx->handoff_score < HANDOFF_SCORE)
 		return false;
 	if (is_asym() && !fits_cpu(tctx->task_util, waking))

@@ -91,17 +91,17 @@ static bool is_short(const struct task_ctx *tctx)
 	return tctx->burst_est < limit && burst(tctx) < limit;
 }
 
-/*
- * @woken wakes up, by a wakeup with @wake_flags. One that waited for a kernel lock was TASK_UNINTERRUPTIBLE, and not for I/O.
- * (It is not called p: the macro has a p of its own.)
- */
-static __always_inline void note_wakeup(const struct task_struct *woken, struct task_ctx *tctx, u64 wake_flags)
+/* Did it wait for a kernel lock: TASK_UNINTERRUPTIBLE, and not for I/O? (Not called p: the macro has a p of its own.) */
+static bool waited_for_lock(const struct task_struct *woken)
 {
-	bool waited_for_lock =
-		BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) && !BPF_CORE_READ_BITFIELD(woken, in_iowait);
+	return BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) && !BPF_CORE_READ_BITFIELD(woken, in_iowait);
+}
 
-	tctx->sync_wakeup = waited_for_lock || (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) != SCX_WAKE_TTWU;
-	tctx->charged = tctx->woke_exec = woken->se.sum_exec_runtime;
+/* @p wakes up, by a wakeup with @wake_flags. */
+static __always_inline void note_wakeup(const struct task_struct *p, struct task_ctx *tctx, u64 wake_flags)
+{
+	tctx->sync_wakeup = (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) != SCX_WAKE_TTWU || waited_for_lock(p);
+	tctx->charged = tctx->woke_exec = p->se.sum_exec_runtime;
 }
 
 /* The task stops to sleep. Its estimate rises at once, and falls slowly: a task is short if all its last bursts were. */
@@ -167,8 +167,8 @@ static void note_current(struct task_ctx *tctx, struct cpu_ctx *cctx, u32 weight
  * not advance it for tasks that come out of turn (not @in_turn: stolen, placed directly while others wait; or critical): those
  * that wait would lose lag.
  */
-static __always_inline void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx, u64 slice,
-					 bool in_turn)
+static __always_inline void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx,
+					 u64 slice, bool in_turn)
 {
 	u64 at = vtime_before(tctx->deadline, tctx->vruntime) ? tctx->deadline : tctx->vruntime;
 	u32 weight = task_weight(p, tctx);

@@ -39,7 +39,8 @@ static bool is_about_to_sleep(const struct cpu_ctx *cctx, u64 now)
 }
 
 /* Does @p, which wakes on @cpu, preempt the task that runs there? The rq lock is held. */
-static __always_inline bool preempts(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx, s32 cpu)
+static __always_inline bool preempts(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx,
+				     s32 cpu)
 {
 	if (!tunables.wakeup_preempt || !cctx->curr_weight || never_preempts(p, tctx))
 		return false;
