@@ -109,8 +109,6 @@ struct tunables {
 	/* Which of wake-affine's rules are in force; see numa/wake_affine.bpf.h. */
 	u8 affine_idle;
 	u8 affine_sync;
-	u8 affine_weight;
-	u8 affine_wide;
 };
 
 /* See core/hotplug.bpf.h. */
@@ -200,7 +198,6 @@ enum magpie_stat {
 	STAT_REENQUEUE,	  /* tasks that fled a CPU taken by a higher scheduling class */
 	STAT_AFFINE,	  /* wakeups pulled to the waking CPU, away from the previous one */
 	STAT_AFFINE_FAR,  /* ... of another node */
-	STAT_WIDE,	  /* wakeups not pulled, for the waker wakes many (wake_wide) */
 	STAT_HOME_WAKE,	  /* woken tasks that returned to their home node */
 	STAT_HOME_STEAL,  /* waiting tasks that a CPU of their home node took */
 	STAT_HOME_MOVE,	  /* running tasks that were moved home */
@@ -229,13 +226,6 @@ struct pelt {
 	u64 since;  /* scx_bpf_now() of its last tick, or when it entered or left idle */
 	u64 ran;    /* ns between updated_at and since for which it was not idle */
 	u8 running; /* not idle since then */
-};
-
-/* Which tasks a task wakes; see numa/wake_affine.bpf.h. */
-struct wakes {
-	u32 flips;	/* times that it was another one, decaying */
-	s32 last;	/* pid */
-	u64 decayed_at; /* scx_bpf_now() */
 };
 
 /* Whose wakeup current of a CPU makes way for. */
@@ -288,8 +278,7 @@ struct cpu_ctx {
 	u32 balance_slot; /* of the last CPU of the LLC that it looked at */
 	u32 steal_slot;	  /* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
 
-	/* numa/: what current wakes. */
-	struct wakes wakes;
+	/* numa/: the hand-off of current. */
 	u64 sync_woke_at;  /* CLOCK_MONOTONIC of its last sync wakeup; 0: not timed */
 	s32 handoff_score; /* its task_ctx.handoff_score */
 	u32 nr_handoffs;   /* of this CPU: one in HANDOFF_SAMPLE is timed */

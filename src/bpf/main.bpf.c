@@ -253,7 +253,6 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		group_enter(p, tctx);
 	rebase(tctx, cpu);
 	tctx->charged = p->se.sum_exec_runtime;
-	cctx->wakes = tctx->wakes;
 	cctx->handoff_score = tctx->handoff_score;
 	note_running(p, tctx, cctx, p->scx.slice, in_turn);
 	if (is_asym())
@@ -295,7 +294,6 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 		util_stops(p, tctx, cpu, cctx, sleeps);
 	if (machine.nr_llcs > 1)
 		tctx->stopped_at = ran_until(p, cctx);
-	tctx->wakes = cctx->wakes;
 	if (sleeps)
 		note_sleep(tctx);
 	if (!runnable)

@@ -17,7 +17,7 @@ use crate::stats::{Group, Metrics};
 /// Of each LLC: the metric, and the statistic that it is, whose description is its help text.
 const LLC_GAUGES: [(&str, &str); 4] =
     [("cpus", "nr_cpus"), ("scan_cpus", "nr_scan"), ("queue_length", "nr_queued"), ("queue_length_max", "max_queued")];
-const LLC_COUNTERS: [(&str, &str); 29] = [
+const LLC_COUNTERS: [(&str, &str); 28] = [
     ("searches", "search"),
     ("domain_searches", "domain_search"),
     ("scanned_cpus", "scanned"),
@@ -41,7 +41,6 @@ const LLC_COUNTERS: [(&str, &str); 29] = [
     ("idle_dispatches", "empty"),
     ("affine_wakeups", "affine"),
     ("affine_far_wakeups", "affine_far"),
-    ("wide_wakeups", "wide"),
     ("home_held_ticks", "home_held"),
     ("misfits", "misfit"),
     ("misfit_moves", "misfit_move"),

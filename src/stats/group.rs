@@ -124,8 +124,6 @@ pub struct Group {
     pub affine: u64,
     #[stat(desc = "the same, from another node")]
     pub affine_far: u64,
-    #[stat(desc = "wakeups not pulled, for waker and wakee wake many tasks (wake_wide)")]
-    pub wide: u64,
     #[stat(desc = "tasks that returned to their home node when they woke")]
     pub home_wake: u64,
     #[stat(desc = "waiting tasks that a CPU of their home node took")]
@@ -212,7 +210,6 @@ impl LlcSnapshot {
             reenqueue: of(magpie_stat_STAT_REENQUEUE),
             affine: of(magpie_stat_STAT_AFFINE),
             affine_far: of(magpie_stat_STAT_AFFINE_FAR),
-            wide: of(magpie_stat_STAT_WIDE),
             home_wake: of(magpie_stat_STAT_HOME_WAKE),
             home_steal: of(magpie_stat_STAT_HOME_STEAL),
             home_move: of(magpie_stat_STAT_HOME_MOVE),

@@ -57,7 +57,6 @@ struct task_ctx {
 	u8 asked;   /* to tell when it gets there */
 
 	/* numa/wake_affine.bpf.h, handoff.bpf.h, home.bpf.h */
-	struct wakes wakes; /* while it does not run */
 	s32 handoff_score;  /* how often in a row it slept soon after a sync wakeup of another task */
 	s32 preferred_node; /* NO_NODE: none yet */
 	s32 home_share;	    /* of its run time that is there, decaying: 0..HOME_ALL */
