@@ -210,7 +210,6 @@ enum magpie_stat {
 	STAT_MISFIT_SWAP, /* ... which a task had to leave that fits elsewhere */
 	STAT_RANK_MOVE,	  /* running tasks that were moved to a more preferred core */
 	STAT_BUSY_NS,	  /* not idle */
-	STAT_FIND_NS,	  /* spent in searches for idle CPUs and for tasks to steal, by samples */
 	MAGPIE_NR_STATS,
 };
 
@@ -300,8 +299,6 @@ struct cpu_ctx {
 	/* cgroup/throttle.bpf.h */
 	u64 throttle_timer_at; /* scx_bpf_now() when its timer comes; 0: not set */
 	u8 throttled_due;      /* it has come; set by the timer, cleared by the CPU */
-
-	u32 nr_finds; /* searches for CPUs and tasks; see core/latency.bpf.h */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));
 	u64 mono_offset; /* CLOCK_MONOTONIC - scx_bpf_now() on this CPU */

@@ -81,9 +81,8 @@ const LLC_LABELLED: [Labelled; 3] = [
 ];
 
 /// Of each LLC: the metric, its help text, the statistic, and how many of its unit are a second.
-const LLC_TIMES: [(&str, &str, &str, f64); 4] = [
+const LLC_TIMES: [(&str, &str, &str, f64); 3] = [
     ("busy", "CPU time that was not idle", "busy_ns", NS),
-    ("find", "CPU time spent looking for idle CPUs and for tasks to steal, from samples", "find_ns", NS),
     ("stolen_wait", "time that tasks taken by another CPU had waited", "stolen_ns", NS),
     ("misfit", "time for which tasks ran on a CPU that they are too big for", "misfit_ms", MS),
 ];
@@ -223,13 +222,12 @@ mod tests {
     use super::*;
 
     /// Rates of others, which queries compute; and what has code of its own.
-    const LEFT_OUT: [&str; 10] = [
+    const LEFT_OUT: [&str; 9] = [
         "se_eff",
         "dom_eff",
         "fast_rate",
         "success_rate",
         "busy",
-        "find",
         "stolen",
         "stolen_from",
         "stolen_wait_us",

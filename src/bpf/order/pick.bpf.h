@@ -50,14 +50,14 @@ __noinline s32 note_idled(s32 cpu)
 /* @cpu has nothing of its own left, or another CPU has just taken it. True: it has now. Stealing lets go of the rq lock. */
 static bool run_other(s32 cpu, struct cpu_ctx *cctx)
 {
-	if (timed_steal(cpu))
+	if (steal(cpu))
 		return true;
 	/* Kicked in vain, maybe claimed: idle again, and then comes the other half of the handshake with enqueue(). */
 	if (is_idle_task(bpf_get_current_task_btf())) {
 		if (cctx->pelt.running)
 			note_idled(cpu);
 		mark_idle(cpu, cctx);
-		if (work_in_reach(cpu) && timed_steal(cpu))
+		if (work_in_reach(cpu) && steal(cpu))
 			return true;
 		/*
 		 * Claimed while stealing let go of the rq lock, or the timer of throttled tasks has come: a kick that comes before
