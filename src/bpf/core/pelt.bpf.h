@@ -96,7 +96,7 @@ static __noinline s32 pelt_fold(s32 cpu, struct cpu_ctx *cctx, u64 now)
 
 	note_clock(cctx, now);
 	pelt_accumulate(pelt, now, pelt->ran, cpu_layout(cpu)->capacity, cpu_freq(cpu));
-	pelt->ran = 0;
+	pelt->ran &= (1 << PELT_UNIT_SHIFT) - 1; /* as updated_at, whole units are gone */
 	if (!pelt->running) {
 		pelt_add(pelt, pelt->behind, 0);
 		pelt->behind = 0;
