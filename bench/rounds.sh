@@ -26,6 +26,11 @@ ended() {
 	jq -nc --arg scheduler "$name" --arg ended "$1" "{round: $round, \$scheduler, \$ended}"
 }
 
+# Context switches since boot.
+switches() {
+	awk '/^ctxt / { print $2 }' /proc/stat
+}
+
 # words COMMAND...: what it printed, a word a line; nothing if it takes more than a minute.
 words() {
 	timeout -s KILL 60 "$@" 2>/tmp/bench.err | tr -s ' \t/' '\n\n\n'
@@ -53,9 +58,9 @@ wakeup() {
 	figure "$_name-p99" "$(json p99_us)"
 }
 
-# locks NAME OPTION...: the same with workers that hold locks of CPUs; how long a request takes counts, too.
+# locks NAME OPTION...: the same with workers that hold locks of CPUs (--lock); how long a request takes counts, too.
 locks() {
-	wakeup "$@" --lock
+	wakeup "$@"
 	figure "$1-request-p99" "$(json request_p99_us)"
 }
 
@@ -87,6 +92,20 @@ run_benchmark() {
 		done
 		;;
 	pipe) figure perf-pipe "$(words perf bench sched pipe -l 10000 | sed -n '/^ops$/{g;p;};h')" ;;
+	pairs)
+		# As many pairs of processes as CPUs: none idles.
+		figure "pairs-$(nproc)" "$(timeout -s KILL 60 magpie-pairs -r 2 2>/tmp/bench.err | jq .exchanges)"
+		;;
+	pinned)
+		# 40 tasks that may use one CPU only: select_cpu does not see their wakeups.
+		# The first runs of a boot have more switches under any scheduler: they do not count.
+		for _i in 1 2 3; do taskset 1 hackbench -g 1 -l 50 -p >/dev/null 2>&1; done
+		_before=$(switches)
+		_time=$(words taskset 1 hackbench -g 1 -l 50 -p | sed -n '/^Time:$/{n;p;}')
+		_after=$(switches)
+		figure pinned-hackbench "$_time"
+		figure pinned-hackbench-switches $((_after - _before))
+		;;
 	wakeup)
 		# By the virtual clock, on 8 CPUs: what is asked for is 48, 94 and 117 % of what they have.
 		wakeup wakeup-50 -m 2 -t 4 -c 500 -s 1000 -r 2
@@ -96,8 +115,13 @@ run_benchmark() {
 	long) wakeup wakeup-long -m 2 -t 10 -c 10000 -s 20000 -r 3 ;; # as wakeup-120, but for longer than a slice
 	locks)
 		# The message threads do not sleep: as many requests as are done. 16 workers nearly saturate eight CPUs, 24 do.
-		locks locks-16 -m 2 -t 8 -c 1300 -s 0 -r 2
-		locks locks-24 -m 2 -t 12 -c 1300 -s 0 -r 2
+		locks locks-16 -m 2 -t 8 -c 1300 -s 0 -r 2 --lock
+		locks locks-24 -m 2 -t 12 -c 1300 -s 0 -r 2 --lock
+		;;
+	spin)
+		# The same, and a worker that waits for a lock never sleeps: it uses the CPU that the worker with the lock waits for.
+		locks locks-spin-16 -m 2 -t 8 -c 1300 -s 0 -r 2 --lock=spin
+		locks locks-spin-24 -m 2 -t 12 -c 1300 -s 0 -r 2 --lock=spin
 		;;
 	light)
 		light light "" ""

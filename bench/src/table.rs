@@ -25,14 +25,15 @@ const MIN_ROUNDS: u32 = 5;
 const BASE: &str = "eevdf";
 const OURS: &str = "scx_magpie";
 /// What the table has, in this order, by what the names of benchmarks begin with; the longest counts.
-const GROUPS: [(&str, &[&str]); 8] = [
+const GROUPS: [(&str, &[&str]); 9] = [
     ("real programs", &["nginx", "redis", "postgres", "cc1", "x264"]),
     ("locks", &["locks"]),
     ("light beside heavy", &["light"]),
     ("containers", &["light-cgroup"]),
     ("wakeups", &["wakeup"]),
     ("hackbench", &["hackbench"]),
-    ("switches", &["perf-pipe", "stress", "tbench"]),
+    ("switches", &["perf-pipe", "pairs", "stress", "tbench"]),
+    ("pinned", &["pinned"]),
     ("others", &[""]),
 ];
 
@@ -54,14 +55,32 @@ struct Line {
     ended: Option<String>,
 }
 
-/// Is less better?
-fn is_time(benchmark: &str) -> bool {
-    benchmark.starts_with("hackbench") || benchmark == "cc1" || is_latency(benchmark)
+/// What a group has a mean of; rows of different kinds are summed up apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Throughput,
+    /// Or one latency over another.
+    Latency,
+    ContextSwitches,
 }
 
-/// Or one latency over another? They are summed up apart.
-fn is_latency(benchmark: &str) -> bool {
-    ["-p90", "-p99", "-p90-ratio"].iter().any(|end| benchmark.ends_with(end))
+impl Kind {
+    const ALL: [(Kind, &str); 3] =
+        [(Kind::Throughput, "throughput"), (Kind::Latency, "latency"), (Kind::ContextSwitches, "context switches")];
+
+    fn of(benchmark: &str) -> Self {
+        match benchmark {
+            _ if benchmark.ends_with("-switches") => Kind::ContextSwitches,
+            _ if ["-p90", "-p99", "-p90-ratio"].iter().any(|end| benchmark.ends_with(end)) => Kind::Latency,
+            _ => Kind::Throughput,
+        }
+    }
+}
+
+/// Is less better?
+fn is_time(benchmark: &str) -> bool {
+    let seconds = ["hackbench", "pinned-hackbench", "cc1"].iter().any(|name| benchmark.starts_with(name));
+    seconds || Kind::of(benchmark) != Kind::Throughput
 }
 
 /// The index in GROUPS.
@@ -190,11 +209,10 @@ impl Results {
 
     /// "locks: latency" and its benchmarks, as they came.
     fn groups(&self) -> Vec<(String, Vec<&String>)> {
-        let kinds = [("throughput", false), ("latency", true)];
-        let all = (0..GROUPS.len()).flat_map(|group| kinds.map(|kind| (group, kind)));
-        let members = |(group, (kind, of_latency)): (usize, (&str, bool))| {
-            let fits = |name: &&String| group_of(name) == group && is_latency(name) == of_latency;
-            (format!("{}: {kind}", GROUPS[group].0), self.benchmarks.iter().filter(fits).collect::<Vec<_>>())
+        let all = (0..GROUPS.len()).flat_map(|group| Kind::ALL.map(|kind| (group, kind)));
+        let members = |(group, (kind, title)): (usize, (Kind, &str))| {
+            let fits = |name: &&String| group_of(name) == group && Kind::of(name) == kind;
+            (format!("{}: {title}", GROUPS[group].0), self.benchmarks.iter().filter(fits).collect::<Vec<_>>())
         };
         all.map(members).filter(|(_, benchmarks)| !benchmarks.is_empty()).collect()
     }
@@ -294,8 +312,19 @@ mod tests {
     #[test]
     fn groups_have_throughput_and_latency_apart() {
         let mut lines = Vec::new();
-        for row in ["wakeup-50-p99", "other", "light-p90", "wakeup-50-rps", "light-cgroup-p90", "cc1", "wakeup-95-rps"]
-        {
+        for row in [
+            "wakeup-50-p99",
+            "other",
+            "light-p90",
+            "pinned-hackbench",
+            "wakeup-50-rps",
+            "pinned-hackbench-switches",
+            "light-cgroup-p90",
+            "pairs-8",
+            "cc1",
+            "locks-spin-24-rps",
+            "wakeup-95-rps",
+        ] {
             lines.extend(rounds(row, BASE, &[1.0]));
         }
         let results = results(&lines.iter().map(String::as_str).collect::<Vec<_>>());
@@ -303,10 +332,14 @@ mod tests {
             results.groups().into_iter().map(|(group, rows)| format!("{group} {rows:?}")).collect();
         let expected = [
             r#"real programs: throughput ["cc1"]"#,
+            r#"locks: throughput ["locks-spin-24-rps"]"#,
             r#"light beside heavy: latency ["light-p90"]"#,
             r#"containers: latency ["light-cgroup-p90"]"#,
             r#"wakeups: throughput ["wakeup-50-rps", "wakeup-95-rps"]"#,
             r#"wakeups: latency ["wakeup-50-p99"]"#,
+            r#"switches: throughput ["pairs-8"]"#,
+            r#"pinned: throughput ["pinned-hackbench"]"#,
+            r#"pinned: context switches ["pinned-hackbench-switches"]"#,
             r#"others: throughput ["other"]"#,
         ];
         assert_eq!(groups, expected);
@@ -314,9 +347,9 @@ mod tests {
 
     #[test]
     fn programs_tell_seconds_or_rates() {
-        let time = ["cc1", "nginx-p99"].map(is_time);
-        let rate = ["x264-fps", "nginx-rps", "postgres-write-tps"].map(is_time);
-        assert_eq!((time, rate), ([true; 2], [false; 3]));
+        let time = ["cc1", "nginx-p99", "pinned-hackbench", "pinned-hackbench-switches"].map(is_time);
+        let rate = ["x264-fps", "nginx-rps", "postgres-write-tps", "pairs-8"].map(is_time);
+        assert_eq!((time, rate), ([true; 4], [false; 4]));
     }
 
     #[test]

@@ -35,19 +35,32 @@ const CONTENDED: u32 = 2;
 /// How often a thread looks again before it sleeps.
 const SPINS: u32 = 300;
 
-/// A lock that spins for a while, then sleeps; on a cache line of its own.
+/// What a thread does while another one holds the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Wait {
+    /// Spin for a while, then sleep until the lock is free.
+    Sleep,
+    /// Spin until the lock is free.
+    Spin,
+}
+
+/// A lock on a cache line of its own.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Lock(Futex);
 
 impl Lock {
     /// Holds the lock until the result is dropped.
-    pub fn lock(&self) -> Held<'_> {
-        for _ in 0..SPINS {
+    pub fn lock(&self, wait: Wait) -> Held<'_> {
+        let mut spins = SPINS;
+        while spins > 0 {
             if self.0.0.compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return Held(self);
             }
             std::hint::spin_loop();
+            if wait == Wait::Sleep {
+                spins -= 1;
+            }
         }
         while self.0.0.swap(CONTENDED, Ordering::Acquire) != FREE {
             self.0.wait(CONTENDED);
@@ -79,10 +92,16 @@ mod tests {
 
     #[test]
     fn one_thread_at_a_time() {
+        for wait in [Wait::Sleep, Wait::Spin] {
+            expect_one_at_a_time(wait);
+        }
+    }
+
+    fn expect_one_at_a_time(wait: Wait) {
         let guarded = Guarded(Lock::default(), UnsafeCell::new(0));
         let add = |guarded: &Guarded| {
             for turn in 0..1000 {
-                let _held = guarded.0.lock();
+                let _held = guarded.0.lock(wait);
                 // SAFETY: as above.
                 let before = unsafe { guarded.1.get().read_volatile() };
                 if turn % 100 == 0 {

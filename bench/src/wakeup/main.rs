@@ -21,9 +21,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Parser;
 
+use futex::Wait;
 use report::{Latencies, Report};
 use team::{Pause, Team};
-use work::{Work, locks_by_cpu};
+use work::{Locks, Work};
 
 /// Message threads wake workers, which spin and wait again; prints how long it took woken workers to run, and to be done.
 #[derive(Parser)]
@@ -60,10 +61,10 @@ struct Cli {
     #[arg(long)]
     cpu_time: bool,
 
-    /// A worker that spins holds a lock of the CPU on which it began: others wait for a worker that is preempted. Implies
-    /// --cpu-time.
-    #[arg(long)]
-    lock: bool,
+    /// A worker that spins holds a lock of the CPU on which it began: others wait for a worker that is preempted. They spin
+    /// for a while and then sleep, or, with --lock=spin, spin until the lock is free. Implies --cpu-time.
+    #[arg(long, value_name = "WAIT", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "sleep")]
+    lock: Option<Wait>,
 
     /// Parts in which a worker does a request. Each has its sleep, lock and share of the spinning. 1..1000.
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -88,10 +89,10 @@ fn run(cli: &Cli) -> Result<Report> {
     let (start, stop) = (Instant::now(), AtomicBool::new(false));
     let work = Work {
         parts: cli.parts,
-        think: Duration::from_micros(cli.think.unwrap_or(if cli.lock { 100 } else { 0 })),
+        think: Duration::from_micros(cli.think.unwrap_or(if cli.lock.is_some() { 100 } else { 0 })),
         spin: Duration::from_micros(cli.c) / cli.parts,
-        cpu_time: cli.cpu_time || cli.lock,
-        locks: if cli.lock { locks_by_cpu() } else { Vec::new() },
+        cpu_time: cli.cpu_time || cli.lock.is_some(),
+        locks: cli.lock.map(Locks::new),
     };
     let mut latencies = Latencies::default();
     thread::scope(|scope| {
@@ -131,9 +132,14 @@ mod tests {
 
     #[test]
     fn workers_are_woken_and_all_ends() {
-        for options in
-            [&[][..], &["--pipe"], &["--cpu-time", "--from-due"], &["--lock"], &["--lock", "--pipe", "--think", "0"]]
-        {
+        for options in [
+            &[][..],
+            &["--pipe"],
+            &["--cpu-time", "--from-due"],
+            &["--lock"],
+            &["--lock=spin"],
+            &["--lock", "--pipe", "--think", "0"],
+        ] {
             let load = ["magpie-wakeup", "-m1", "-t2", "-s1000", "-j50", "-c100", "-r1"];
             let report = run(&Cli::parse_from(load.iter().chain(options))).unwrap();
             assert!(report.wakeups > 20, "{options:?}: {report:?}");

@@ -8,7 +8,7 @@ use nix::sched::sched_getcpu;
 use nix::time::{ClockId, clock_gettime};
 use scx_utils::NR_CPU_IDS;
 
-use crate::futex::Lock;
+use crate::futex::{Held, Lock, Wait};
 
 pub struct Work {
     /// Sleeps and spins, each.
@@ -19,8 +19,8 @@ pub struct Work {
     pub spin: Duration,
     /// Only the time counts for which the worker runs.
     pub cpu_time: bool,
-    /// One for each CPU; none: the worker holds no lock.
-    pub locks: Vec<Lock>,
+    /// None: the worker holds no lock.
+    pub locks: Option<Locks>,
 }
 
 impl Work {
@@ -29,27 +29,41 @@ impl Work {
             if !self.think.is_zero() {
                 thread::sleep(self.think);
             }
-            let _held = self.lock_of_this_cpu().map(Lock::lock);
+            let _held = self.locks.as_ref().map(Locks::lock);
             match self.cpu_time {
                 true => spin_cpu_time(self.spin),
                 false => spin_until(Instant::now() + self.spin),
             }
         }
     }
+}
 
-    /// The lock of the CPU that the caller runs on; it may migrate while it waits, as any that shares data by CPU.
-    fn lock_of_this_cpu(&self) -> Option<&Lock> {
-        if self.locks.is_empty() {
-            return None;
+/// A lock for each CPU that the machine may have.
+pub struct Locks {
+    by_cpu: Vec<Lock>,
+    wait: Wait,
+}
+
+impl Locks {
+    pub fn new(wait: Wait) -> Self {
+        Self { by_cpu: (0..*NR_CPU_IDS).map(|_| Lock::default()).collect(), wait }
+    }
+
+    /// Takes the lock of the CPU that the caller runs on. A caller that slept for it keeps it though it has migrated since;
+    /// a caller that spun for it then takes that of its new CPU: only tasks of one CPU wait for each other.
+    fn lock(&self) -> Held<'_> {
+        loop {
+            let cpu = this_cpu();
+            let held = self.by_cpu[cpu % self.by_cpu.len()].lock(self.wait);
+            if self.wait == Wait::Sleep || this_cpu() == cpu {
+                return held;
+            }
         }
-        let cpu = sched_getcpu().expect("the kernel has it");
-        Some(&self.locks[cpu % self.locks.len()])
     }
 }
 
-/// One for each CPU that the machine may have.
-pub fn locks_by_cpu() -> Vec<Lock> {
-    (0..*NR_CPU_IDS).map(|_| Lock::default()).collect()
+fn this_cpu() -> usize {
+    sched_getcpu().expect("the kernel has it")
 }
 
 fn spin_until(until: Instant) {
