@@ -225,6 +225,7 @@ struct pelt {
 	u64 since;  /* scx_bpf_now() of its last tick, or when it entered or left idle */
 	u64 ran;    /* ns between updated_at and since for which it was not idle */
 	u8 running; /* not idle since then */
+	u8 idled;   /* idle at some time between updated_at and since */
 };
 
 /* Whose wakeup current of a CPU makes way for. */

@@ -72,7 +72,7 @@ UEI_DEFINE(uei);
 s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_flags)
 {
 	struct task_ctx *tctx = task_ctx(p);
-	bool interrupt = in_interrupt(), handed_off;
+	bool handed_off;
 	s32 target, cpu;
 
 	if (!is_present(prev) || !may_use(p, prev))
@@ -80,10 +80,10 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	if (!tctx)
 		return prev;
 
-	if (interrupt)
+	if (in_interrupt())
 		wake_flags &= ~SCX_WAKE_SYNC;
 	note_wakeup(p, tctx, wake_flags);
-	target = affine_target(p, tctx, prev, wake_flags, interrupt);
+	target = affine_target(p, tctx, prev, wake_flags);
 	if (is_asym())
 		note_asleep(p, tctx, prev);
 	handed_off = hands_off(tctx, target, wake_flags);
@@ -206,7 +206,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	rest = rest_of_slice(p, tctx, cctx, &by);
 	if (!is_migratable(p) && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) &&
-	    (preempt || rest || is_next(cpu, cctx, tctx))) {
+	    (preempt || (rest && by == BY_WAKEE) || is_next(cpu, cctx, tctx))) {
 		/* The local DSQ, because no other CPU may take the task, and no other task comes before it. */
 		if (preempt) {
 			make_way(cctx, BY_WAKEE);

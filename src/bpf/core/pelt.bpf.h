@@ -95,8 +95,11 @@ static __noinline s32 pelt_fold(s32 cpu, struct cpu_ctx *cctx, u64 now)
 	struct pelt *pelt = &cctx->pelt;
 
 	note_clock(cctx, now);
-	pelt_accumulate(pelt, now, pelt->ran, cpu_layout(cpu)->capacity, cpu_freq(cpu));
-	pelt->ran &= (1 << PELT_UNIT_SHIFT) - 1; /* as updated_at, whole units are gone */
+	/* Rounding is not to make idle time, for which all that the CPU is behind would be made up. */
+	pelt_accumulate(pelt, now, pelt->idled ? pelt->ran : now - pelt->updated_at, cpu_layout(cpu)->capacity,
+			cpu_freq(cpu));
+	pelt->ran = 0;
+	pelt->idled = false;
 	if (!pelt->running) {
 		pelt_add(pelt, pelt->behind, 0);
 		pelt->behind = 0;
@@ -113,6 +116,8 @@ static void pelt_update(s32 cpu, struct cpu_ctx *cctx, u64 now, bool running)
 	if (pelt->running && ran > 0) {
 		pelt->ran += ran;
 		stat_add(STAT_BUSY_NS, ran);
+	} else if (ran > 0) {
+		pelt->idled = true;
 	}
 	pelt->since = now;
 	pelt->running = running;

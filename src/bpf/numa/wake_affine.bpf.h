@@ -23,8 +23,8 @@ static bool wake_affine(s32 waking, s32 prev, bool sync)
 	return tunables.affine_sync && sync && cctx->curr_weight && !cctx->queued;
 }
 
-/* In select_cpu. @prev is a CPU that @p may use. @interrupt: what wakes it is not current. */
-static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev, u64 wake_flags, bool interrupt)
+/* In select_cpu. @prev is a CPU that @p may use. */
+static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev, u64 wake_flags)
 {
 	s32 waking = bpf_get_smp_processor_id();
 
@@ -34,7 +34,7 @@ static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev,
 	stat_inc(STAT_AFFINE);
 	if (is_numa() && cpu_node(waking) != cpu_node(prev)) {
 		stat_inc(STAT_AFFINE_FAR);
-		back_off(tctx, cpu_node(waking), !interrupt && cpu_ctx(waking)->curr_weight);
+		back_off(tctx, cpu_node(waking), cpu_ctx(waking)->curr_weight);
 	}
 	return waking;
 }

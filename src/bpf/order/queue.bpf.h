@@ -78,12 +78,13 @@ static u64 cpu_load(const struct cpu_ctx *cctx)
 
 /*
  * Is @p, which may use @cpu only, next there whatever current does? Then the local DSQ is its queue: no dispatch() has to find
- * it. One task at a time, because those that come later cannot be ordered before it; and not while dispatch() is wanted.
+ * it. One task at a time, because those that come later cannot be ordered before it; not while dispatch() is wanted; and not before
+ * kernel threads that wake while one runs.
  */
 static bool is_next(s32 cpu, const struct cpu_ctx *cctx, const struct task_ctx *tctx)
 {
-	return !cctx->queued && !cctx->due && !cctx->first_come && !vtime_before(cctx->curr_requeued, tctx->deadline) &&
-	       !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
+	return !cctx->queued && !cctx->due && !cctx->first_come && !cctx->curr_critical &&
+	       !vtime_before(cctx->curr_requeued, tctx->deadline) && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 }
 
 /* ns for which the task has been in a queue. */
