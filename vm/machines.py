@@ -91,7 +91,8 @@ class Amd64(Machine):
             return arguments + ["-accel", "kvm", "-cpu", f"host,{l3}"]
         # With a thread for each vCPU guest kernels die at random, in text patching. CPUID's leaf 0x1f says what a die is:
         # QEMU 10 ends by an assertion when it is read. Which CPUs share an L3 is in leaf 4.
-        cpu = f"max,{l3},level=0x1d" + (",vendor=GenuineIntel" if self.intel else "")
+        # QEMU 7.2 computes wrong flags at cmpxchg16b, which the kernel's slab allocator uses where the CPU has it (cx16).
+        cpu = f"max,-cx16,{l3},level=0x1d" + (",vendor=GenuineIntel" if self.intel else "")
         arguments += ["-accel", "tcg,thread=single", "-cpu", cpu]
         return arguments + self.clock()
 
