@@ -67,7 +67,9 @@ metrics() {
 	wget -q -O /tmp/metrics http://127.0.0.1:9811/metrics && grep -q "^scx_magpie_up $1$" /tmp/metrics
 }
 wait_for 60 "metrics" metrics 1
-say "$(grep -c '^scx_magpie_' /tmp/metrics) metrics"
+user=$(stat -c %u /proc/"$(property MainPID scx_magpie-export.service)")
+say "$(grep -c '^scx_magpie_' /tmp/metrics) metrics, by user $user"
+[ "$user" != 0 ] || fail "the exporter is root"
 
 systemctl stop $UNIT || fail "stop"
 is_state disabled || fail "stopped, and state is $(state)"
