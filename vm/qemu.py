@@ -29,8 +29,9 @@ COMPLAINT = re.compile(
 # ddsp_dsq_id") a task that was sent to a CPU by select_cpu() while a scheduler came or went is remembered as sent.
 KERNEL_FLAW = re.compile(r"WARNING: .* (scx_dsq_insert_commit|mark_direct_dispatch)\b")
 # QEMU 7.2 computes the flags of cmpxchg16b from a stale condition code: EFLAGS is then the low half of a pointer. Where that has
-# the trap flag the guest gets a debug exception, else it may take a wrong branch, and oops. The CPUs of machines.py do not have the
-# instruction (cx16), so no guest of ours should end so any more. What becomes of one that does says nothing about its command.
+# the trap flag the guest gets a debug exception, else it may take a wrong branch, and oops. Guests with a kernel that can do without
+# the instruction have CPUs without it (WITHOUT_CX16 in kernels.py), and should not end so any more; others still do, now and then.
+# What becomes of one that does says nothing about its command.
 EMULATOR_FLAW = re.compile(r"WARNING: .* exc_debug_kernel\b|\bEFLAGS: (?!00)[0-9a-f]{8}\b")
 BEGINS = "vm: the command begins"  # from init
 BOOTS = 3
