@@ -5,7 +5,11 @@
 #	detach              --> state disabled, by Ctrl-C, else killed
 
 STATE=/sys/kernel/sched_ext/state
-SCHEDULER_LOG=/tmp/scheduler.log
+# What is written meanwhile. Root runs programs on it, so nobody else may choose its name, or write there.
+BENCH=$(mktemp -d) || exit 1
+export BENCH
+SCHEDULER_LOG=$BENCH/scheduler.log
+trap 'rm -rf "$BENCH"' EXIT
 
 # wait_state STATE: half a minute for the state, and less if it was to be enabled and the scheduler has ended.
 wait_state() {

@@ -13,10 +13,10 @@ ulimit -n 4096
 measure() {
 	_load=$1
 	shift
-	if _figures=$(magpie-callbacks -- "$@" 2>/tmp/bench.err); then
+	if _figures=$(magpie-callbacks -- "$@" 2>$BENCH/err); then
 		jq -nc --arg scheduler "$name" --arg load "$_load" "{\$scheduler, cpus: $(nproc), \$load, figures: $_figures}"
 	else
-		echo "callbacks.sh: $name, $_load: $(tail -n 1 /tmp/bench.err)" >&2
+		echo "callbacks.sh: $name, $_load: $(tail -n 1 $BENCH/err)" >&2
 	fi
 }
 

@@ -6,25 +6,24 @@
 # What they read is in $MAGPIE_PROGRAMS, made by programs.py. Servers listen on this machine only, and end with this script.
 
 MAGPIE_PROGRAMS=${MAGPIE_PROGRAMS:-/root/programs}
-NGINX=/tmp/bench.nginx
+NGINX=$BENCH/nginx
 NGINX_PORT=8410
 REDIS_PORT=8411
-POSTGRES=/dev/shm/bench.postgres # in memory, so that no disk is measured
 server=
 
-trap 'stop_server' EXIT
+trap 'stop_server; rm -rf "$BENCH"' EXIT
 trap 'exit 130' INT TERM
 
 # start COMMAND...: a server, in the background.
 start() {
-	"$@" >/tmp/bench.server 2>&1 &
+	"$@" >$BENCH/server 2>&1 &
 	server=$!
 }
 
 # ready COMMAND...: waits until COMMAND succeeds. False if the server has ended.
 ready() {
 	until "$@" 2>/dev/null; do
-		kill -0 "$server" 2>/dev/null || { cp /tmp/bench.server /tmp/bench.err; return 1; }
+		kill -0 "$server" 2>/dev/null || { cp $BENCH/server $BENCH/err; return 1; }
 		sleep 0.05
 	done
 }
@@ -44,8 +43,8 @@ listens() {
 
 # Seconds of the clock.
 elapsed() {
-	perf stat -x , -e duration_time -o /tmp/bench.elapsed "$@" >/dev/null 2>/tmp/bench.err || return
-	awk -F , '/duration_time/ { print $1 / 1e9 }' /tmp/bench.elapsed
+	perf stat -x , -e duration_time -o $BENCH/elapsed "$@" >/dev/null 2>$BENCH/err || return
+	awk -F , '/duration_time/ { print $1 / 1e9 }' $BENCH/elapsed
 }
 
 program_nginx() {
@@ -70,24 +69,24 @@ program_nginx() {
 	END
 	start nginx -e stderr -c $NGINX/conf
 	ready listens $NGINX_PORT &&
-		timeout -s KILL 60 wrk -t 4 -c 32 -d 2s --latency "http://127.0.0.1:$NGINX_PORT/page" >/tmp/bench.wrk 2>/tmp/bench.err
+		timeout -s KILL 60 wrk -t 4 -c 32 -d 2s --latency "http://127.0.0.1:$NGINX_PORT/page" >$BENCH/wrk 2>$BENCH/err
 	stop_server
-	figure nginx-rps "$(awk '/^Requests.sec:/ { print $2 }' /tmp/bench.wrk)"
-	figure nginx-p99 "$(awk '$1 == "99%" { print $2 * ($2 ~ /us$/ ? 1 : $2 ~ /ms$/ ? 1e3 : 1e6) }' /tmp/bench.wrk)"
-	rm -rf $NGINX /tmp/bench.wrk
+	figure nginx-rps "$(awk '/^Requests.sec:/ { print $2 }' $BENCH/wrk)"
+	figure nginx-p99 "$(awk '$1 == "99%" { print $2 * ($2 ~ /us$/ ? 1 : $2 ~ /ms$/ ? 1e3 : 1e6) }' $BENCH/wrk)"
+	rm -rf $NGINX $BENCH/wrk
 }
 
 program_redis() {
 	start redis-server --port $REDIS_PORT --bind 127.0.0.1 --save "" --appendonly no
 	ready listens $REDIS_PORT &&
-		timeout -s KILL 60 redis-benchmark -p $REDIS_PORT -c 50 -n 40000 -t set,get --csv >/tmp/bench.redis 2>/tmp/bench.err
+		timeout -s KILL 60 redis-benchmark -p $REDIS_PORT -c 50 -n 40000 -t set,get --csv >$BENCH/redis 2>$BENCH/err
 	stop_server
 	# "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
 	for _t in set get; do
-		figure redis-$_t-rps "$(awk -F '"' "tolower(\$2) == \"$_t\" { print \$4 }" /tmp/bench.redis)"
-		figure redis-$_t-p99 "$(awk -F '"' "tolower(\$2) == \"$_t\" { print \$14 * 1e3 }" /tmp/bench.redis)"
+		figure redis-$_t-rps "$(awk -F '"' "tolower(\$2) == \"$_t\" { print \$4 }" $BENCH/redis)"
+		figure redis-$_t-p99 "$(awk -F '"' "tolower(\$2) == \"$_t\" { print \$14 * 1e3 }" $BENCH/redis)"
 	done
-	rm -f /tmp/bench.redis
+	rm -f $BENCH/redis
 }
 
 # pgbench_of NAME OPTION...: p99 is that of its log of transactions.
@@ -102,7 +101,7 @@ pgbench_of() {
 
 # The server refuses to be root.
 program_postgres() {
-	rm -rf $POSTGRES
+	POSTGRES=$(mktemp -d /dev/shm/bench.postgres.XXXXXX) || return # in memory, so that no disk is measured
 	cp -r "$MAGPIE_PROGRAMS/postgres/." $POSTGRES
 	chmod -R go= $POSTGRES
 	chown -R nobody $POSTGRES
@@ -120,8 +119,8 @@ program_postgres() {
 }
 
 program_cc1() {
-	figure cc1 "$(elapsed sh -c "seq 16 | xargs -P 12 -I % cc1 -quiet -fpreprocessed -O2 '$MAGPIE_PROGRAMS/source.i' -o /tmp/bench.cc1.%")"
-	rm -f /tmp/bench.cc1.*
+	figure cc1 "$(elapsed sh -c "seq 16 | xargs -P 12 -I % cc1 -quiet -fpreprocessed -O2 '$MAGPIE_PROGRAMS/source.i' -o $BENCH/cc1.%")"
+	rm -f $BENCH/cc1.*
 }
 
 program_x264() {

@@ -18,7 +18,7 @@ ulimit -n 4096
 
 # figure NAME VALUE
 figure() {
-	[ -n "$2" ] || { ended "$1: no figure: $(tail -n 1 /tmp/bench.err)"; return; }
+	[ -n "$2" ] || { ended "$1: no figure: $(tail -n 1 $BENCH/err)"; return; }
 	jq -nc --arg scheduler "$name" --arg benchmark "$1" "{round: $round, \$scheduler, \$benchmark, value: $2}"
 }
 
@@ -33,12 +33,12 @@ switches() {
 
 # words COMMAND...: what it printed, a word a line; nothing if it takes more than a minute.
 words() {
-	timeout -s KILL 60 "$@" 2>/tmp/bench.err | tr -s ' \t/' '\n\n\n'
+	timeout -s KILL 60 "$@" 2>$BENCH/err | tr -s ' \t/' '\n\n\n'
 }
 
 # json FIELD [FILE]: of a line of JSON.
 json() {
-	jq ".$1" "${2:-/tmp/bench.json}"
+	jq ".$1" "${2:-$BENCH/json}"
 }
 
 # hackbench KIND GROUPS OPTION...
@@ -53,7 +53,7 @@ hackbench_of() {
 wakeup() {
 	_name=$1
 	shift
-	timeout -s KILL 60 magpie-wakeup "$@" --json >/tmp/bench.json 2>/tmp/bench.err
+	timeout -s KILL 60 magpie-wakeup "$@" --json >$BENCH/json 2>$BENCH/err
 	figure "$_name-rps" "$(json rps)"
 	figure "$_name-p99" "$(json p99_us)"
 }
@@ -72,11 +72,11 @@ in_group() {
 # light NAME LIGHT HEAVY: on one CPU, a thread that has 0.1 ms to do each 10 ms, beside two that have always 10 ms to do; in
 # these cgroups, if given.
 light() {
-	in_group "$3" taskset 1 magpie-wakeup -m 2 -t 1 -c 10000 -s 0 -r 2 --cpu-time --from-due --json >/tmp/bench.heavy 2>/dev/null &
+	in_group "$3" taskset 1 magpie-wakeup -m 2 -t 1 -c 10000 -s 0 -r 2 --cpu-time --from-due --json >$BENCH/heavy 2>/dev/null &
 	_heavy=$!
-	in_group "$2" taskset 1 magpie-wakeup -m 1 -t 1 -c 100 -s 9900 -r 2 --cpu-time --from-due --json >/tmp/bench.json 2>/tmp/bench.err
+	in_group "$2" taskset 1 magpie-wakeup -m 1 -t 1 -c 100 -s 9900 -r 2 --cpu-time --from-due --json >$BENCH/json 2>$BENCH/err
 	wait $_heavy
-	_p90=$(json p90_us) _heavy_p90=$(json p90_us /tmp/bench.heavy)
+	_p90=$(json p90_us) _heavy_p90=$(json p90_us $BENCH/heavy)
 	figure "$1-p90" "$_p90"
 	figure "$1-heavy-p90" "$_heavy_p90"
 	figure "$1-p90-ratio" "$(echo "$_p90 $_heavy_p90" | awk '$2 > 0 { print $1 / $2 }')"
@@ -135,11 +135,11 @@ run_benchmark() {
 	crowd)
 		# Four threads with a little to do now and then, beside many that wake each other.
 		# In a process group of its own, to be killed as one; it ends with this script, too.
-		setsid sh -c 'echo $$ >/tmp/bench.crowd; while kill -0 '$$' && hackbench -g 4 -l 20000 -p; do :; done' >/dev/null 2>&1 &
+		setsid sh -c 'echo $$ >$BENCH/crowd; while kill -0 '$$' && hackbench -g 4 -l 20000 -p; do :; done' >/dev/null 2>&1 &
 		_load=$!
 		until [ "$(sed 's|.* \([0-9]*\)/.*|\1|' /proc/loadavg)" -gt 16 ] || ! kill -0 $_load; do sleep 0.1; done
 		wakeup wakeup-crowd -m 2 -t 2 -c 300 -s 3000 -r 2
-		kill -9 -"$(cat /tmp/bench.crowd)"
+		kill -9 -"$(cat $BENCH/crowd)"
 		wait $_load 2>/dev/null
 		;;
 	tbench)

@@ -8,7 +8,7 @@
 //!                                       cpu_ctxs --Snapshot::new()-------> Metrics --encode()--> Prometheus
 //!                                       processes <--> numa::Sampler
 //! top: a client of the statistics' socket, full-screen
-//! the loader alone: Scheduler (the skeleton), config, control, preflight, service, verifier_stats
+//! the loader alone: lifecycle, Scheduler (the skeleton), config, control, preflight, service, verifier_stats
 //! ```
 
 pub mod bpf_intf;
@@ -19,6 +19,7 @@ pub mod control;
 pub mod export;
 pub mod frequency;
 pub mod hotplug;
+pub mod lifecycle;
 pub mod logging;
 pub mod manual;
 pub mod nr_scan;

@@ -51,6 +51,20 @@ pub unsafe fn drop_strange_variable() -> Option<String> {
     (!value.is_empty()).then_some(problem)
 }
 
+/// Return the text with each control character as an escape: names of tasks and cgroups may have any, and must not command a
+/// terminal. Tabs remain.
+pub fn printable(text: &str) -> String {
+    let mut printable = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() && c != '\t' {
+            printable.extend(c.escape_default());
+        } else {
+            printable.push(c);
+        }
+    }
+    printable
+}
+
 /// A level, or filters by module as the crate tracing-subscriber has them.
 pub fn parse_level(text: &str) -> Result<String, String> {
     for part in text.split(',') {
@@ -76,6 +90,14 @@ fn filter(level: &str) -> EnvFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_do_not_command_a_terminal() {
+        assert_eq!(
+            printable("a\x1b[31mb\u{9b}1m\r\n\x7f\tc\u{fffd}é"),
+            "a\\u{1b}[31mb\\u{9b}1m\\r\\n\\u{7f}\tc\u{fffd}é"
+        );
+    }
 
     #[test]
     fn levels() {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! scx_magpie: a sched_ext scheduler. `docs/design.md` says how it works, `--help` how it is used.
 
-use std::collections::BTreeMap;
-use std::mem::MaybeUninit;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -13,17 +12,23 @@ use anyhow::{Context, Result};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use log::{info, warn};
+use nix::sys::stat::{Mode, umask};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 
 use scx_magpie::cli::{Command, Opts};
 use scx_magpie::config::{Config, keys};
-use scx_magpie::control::{Control, Request, client, ejections};
+use scx_magpie::control::failures::Failures;
+use scx_magpie::control::{Control, Request, client};
+use scx_magpie::lifecycle::loader::Loader;
 use scx_magpie::preflight::{self, Refusal};
-use scx_magpie::scheduler::{Ended, Scheduler};
+use scx_magpie::scheduler::exit::Ejected;
 use scx_magpie::stats::monitor::{Format, Source, monitor};
 use scx_magpie::{
-    SCHEDULER_NAME, export, hotplug, logging, manual, nr_scan, stats, top, topology, verifier_stats, version,
+    SCHEDULER_NAME, export, lifecycle, logging, manual, nr_scan, stats, top, topology, verifier_stats, version,
 };
+
+const NO_SIGNALS: &str = "cannot handle signals";
 
 fn main() -> ExitCode {
     // SAFETY: no thread has been started.
@@ -43,9 +48,15 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(err) => {
             eprintln!("{SCHEDULER_NAME}: {err:#}");
-            err.downcast_ref::<Refusal>().map_or(ExitCode::FAILURE, |refusal| refusal.exit_code().into())
+            status(&err).into()
         }
     }
+}
+
+/// What the process ends with.
+fn status(err: &anyhow::Error) -> u8 {
+    let refused = err.downcast_ref::<Refusal>().map(Refusal::exit_code);
+    refused.or_else(|| Some(err.downcast_ref::<Ejected>()?.status)).unwrap_or(preflight::EXIT_FAILURE)
 }
 
 fn run(opts: Opts, matches: &ArgMatches) -> Result<()> {
@@ -130,15 +141,19 @@ fn start_logging(opts: &Opts) {
     logging::start(&opts.settings.log_level, opts.verbose);
 }
 
-/// Runs the scheduler until it is told to stop or ejected, starting anew for a machine or a configuration that has become another
-/// one. What fails while CPUs come or go is tried once more.
-fn schedule(mut opts: Opts, config: Config) -> Result<()> {
+/// Runs the scheduler until it is told to stop or ejected.
+fn schedule(opts: Opts, config: Config) -> Result<()> {
     start_logging(&opts);
     preflight::check()?;
+    // Sockets are root's alone from the start.
+    umask(Mode::from_bits_truncate(0o077));
     let (shutdown, hangup) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    for (signal, flag) in [(SIGINT, &shutdown), (SIGTERM, &shutdown), (SIGHUP, &hangup)] {
-        signal_hook::flag::register(signal, flag.clone()).context("cannot handle signals")?;
+    for signal in [SIGINT, SIGTERM] {
+        // The second one ends the process at once; the kernel detaches the scheduler then.
+        flag::register_conditional_shutdown(signal, 128 + signal, shutdown.clone()).context(NO_SIGNALS)?;
+        flag::register(signal, shutdown.clone()).context(NO_SIGNALS)?;
     }
+    flag::register(SIGHUP, hangup.clone()).context(NO_SIGNALS)?;
     info!("{SCHEDULER_NAME} {}", version());
     if let Some(run_id) = opts.run_id {
         info!("run {run_id}");
@@ -151,59 +166,10 @@ fn schedule(mut opts: Opts, config: Config) -> Result<()> {
             }
         });
     }
-    let mut control = Control::new(config, hangup)?;
-    let (mut old, mut pause) = (None, hotplug::QUIET);
-    while !shutdown.load(Ordering::Relaxed) {
-        let before = hotplug::seq();
-        opts.settings = control.settings().clone();
-        match start(&opts, &mut old) {
-            Ok(mut scheduler) => {
-                old = None;
-                pause = hotplug::QUIET;
-                control.started();
-                match scheduler.run(&shutdown, &mut control).inspect_err(ejections::note)? {
-                    Ended::Outgrown | Ended::Reloaded => {
-                        old = Some(scheduler);
-                        continue;
-                    }
-                    Ended::Exit(report) if report.should_restart() => info!("the kernel wants a new start"),
-                    Ended::Exit(_) => return Ok(()),
-                }
-            }
-            Err(err) if hotplug::seq() != before => {
-                warn!("{err:#}; but CPUs came or went: once more when none does for {} s", pause.as_secs());
-            }
-            Err(err) if control.take_back(&err) => continue,
-            Err(err) => return Err(err),
-        }
-        hotplug::wait_until_quiet(pause, &shutdown);
-        pause = (2 * pause).min(hotplug::MAX_PAUSE);
-    }
-    Ok(())
-}
-
-/// Loads a scheduler for the machine as it is now, and attaches it in place of the `old` one, if there is any.
-fn start(opts: &Opts, old: &mut Option<Scheduler<'static>>) -> Result<Scheduler<'static>> {
-    let mut capacities = BTreeMap::new();
-    loop {
-        // Some bytes for each start, of which there are few.
-        let object = Box::leak(Box::new(MaybeUninit::uninit()));
-        let loaded = Scheduler::load_for(opts, object, |layout| layout.set_capacities(&capacities));
-        // What is attached already may be the old one.
-        let mut scheduler = loaded.map_err(|err| if old.is_some() { err } else { preflight::explain(err) })?;
-        if let Some(old) = old {
-            old.detach();
-        }
-        scheduler.attach()?;
-        match scheduler.other_capacities()? {
-            Some(others) if capacities.is_empty() => {
-                info!("the kernel knows of other capacities than sysfs shows: starting anew");
-                capacities = others;
-                *old = Some(scheduler);
-            }
-            _ => return Ok(scheduler),
-        }
-    }
+    let control = Control::new(config, hangup, || std::io::stdin().is_terminal())?;
+    let failures = Failures::of_this_machine();
+    failures.begin()?;
+    failures.end(lifecycle::run(&mut Loader::new(opts, control, shutdown)))
 }
 
 #[cfg(test)]

@@ -25,9 +25,8 @@ use crate::preflight;
 const MANUAL: &str = "sched_ext schedulers";
 
 /// What the daemon reads and makes; each with what it is.
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 2] = [
     ("/etc/scx_magpie.toml", "flags without dashes as keys; those of the command line win"),
-    ("/etc/default/scx_magpie", "flags of the service scx_magpie.service"),
     (crate::stats::SOCKET, "statistics, for root: the protocol of scx_stats, a line of JSON a request"),
 ];
 

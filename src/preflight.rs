@@ -6,6 +6,8 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::ErrorKind;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -22,8 +24,9 @@ Times may have a unit: --slice-us 5ms is --slice-us 5000. A flag that is on or o
 
 Exit codes: 0 detached on request; 1 ejected by the kernel, or another failure; 2 wrong flag, key or value; 3 not root;
 4 kernel without sched_ext; 5 another scheduler is attached; 6 malformed kfunc prototypes in the kernel's BTF;
-7 the machine's topology, as sysfs has it, cannot be right, or is too large; 8 isolcpus= on the kernel's command line; 9 too few files may be
-open; 10 the kernel is locked down; 11 no scx_magpie runs that could be asked (status, set, reload).";
+7 the machine's topology, as sysfs has it, cannot be right, or is too large; 8 isolcpus= on the kernel's command line; 9 too few
+files may be open; 10 the kernel is locked down; 11 no scx_magpie runs that could be asked (status, set, reload);
+12 ended by SysRq-S; 13 failed three times in ten minutes as a service.";
 
 /// Files that may be open, at least: a third are the BPF programs and maps, the others are for clients of statistics.
 const FILES: u64 = 128;
@@ -35,8 +38,23 @@ const FIRST_USER_NAMESPACE: u64 = 0xeffffffd;
 const CAPABILITIES: [(&str, u32); 2] = [("CAP_BPF", 39), ("CAP_PERFMON", 38)];
 const CAP_SYS_ADMIN: u32 = 21;
 
+/// Ejected by the kernel, or another failure.
+pub const EXIT_FAILURE: u8 = 1;
+
 /// Wrong flag, value, key or file.
 pub const EXIT_USAGE: u8 = 2;
+
+/// SysRq-S: an operator wants the kernel's own scheduler, and no restart.
+pub const EXIT_SYSRQ: u8 = 12;
+
+/// As a service it fails again and again.
+pub const EXIT_GIVE_UP: u8 = 13;
+
+/// How long a scheduler that comes or goes is waited for.
+const PASSING: Duration = Duration::from_secs(10);
+
+/// How often it is looked at.
+const PASSING_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A reason for which the scheduler cannot run on this machine now.
 #[derive(Debug, PartialEq)]
@@ -76,6 +94,8 @@ pub enum Refusal {
     NotRunning {
         state: String,
     },
+    /// A service that is not to be restarted.
+    FailsAgain,
 }
 
 impl std::error::Error for Refusal {}
@@ -94,6 +114,7 @@ impl Refusal {
             Self::LockedDown => 10,
             Self::Usage { .. } => EXIT_USAGE,
             Self::NotRunning { .. } => 11,
+            Self::FailsAgain => EXIT_GIVE_UP,
         }
     }
 }
@@ -143,13 +164,19 @@ impl fmt::Display for Refusal {
             ),
             Self::Usage { problem } => write!(f, "{problem}"),
             Self::NotRunning { state } => write!(f, "not running: {state}"),
+            Self::FailsAgain => {
+                write!(
+                    f,
+                    "failed three times in ten minutes: systemd does not restart it, 'systemctl start scx_magpie' does"
+                )
+            }
         }
     }
 }
 
 /// Checks what can be checked without loading anything, and raises the limit of open files.
 pub fn check() -> Result<(), Refusal> {
-    check_facts(geteuid().is_root(), Path::new(SYSFS))?;
+    check_facts(geteuid().is_root(), Path::new(SYSFS), PASSING)?;
     raise_file_limit()
 }
 
@@ -214,7 +241,8 @@ fn isolation(isolated: &str, command_line: &str) -> Option<Refusal> {
     (by_boot && !cpus.is_empty()).then_some(Refusal::IsolatedCpus { cpus })
 }
 
-fn check_facts(root: bool, sysfs: &Path) -> Result<(), Refusal> {
+/// A scheduler that comes or goes is waited for, `patience` at most.
+fn check_facts(root: bool, sysfs: &Path, patience: Duration) -> Result<(), Refusal> {
     if !sysfs.exists() {
         return Err(Refusal::NoSchedExt { release: release() });
     }
@@ -222,11 +250,20 @@ fn check_facts(root: bool, sysfs: &Path) -> Result<(), Refusal> {
         return Err(Refusal::NotRoot);
     }
     let read = |name: &str| read_from_file::<String>(&sysfs.join(name));
-    if read("state").is_ok_and(|state| state != "disabled") {
-        let ops = read("root/ops").unwrap_or_else(|_| "just coming or going".into());
-        return Err(Refusal::Busy { ops });
+    let start = Instant::now();
+    loop {
+        let state = read("state").unwrap_or_default();
+        let passes = state == "enabling" || state == "disabling";
+        if passes && start.elapsed() < patience {
+            thread::sleep(PASSING_INTERVAL);
+            continue;
+        }
+        return match state.as_str() {
+            // Kernels that say nothing find out when it is attached.
+            "disabled" | "" => Ok(()),
+            _ => Err(Refusal::Busy { ops: read("root/ops").unwrap_or(state) }),
+        };
     }
-    Ok(())
 }
 
 /// Why loading failed, if it is the kernel's BTF: asked only after a failure, for it goes through all of it.
@@ -258,12 +295,30 @@ mod tests {
     fn each_refusal_is_told_from_the_others() {
         let idle = sysfs("idle", "disabled\n");
         let busy = sysfs("busy", "enabled\n");
+        let check_facts = |root, sysfs: &Path| check_facts(root, sysfs, Duration::ZERO);
         assert_eq!(check_facts(true, &idle), Ok(()));
         assert_eq!(check_facts(false, &idle), Err(Refusal::NotRoot));
         assert_eq!(check_facts(true, &busy), Err(Refusal::Busy { ops: "other_1.0".into() }));
         assert!(matches!(check_facts(true, Path::new("/nonexistent")), Err(Refusal::NoSchedExt { .. })));
         fs::remove_dir_all(idle).unwrap();
         fs::remove_dir_all(busy).unwrap();
+    }
+
+    #[test]
+    fn a_scheduler_that_goes_is_waited_for() {
+        let sysfs = sysfs("passing", "disabling\n");
+        assert_eq!(check_facts(true, &sysfs, Duration::ZERO), Err(Refusal::Busy { ops: "other_1.0".into() }));
+        let waiting = thread::spawn({
+            let sysfs = sysfs.clone();
+            move || check_facts(true, &sysfs, Duration::from_secs(60))
+        });
+        // It has to be waited for, so this cannot be too early.
+        thread::sleep(2 * PASSING_INTERVAL);
+        assert!(!waiting.is_finished());
+        fs::write(sysfs.join("state.new"), "disabled\n").unwrap();
+        fs::rename(sysfs.join("state.new"), sysfs.join("state")).unwrap();
+        assert_eq!(waiting.join().unwrap(), Ok(()));
+        fs::remove_dir_all(sysfs).unwrap();
     }
 
     #[test]
@@ -307,6 +362,10 @@ mod tests {
         assert_eq!(err.to_string(), "loading");
     }
 
+    fn is_documented(code: u8) -> bool {
+        AFTER_HELP.split_whitespace().any(|word| word == code.to_string())
+    }
+
     #[test]
     fn messages_are_one_line_and_codes_are_documented() {
         let refusals = [
@@ -321,10 +380,12 @@ mod tests {
             Refusal::MalformedBtf { release: "7.1".into(), kfuncs: 3 },
             Refusal::Topology { problem: "no CPUs".into() },
             Refusal::TooLarge { problem: "257 LLCs, at most 256".into() },
+            Refusal::FailsAgain,
         ];
         for refusal in refusals {
             assert!(!refusal.to_string().contains('\n'));
-            assert!(AFTER_HELP.split_whitespace().any(|word| word == refusal.exit_code().to_string()), "{refusal:?}");
+            assert!(is_documented(refusal.exit_code()), "{refusal:?}");
         }
+        assert!([EXIT_FAILURE, EXIT_USAGE, EXIT_SYSRQ].into_iter().all(is_documented));
     }
 }

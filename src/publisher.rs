@@ -13,6 +13,7 @@
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
@@ -119,12 +120,13 @@ impl Publisher {
         for ((sum_util, (nr_cpus, capacity)), published) in llcs.zip(llc_publisheds) {
             let published = published.get();
             let nr_scan = self.limit.nr_scan(sum_util, capacity, nr_cpus);
-            // SAFETY: plain words in valid memory; the time comes last, so that it is never too new.
+            // SAFETY: plain words in valid memory, aligned as the C has them. The time comes last, on each kind of CPU, so that it
+            // is never too new.
             unsafe {
                 std::ptr::write_volatile(&raw mut (*published).sum_util, sum_util);
                 std::ptr::write_volatile(&raw mut (*published).capacity, capacity);
                 std::ptr::write_volatile(&raw mut (*published).nr_scan, nr_scan);
-                std::ptr::write_volatile(&raw mut (*published).at, now.as_nanos() as u64);
+                AtomicU64::from_ptr(&raw mut (*published).at).store(now.as_nanos() as u64, Ordering::Release);
             }
         }
     }

@@ -7,6 +7,11 @@ use std::time::{Duration, Instant};
 use log::warn;
 use sd_notify::NotifyState;
 
+/// Does a service manager run this process, and restart it when it fails?
+pub fn is_managed() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some()
+}
+
 /// The scheduler is attached: `status` is what `systemctl status` shows.
 pub fn ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);

@@ -89,8 +89,8 @@ pub struct Tunables {
 
     /// For how many cgroups their cpu.weight, cpu.max and cpu.idle count; more are as part of their parents. 1..65535.
     ///
-    /// Each takes 192 bytes of kernel memory from the start, and a hundred more while it is there.
-    #[arg(long, help_heading = NEW_START, default_value_t = 16384, value_name = "N", value_parser = value_parser!(u32).range(1..=65535))]
+    /// Each takes 192 bytes of kernel memory from the start, 12 MB for all, and a hundred more while it is there.
+    #[arg(long, help_heading = NEW_START, default_value_t = 65535, value_name = "N", value_parser = value_parser!(u32).range(1..=65535))]
     pub max_cgroups: u32,
 
     /// CPUs count as equal, however they differ in capacity: tasks go to, and stay on, any of them.

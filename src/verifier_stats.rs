@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
 use anyhow::{Result, ensure};
+use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::Skel;
-use libbpf_rs::{AsRawLibbpf, libbpf_sys};
 
 use crate::bpf_intf::pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE;
 use crate::cli::Opts;
@@ -37,12 +37,10 @@ pub fn print(opts: &Opts, asymmetric: bool) -> Result<()> {
         // SAFETY: info and len are valid, and len is the size of info.
         let err = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(prog.as_fd().as_raw_fd(), &mut info, &mut len) };
         ensure!(err == 0, "cannot query {}", prog.name().to_string_lossy());
-        // SAFETY: the program outlives this call.
-        let insns = unsafe { libbpf_sys::bpf_program__insn_cnt(prog.as_libbpf_object().as_ptr()) };
         println!(
             "{:<24} {:>8} {:>9} {:>8.2}%",
             prog.name().to_string_lossy(),
-            insns,
+            prog.insn_cnt(),
             info.verified_insns,
             100.0 * f64::from(info.verified_insns) / f64::from(LIMIT)
         );

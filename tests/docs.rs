@@ -518,6 +518,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::FewFiles { limit: 1 },
         Refusal::LockedDown,
         Refusal::NotRunning { state: "?".into() },
+        Refusal::FailsAgain,
     ]
 }
 

@@ -46,6 +46,16 @@ impl Drop for Exporter {
     }
 }
 
+/// More clients that do nothing than are served at a time: the next one waits until they are dropped, and is served.
+#[test]
+fn clients_that_do_nothing_do_not_keep_others_away() {
+    let exporter = Exporter::start();
+    let idle: Vec<_> = (0..8).map(|_| exporter.send("GET /metrics HTTP/1.1\r\n")).collect();
+    let (head, body) = exporter.get("/metrics", "*/*");
+    assert!(head.starts_with("http/1.1 200 ") && body.contains("\nscx_magpie_up "), "{head}");
+    drop(idle);
+}
+
 #[test]
 fn clients_get_the_format_that_they_ask_for() {
     let exporter = Exporter::start();

@@ -8,11 +8,10 @@
 //! ```
 
 pub mod client;
-pub mod ejections;
+pub mod failures;
 mod server;
 mod status;
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
@@ -66,13 +65,15 @@ pub struct Control {
     server: Option<Server>,
     since: SystemTime,
     nr_starts: usize,
+    nr_cgroups: u32,
     hangup: Arc<AtomicBool>,
     has_terminal: bool,
+    terminal: fn() -> bool,
 }
 
 impl Control {
-    /// `hangup` is set by SIGHUP.
-    pub fn new(config: Config, hangup: Arc<AtomicBool>) -> Result<Self> {
+    /// `hangup` is set by SIGHUP, `terminal` says whether there is one.
+    pub fn new(config: Config, hangup: Arc<AtomicBool>, terminal: fn() -> bool) -> Result<Self> {
         Ok(Self {
             settings: config.settings()?,
             config,
@@ -80,14 +81,21 @@ impl Control {
             server: None,
             since: SystemTime::now(),
             nr_starts: 0,
+            nr_cgroups: 0,
             hangup,
-            has_terminal: std::io::stdin().is_terminal(),
+            has_terminal: terminal(),
+            terminal,
         })
     }
 
     /// What is in force, or will be by the next start.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// So many cgroups have a share of their own now.
+    pub fn note_cgroups(&mut self, nr: u32) {
+        self.nr_cgroups = nr;
     }
 
     /// The scheduler has started: requests are taken from here on.
@@ -114,7 +122,7 @@ impl Control {
     /// is to start anew. A terminal that is gone ends it.
     pub fn answer(&mut self, shutdown: &AtomicBool, mut apply: impl FnMut(&Tunables) -> Result<()>) -> bool {
         if self.hangup.swap(false, Ordering::Relaxed) {
-            if self.has_terminal && !std::io::stdin().is_terminal() {
+            if self.has_terminal && !(self.terminal)() {
                 shutdown.store(true, Ordering::Relaxed);
             } else if let Err(err) = self.reload(&mut apply) {
                 warn!("nothing is reloaded: {err:#}");
@@ -176,7 +184,7 @@ impl Control {
     }
 
     fn status(&self) -> Status {
-        Status::new(self.since, self.nr_starts, &self.settings)
+        Status::new(self.since, self.nr_starts, self.nr_cgroups, &self.settings)
     }
 }
 
@@ -190,7 +198,7 @@ mod tests {
 
     fn control(file: &NamedTempFile, flags: &[&str]) -> Control {
         let matches = Opts::command().get_matches_from([&["scx_magpie"], flags].concat());
-        Control::new(Config::new(&matches, file.path()).unwrap(), Arc::default()).unwrap()
+        Control::new(Config::new(&matches, file.path()).unwrap(), Arc::default(), || false).unwrap()
     }
 
     /// What is applied, in slices, and whether the scheduler starts anew.
@@ -240,11 +248,29 @@ mod tests {
     }
 
     #[test]
+    fn a_hangup_reloads_and_ends_one_whose_terminal_is_gone() {
+        let file = NamedTempFile::new().unwrap();
+        let mut control = control(&file, &[]);
+        fs::write(&file, "slice-us = 5000").unwrap();
+        for (had_terminal, ends) in [(false, false), (true, true)] {
+            let (shutdown, mut slices) = (AtomicBool::new(false), vec![]);
+            control.has_terminal = had_terminal;
+            control.hangup.store(true, Ordering::Relaxed);
+            control.answer(&shutdown, |tunables| {
+                slices.push(tunables.slice_us);
+                Ok(())
+            });
+            assert_eq!((shutdown.into_inner(), slices.is_empty()), (ends, ends));
+        }
+    }
+
+    #[test]
     fn a_default_in_other_words_is_no_change() {
         let file = NamedTempFile::new().unwrap();
         fs::write(&file, "slice-us = '3ms'\nprofile = 'latency'").unwrap();
         let status = control(&file, &["--steal=llc"]).status().to_string();
         assert!(status.contains("profile latency, flags not default: 3,"), "{status}");
+        assert!(status.contains("cgroups: 0 of 65535,"), "{status}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::ejections;
+use super::failures;
 use crate::config::{Settings, keys};
 use crate::preflight;
 
@@ -20,14 +20,16 @@ pub struct Status {
     /// When the process started. Seconds since 1970.
     since: u64,
     nr_starts: usize,
+    nr_cgroups: u32,
+    max_cgroups: u32,
     profile: String,
     /// Flags that do not have their default.
     nr_changed: usize,
-    ejections: String,
+    failures: String,
 }
 
 impl Status {
-    pub fn new(since: SystemTime, nr_starts: usize, settings: &Settings) -> Self {
+    pub fn new(since: SystemTime, nr_starts: usize, nr_cgroups: u32, settings: &Settings) -> Self {
         let profile = settings.profile.to_possible_value();
         Self {
             version: crate::version(),
@@ -35,9 +37,11 @@ impl Status {
             pid: std::process::id(),
             since: since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs(),
             nr_starts,
+            nr_cgroups,
+            max_cgroups: settings.tunables.max_cgroups,
             profile: profile.map_or_else(String::new, |profile| profile.get_name().into()),
             nr_changed: keys::changed(settings).len(),
-            ejections: ejections::summary(),
+            failures: failures::summary(),
         }
     }
 }
@@ -54,6 +58,7 @@ impl fmt::Display for Status {
         )?;
         write!(f, "pid {}, {} on {}, ", self.pid, self.version, self.kernel)?;
         write!(f, "profile {}, flags not default: {}, ", self.profile, self.nr_changed)?;
-        write!(f, "starts: {}, {}", self.nr_starts, self.ejections)
+        write!(f, "starts: {}, cgroups: {} of {}, ", self.nr_starts, self.nr_cgroups, self.max_cgroups)?;
+        write!(f, "{}", self.failures)
     }
 }

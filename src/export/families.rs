@@ -178,6 +178,8 @@ impl Families<'_> {
         self.gauge("cgroups", help, None, &[(vec![], cgroups.nr_groups)])?;
         let help = "cgroups beyond --max-cgroups, which count as part of their parents";
         self.gauge("lost_cgroups", help, None, &[(vec![], cgroups.nr_lost)])?;
+        let help = "--max-cgroups: how many cgroups may have a share of their own";
+        self.gauge("max_cgroups", help, None, &[(vec![], metrics.max_cgroups)])?;
 
         let top: Vec<_> = cgroups.top.iter().map(|(path, cgroup)| (label("cgroup", path), cgroup)).collect();
         let weights: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.weight)).collect();

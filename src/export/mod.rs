@@ -13,8 +13,10 @@ mod families;
 mod http;
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::Permissions;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -23,6 +25,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgGroup, Args, value_parser};
 use log::{info, warn};
 use scx_stats::prelude::*;
+use tempfile::NamedTempFile;
 
 pub use encode::{Format, encode};
 
@@ -71,14 +74,24 @@ fn to_textfile(path: &Path, interval: Duration, mut reader: Reader) -> Result<()
         "node_exporter reads files only whose names end in .prom: call {} so",
         path.display()
     );
-    let fresh = path.with_extension("prom.new");
     loop {
         let text = encode(reader.read()?.as_ref(), Format::Prometheus)?;
-        fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path)).with_context(|| {
+        replace(path, &text).with_context(|| {
             format!("cannot write {}: see to it that its folder exists and may be written", path.display())
         })?;
         thread::sleep(interval);
     }
+}
+
+/// Replace a file as a whole. Its folder may belong to another user, whose links must not lead us to write elsewhere: so the new
+/// file has a name that nobody can know before, and is not there yet.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(".".as_ref());
+    let mut fresh = NamedTempFile::new_in(folder)?;
+    fresh.write_all(text.as_bytes())?;
+    fresh.as_file().set_permissions(Permissions::from_mode(0o644))?;
+    fresh.persist(path)?;
+    Ok(())
 }
 
 /// Reads what the scheduler has counted. Says when it comes and goes.
@@ -127,6 +140,26 @@ fn listen_address(s: &str) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn files_of_others_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (victim, file) = (folder.path().join("victim"), folder.path().join("x.prom"));
+        fs::write(&victim, "old").unwrap();
+        for link in ["x.prom.new", "x.prom"] {
+            symlink(&victim, folder.path().join(link)).unwrap();
+        }
+        replace(&file, "new").unwrap();
+        assert_eq!(
+            (fs::read_to_string(&victim).unwrap(), fs::read_to_string(&file).unwrap()),
+            ("old".into(), "new".into())
+        );
+        let metadata = fs::symlink_metadata(&file).unwrap();
+        assert_eq!((metadata.is_file(), metadata.permissions().mode() & 0o777), (true, 0o644));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
 
     #[test]
     fn ports_are_of_this_machine_unless_said_otherwise() {

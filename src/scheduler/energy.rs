@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How the scheduler follows what the system does for speed or energy: power profile, governors, limits of frequencies.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -12,6 +12,25 @@ use crate::{frequency, power};
 /// How often they are looked at: users and daemons set them, seldom.
 pub const INTERVAL: Duration = Duration::from_secs(1);
 
+/// A profile or governor that is set for so long makes the scheduler start anew: not each of several that are set in turn.
+const SETTLED: Duration = Duration::from_secs(5);
+
+/// What the system has been set to that the program was not loaded for, and since when.
+#[derive(Default)]
+pub struct Watch(Option<((Power, CpuFreq), Instant)>);
+
+impl Watch {
+    /// Has the system been other than `loaded` for long enough, and all the time the same?
+    fn has_changed(&mut self, loaded: (Power, CpuFreq), seen: (Power, CpuFreq), now: Instant) -> bool {
+        if seen == loaded {
+            self.0 = None;
+        } else if self.0.is_none_or(|(last, _)| last != seen) {
+            self.0 = Some((seen, now));
+        }
+        self.0.is_some_and(|(_, since)| now - since >= SETTLED)
+    }
+}
+
 /// --power and --cpufreq, for this machine as it is now: neither is Auto.
 pub fn of_this_machine(asked: &Tunables) -> (Power, CpuFreq) {
     let power = power::profile("/".as_ref(), asked.power);
@@ -21,8 +40,9 @@ pub fn of_this_machine(asked: &Tunables) -> (Power, CpuFreq) {
 
 impl Scheduler<'_> {
     /// Would it be another one if it were loaded now?
-    pub(super) fn is_of_other_energy(&self) -> bool {
-        of_this_machine(&self.asked) != (self.tunables.power, self.tunables.cpufreq)
+    pub(super) fn is_of_other_energy(&mut self, now: Instant) -> bool {
+        let loaded = (self.tunables.power, self.tunables.cpufreq);
+        self.energy.has_changed(loaded, of_this_machine(&self.asked), now)
     }
 
     /// Tells the program what CPUs can reach under the limits that their frequencies have now.
@@ -31,5 +51,27 @@ impl Scheduler<'_> {
         let shared = memory::shared(&mut self.skel, self.groups, &self.tunables)?;
         self.publisher.publish_capacities(shared.capacities);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_counts_when_it_remains() {
+        let start = Instant::now();
+        let loaded = (Power::Balanced, CpuFreq::On);
+        let seconds_to_change = |seen: fn(u64) -> Power| {
+            let mut watch = Watch::default();
+            (0..60).find(|&second| {
+                watch.has_changed(loaded, (seen(second), CpuFreq::On), start + Duration::from_secs(second))
+            })
+        };
+        assert_eq!(seconds_to_change(|_| Power::Balanced), None);
+        assert_eq!(seconds_to_change(|second| if second < 10 { Power::Balanced } else { Power::Powersave }), Some(15));
+        // Toggled each second.
+        assert_eq!(seconds_to_change(|second| [Power::Powersave, Power::Balanced][second as usize % 2]), None);
+        assert_eq!(seconds_to_change(|second| [Power::Powersave, Power::Performance][second as usize % 2]), None);
     }
 }

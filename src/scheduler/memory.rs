@@ -7,8 +7,8 @@ use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 use std::slice;
 
-use anyhow::{Context, Result, ensure};
-use libbpf_rs::{AsRawLibbpf, OpenMapMut, libbpf_sys};
+use anyhow::{Context, Result};
+use libbpf_rs::OpenMapMut;
 
 use crate::bpf_intf::{capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_published, wake_cases};
 use crate::bpf_skel::{BpfSkel, OpenBpfSkel};
@@ -16,20 +16,12 @@ use crate::stats::Shared;
 use crate::told::Told;
 use crate::tunables::Tunables;
 
-/// Cuts the program's array of groups to `nr`, and returns it: the memory stays where it is when the program is loaded. libbpf-rs
-/// has no calls for that.
+/// Cut the program's array of groups to `nr`, and return it. The memory remains in place when the program is loaded.
 pub fn cut_groups(map: &mut OpenMapMut<'_>, nr: u32) -> Result<NonNull<UnsafeCell<group>>> {
-    let map = map.as_libbpf_object().as_ptr();
-    let mut size = 0;
-    // SAFETY: an open map that is not loaded.
-    let (err, value) = unsafe {
-        let err = libbpf_sys::bpf_map__set_value_size(map, nr * size_of::<group>() as u32);
-        (err, libbpf_sys::bpf_map__initial_value(map, &raw mut size))
-    };
-    ensure!(err == 0, "cannot make room for {nr} cgroups: {}", std::io::Error::from_raw_os_error(-err));
-    NonNull::new(value.cast())
-        .filter(|_| size as usize == nr as usize * size_of::<group>())
-        .context("no map of cgroups")
+    let size = nr as usize * size_of::<group>();
+    map.set_value_size(size as u32).with_context(|| format!("cannot make room for {nr} cgroups"))?;
+    let memory = map.initial_value_mut().filter(|memory| memory.len() == size).context("no map of cgroups")?;
+    Ok(NonNull::from(memory).cast())
 }
 
 /// Tells the program, through the memory it will load with.

@@ -3,15 +3,16 @@
 //!
 //! ```text
 //! open -> tell it machine and tunables (Told) -> load -> register_loader -> attach
-//!   run: publish sum_util each interval, answer statistics, give CPUs that come a place, watch for its exit
+//!   serve: publish sum_util each interval, answer statistics, give CPUs that come a place, watch for its exit
 //! detach -> the kernel's exit reason and dump
 //!
 //! ops.rs     callbacks that this kernel has        energy.rs  power profile, governors, limits of frequencies
 //! memory.rs  the program's memory                  follow.rs  CPUs that come and go
-//!                                                  live.rs    set, reload
+//! exit.rs    the kernel's reason to end it         live.rs    set, reload
 //! ```
 
 mod energy;
+pub mod exit;
 mod follow;
 mod live;
 mod memory;
@@ -23,6 +24,7 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,15 +32,13 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, MapHandle, OpenObject, ProgramInput, ProgramMut};
 use log::{info, warn};
-use scx_utils::{
-    NR_CPU_IDS, NR_CPUS_POSSIBLE, UserExitInfo, compat, scx_ops_attach, scx_ops_open, uei_exited, uei_report,
-    uei_set_size,
-};
+use scx_utils::{NR_CPU_IDS, NR_CPUS_POSSIBLE, compat, scx_ops_attach, scx_ops_open};
 
 use crate::bpf_intf::group;
 use crate::bpf_skel::*;
 use crate::cli::Opts;
 use crate::control::Control;
+use crate::lifecycle::Served;
 use crate::nr_scan::ScanLimit;
 use crate::numa::Sampler;
 use crate::preflight;
@@ -48,6 +48,7 @@ use crate::stats::{self, About, Snapshot};
 use crate::told::{Possible, Told};
 use crate::topology::Layout;
 use crate::tunables::{CpuFreq, Power, Tunables};
+use exit::{Dump, Exit};
 use follow::Hotplugs;
 
 /// How long Ctrl-C, an ejection or a request for statistics waits at most.
@@ -56,15 +57,8 @@ const RESPONSE: Duration = Duration::from_millis(50);
 /// How often cgroups are looked at, where the kernel does not report all that is set of them.
 const CGROUP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Why a scheduler does not serve any more.
-pub enum Ended {
-    /// It is detached.
-    Exit(UserExitInfo),
-    /// CPUs came for which it has no place, or it was made for another power profile or governor. It is still attached.
-    Outgrown,
-    /// It is to start anew with another configuration. It is still attached.
-    Reloaded,
-}
+/// Percent of --max-cgroups from which on there is a warning.
+const NEARLY_ALL: u64 = 90;
 
 /// A loaded scheduler, attached while `link` is held.
 pub struct Scheduler<'a> {
@@ -78,11 +72,17 @@ pub struct Scheduler<'a> {
     tunables: Tunables,
     /// As many as `tunables` says, and the root.
     groups: NonNull<UnsafeCell<group>>,
-    /// Cgroups that none was left for, when that was last said.
+    /// Cgroups that none was left for, when that was last said, and the thread that says it.
     lost_groups: u32,
+    lost_warner: Option<SyncSender<stats::cgroups::Snapshot>>,
+    has_warned_of_few: bool,
     hotplugs: Hotplugs,
+    energy: energy::Watch,
+    /// Changes of the machine count from then on.
+    outdated_from: Instant,
     sampler: Option<Sampler>,
     about: Arc<About>,
+    dump: Dump,
     link: Option<Link>,
 }
 
@@ -120,9 +120,13 @@ impl<'a> Scheduler<'a> {
         memory::tell(&mut skel, &Told::new(&layout, &tunables, possible))?;
         skel.maps.group_ids.set_max_entries(tunables.max_cgroups + 1)?;
         let groups = memory::cut_groups(&mut skel.maps.bss_groups, tunables.max_cgroups + 1)?;
+        if !tunables.no_cgroups {
+            let megabytes = (tunables.max_cgroups as usize + 1) * size_of::<group>() / 1_000_000;
+            info!("room for {} cgroups takes {megabytes} MB", tunables.max_cgroups);
+        }
 
+        let dump = Dump::make_room(&mut skel, opts.settings.exit_dump_len)?;
         // scx_ops_load! would refuse a kernel without function tracing.
-        uei_set_size!(skel, magpie, uei);
         let skel = skel.load().map_err(|err| match preflight::malformed_btf() {
             Some(refusal) => anyhow!(refusal),
             None => anyhow!(err).context("the kernel refused the BPF programs; -v prints libbpf's reasons"),
@@ -137,9 +141,14 @@ impl<'a> Scheduler<'a> {
             tunables,
             groups,
             lost_groups: 0,
+            lost_warner: None,
+            has_warned_of_few: false,
             hotplugs: Hotplugs::new(),
+            energy: energy::Watch::default(),
+            outdated_from: Instant::now(),
             sampler: None,
             about: Arc::default(),
+            dump,
             link: None,
         })
     }
@@ -151,16 +160,18 @@ impl<'a> Scheduler<'a> {
         let skel = &mut self.skel;
         self.link = Some(scx_ops_attach!(skel, magpie).map_err(preflight::explain)?);
         // For the kernel it is attached, too, if init() or init_task() failed.
-        if uei_exited!(&self.skel, uei) {
-            self.detach();
-            uei_report!(&self.skel, uei)?;
-            bail!("the kernel ended it as it started");
+        if Exit::has_happened(&self.skel) {
+            let exit = self.end()?;
+            exit.print_dump();
+            exit.check()?;
+            bail!("the kernel ended it as it started: {exit}");
         }
         self.about = Arc::new(self.about(monotonic()));
         self.publish()?;
         let attached = format!("attached: {} CPUs, {} LLCs", self.layout.cpus.len(), self.layout.llcs.len());
         info!("{attached}");
         service::ready(&attached);
+        self.lost_warner = Some(stats::cgroups::start_warner(self.tunables.max_cgroups));
         self.start_sampler();
         Ok(())
     }
@@ -208,40 +219,38 @@ impl<'a> Scheduler<'a> {
         Sampler::start(processes, &self.layout, &self.tunables)
     }
 
-    /// Serves until `shutdown` or until the kernel ejects the scheduler, then detaches and reports; or until there is reason to
-    /// start anew.
-    pub fn run(&mut self, shutdown: &AtomicBool, control: &mut Control) -> Result<Ended> {
-        let anew = self.serve(shutdown, control);
-        if let Ok(Some(anew)) = anew {
-            return Ok(anew);
-        }
-        self.detach();
-        let report = uei_report!(&self.skel, uei)?;
-        anew.map(|_| Ended::Exit(report))
-    }
-
-    /// The kernel's own scheduler takes over, or the next one attached.
-    pub fn detach(&mut self) {
+    /// Detach it, if the kernel has not yet. The kernel's own scheduler takes over, or the next one attached.
+    pub fn end(&mut self) -> Result<Exit> {
         self.link.take();
         self.sampler.take();
+        self.lost_warner.take();
+        Exit::read(&self.skel, &self.dump)
     }
 
-    /// A reason to start anew; none if it is over.
-    fn serve(&mut self, shutdown: &AtomicBool, control: &mut Control) -> Result<Option<Ended>> {
+    /// A change of the machine does not make it outdated for so long.
+    pub fn put_off(&mut self, pause: Duration) {
+        self.outdated_from = Instant::now() + pause;
+    }
+
+    /// Serve until `shutdown`, until the kernel ends it, or until configuration or machine are no longer those that it was loaded
+    /// for.
+    pub fn serve(&mut self, shutdown: &AtomicBool, control: &mut Control, watchdog: &mut Watchdog) -> Result<Served> {
         let mut server = stats::Server::launch(stats::SOCKET.as_ref());
-        let mut watchdog = Watchdog::from_env();
         let mut publish_at = Instant::now();
         let mut energy_at = publish_at + energy::INTERVAL;
         let mut cgroups_at = publish_at + CGROUP_INTERVAL;
 
-        while !shutdown.load(Ordering::Relaxed) && !uei_exited!(&self.skel, uei) {
+        while !shutdown.load(Ordering::Relaxed) && !Exit::has_happened(&self.skel) {
             let now = Instant::now();
             if now >= energy_at {
-                if self.is_of_other_energy() {
+                if self.is_of_other_energy(now) && now >= self.outdated_from {
                     info!("another power profile or frequency governor: starting anew");
-                    return Ok(Some(Ended::Outgrown));
+                    return Ok(Served::Outdated);
                 }
                 self.look_at_frequencies()?;
+                let nr_groups = self.nr_groups()?;
+                control.note_cgroups(nr_groups);
+                self.warn_of_few_groups(nr_groups);
                 self.warn_of_lost_groups()?;
                 energy_at = now + energy::INTERVAL;
             }
@@ -249,12 +258,12 @@ impl<'a> Scheduler<'a> {
                 call(&mut self.skel.progs.poll_cgroups)?;
                 cgroups_at = now + CGROUP_INTERVAL;
             }
-            if self.follow_hotplugs(now)? {
+            if self.follow_hotplugs(now)? && now >= self.outdated_from {
                 info!("the machine has CPUs that there is no place for: starting anew");
-                return Ok(Some(Ended::Outgrown));
+                return Ok(Served::Outdated);
             }
             if control.answer(shutdown, |flags| self.set(flags)) {
-                return Ok(Some(Ended::Reloaded));
+                return Ok(Served::Outdated);
             }
             if now >= publish_at {
                 self.publish()?;
@@ -265,7 +274,24 @@ impl<'a> Scheduler<'a> {
             // Waiting on the channel would spin first, which costs more than all the rest.
             thread::sleep(publish_at.saturating_duration_since(now).min(RESPONSE));
         }
-        Ok(None)
+        Ok(Served::Over)
+    }
+
+    /// How many cgroups have a share of their own.
+    fn nr_groups(&self) -> Result<u32> {
+        Ok(self.skel.maps.bss_data.as_ref().context("no .bss")?.nr_groups)
+    }
+
+    /// Warn once when few cgroups are left.
+    fn warn_of_few_groups(&mut self, nr: u32) {
+        let max = self.tunables.max_cgroups;
+        if !self.has_warned_of_few && u64::from(nr) * 100 >= u64::from(max) * NEARLY_ALL {
+            self.has_warned_of_few = true;
+            warn!(
+                "{nr} cgroups of at most --max-cgroups {max}: the cpu.weight, cpu.max and cpu.idle of those beyond it will not \
+                 count"
+            );
+        }
     }
 
     /// Says how many cgroups there are too many, once and again when there are more.
@@ -274,9 +300,8 @@ impl<'a> Scheduler<'a> {
         if shared.lost_groups > self.lost_groups {
             self.lost_groups = shared.lost_groups;
             let cgroups = stats::cgroups::Snapshot::new(shared.groups, shared.lost_groups);
-            let max = self.tunables.max_cgroups;
-            // Walking all folders takes its time.
-            thread::spawn(move || cgroups.warn_of_lost(max, stats::cgroups::SYS_CGROUP.as_ref()));
+            // While it is busy with the last ones it does not hear of more: they are in the next warning.
+            _ = self.lost_warner.as_ref().map(|warner| warner.try_send(cgroups));
         }
         Ok(())
     }

@@ -21,12 +21,15 @@ pub struct About {
     pub mode: String,
     /// Flags that are not the default, as on a command line.
     pub flags: String,
+    pub max_cgroups: u32,
 }
 
 impl About {
     pub fn new(layout: &Layout, tunables: &Tunables, attached_at: Duration) -> Self {
         let flags = keys::changed(tunables).join(" ");
-        Self { version: version(), kernel: preflight::release(), attached_at, mode: mode(layout, tunables), flags }
+        let max_cgroups = tunables.max_cgroups;
+        let (version, kernel, mode) = (version(), preflight::release(), mode(layout, tunables));
+        Self { version, kernel, attached_at, mode, flags, max_cgroups }
     }
 }
 

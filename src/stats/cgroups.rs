@@ -14,6 +14,8 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -24,6 +26,7 @@ use walkdir::WalkDir;
 
 use super::percent;
 use crate::bpf_intf::group;
+use crate::logging::printable;
 
 /// Where cgroup v2 is mounted, by systemd and what follows it.
 pub const SYS_CGROUP: &str = "/sys/fs/cgroup";
@@ -89,6 +92,14 @@ pub struct Cgroup {
     pub nr_throttled: u64,
     #[stat(desc = "milliseconds that it was throttled for; counted when it goes on")]
     pub throttled_ms: u64,
+}
+
+/// Warns of cgroups beyond `max`, from a thread of its own, because walking all folders takes its time. The thread ends with the
+/// sender.
+pub fn start_warner(max: u32) -> SyncSender<Snapshot> {
+    let (sender, snapshots) = sync_channel::<Snapshot>(1);
+    thread::spawn(move || snapshots.iter().for_each(|snapshot| snapshot.warn_of_lost(max, SYS_CGROUP.as_ref())));
+    sender
 }
 
 /// What an interval added, of all cgroups.
@@ -176,13 +187,13 @@ impl Snapshot {
         warn!(
             "{nr_lost} cgroups more than --max-cgroups {max}: their cpu.weight, cpu.max and cpu.idle do not count; start with \
              --max-cgroups {}",
-            (max + nr_lost).saturating_mul(2).min(65535)
+            (max + nr_lost).saturating_mul(2).min(u32::from(u16::MAX))
         );
         let is_limited = |folder: &Folder| {
             !cgroups.contains_key(&folder.ino)
                 && fs::read_to_string(folder.path.join("cpu.max")).is_ok_and(|max| !max.starts_with("max"))
         };
-        let lost: Vec<_> = folders(root).filter(is_limited).map(|folder| folder.name).collect();
+        let lost: Vec<_> = folders(root).filter(is_limited).map(|folder| printable(&folder.name)).collect();
         if let Some(names) = lost.chunks(NAMED).next() {
             let more = if lost.len() > NAMED { format!(", and {} more", lost.len() - NAMED) } else { String::new() };
             warn!("cpu.max does not count in {}{more}", names.join(", "));
@@ -256,6 +267,7 @@ impl Cgroups {
         let mut top: Vec<_> = top.iter().collect();
         top.sort_by(|a, b| b.1.cpu_pct.total_cmp(&a.1.cpu_pct));
         for (path, Cgroup { cpu_pct, weight, throttled_ms, .. }) in top {
+            let path = printable(path);
             writeln!(w, "  {cpu_pct:>7.1} % of a CPU, weight {weight:>5}, throttled {throttled_ms:>6} ms: {path}")?;
         }
         Ok(())

@@ -44,6 +44,9 @@ pub struct Metrics {
     #[stat(desc = "its flags that are not the default, as on a command line")]
     #[serde(default)]
     pub flags: String,
+    #[stat(desc = "--max-cgroups: how many cgroups may have a share of their own")]
+    #[serde(default)]
+    pub max_cgroups: u32,
     #[stat(desc = "the whole machine")]
     #[serde(flatten)]
     pub total: Group,
@@ -83,6 +86,7 @@ impl Snapshot {
             uptime_s: self.at.saturating_sub(self.about.attached_at).as_secs(),
             mode: self.about.mode.clone(),
             flags: self.about.flags.clone(),
+            max_cgroups: self.about.max_cgroups,
             cgroups: self.cgroups.since(&prev.cgroups, interval),
             memory: self.sampler.since(&prev.sampler, interval),
             wake_cases: self.wake_cases.since(&prev.wake_cases),

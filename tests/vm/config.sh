@@ -32,7 +32,7 @@ measure_slice() {
 	say "slices of $SLICE us: $1"
 }
 
-refused 11 "not running: sched_ext is disabled; no ejections since boot" scx_magpie status
+refused 11 "not running: sched_ext is disabled; no failures since boot" scx_magpie status
 refused 11 "not running" scx_magpie set slice-us=5000
 echo 'slice_u = 3000' >$FILE
 refused 2 "$FILE:1: unknown key 'slice_u': the nearest one is 'slice-us'" scx_magpie

@@ -32,7 +32,10 @@ echo +cpu >$CG/cgroup.subtree_control
 start_magpie --max-cgroups 8
 for i in $(seq 10); do
 	mkdir $CG/g"$i"
+	[ "$i" != 8 ] ||
+		wait_for 10 "a warning of few" grep -q "8 cgroups of at most --max-cgroups 8: " $LOG
 done
+scx_magpie status | grep -q "cgroups: 8 of 8," || fail "status: $(scx_magpie status)"
 # At once, for the loader looks within a second which limits are lost.
 echo "20000 100000" >$CG/g10/cpu.max
 in_group g8

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The loader, as the states see it: BPF programs, this machine, the requests of operators.
+
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Error, Result};
+use log::info;
+
+use super::{Host, Served};
+use crate::cli::Opts;
+use crate::control::Control;
+use crate::scheduler::Scheduler;
+use crate::service::Watchdog;
+use crate::{hotplug, preflight};
+
+pub struct Loader {
+    opts: Opts,
+    control: Control,
+    shutdown: Arc<AtomicBool>,
+    watchdog: Watchdog,
+    /// By CPU, as the kernel that has a program attached knows them; else sysfs's.
+    capacities: BTreeMap<usize, usize>,
+}
+
+impl Loader {
+    /// `shutdown` tells it to stop.
+    pub fn new(opts: Opts, control: Control, shutdown: Arc<AtomicBool>) -> Self {
+        Self { opts, control, shutdown, watchdog: Watchdog::from_env(), capacities: BTreeMap::new() }
+    }
+}
+
+impl Host for Loader {
+    type Program = Scheduler<'static>;
+
+    fn load(&mut self, is_attached: bool) -> Result<Self::Program> {
+        self.opts.settings = self.control.settings().clone();
+        // Some bytes for each load, of which there are few.
+        let object = Box::leak(Box::new(MaybeUninit::uninit()));
+        let loaded = Scheduler::load_for(&self.opts, object, |layout| layout.set_capacities(&self.capacities));
+        // The scheduler that would be in the way is our own.
+        loaded.map_err(|err| if is_attached { err } else { preflight::explain(err) })
+    }
+
+    fn attach(&mut self, scheduler: &mut Self::Program) -> Result<()> {
+        scheduler.attach()?;
+        self.control.started();
+        Ok(())
+    }
+
+    fn serve(&mut self, scheduler: &mut Self::Program) -> Result<Served> {
+        if let Some(others) = scheduler.other_capacities()?.filter(|others| *others != self.capacities) {
+            info!("the kernel knows of other capacities than sysfs shows: starting anew");
+            self.capacities = others;
+            return Ok(Served::Outdated);
+        }
+        scheduler.serve(&self.shutdown, &mut self.control, &mut self.watchdog)
+    }
+
+    fn replace(&mut self, mut scheduler: Self::Program) -> Result<()> {
+        let exit = scheduler.end()?;
+        exit.check().inspect_err(|_| exit.print_dump())?;
+        Ok(())
+    }
+
+    fn end(&mut self, mut scheduler: Self::Program) -> Result<bool> {
+        let exit = scheduler.end()?;
+        exit.print_dump();
+        exit.check()?;
+        eprintln!("{exit}");
+        Ok(exit.wants_restart())
+    }
+
+    fn take_back(&mut self, err: &Error) -> bool {
+        self.control.take_back(err)
+    }
+
+    fn put_off(&mut self, scheduler: &mut Self::Program, pause: Duration) {
+        scheduler.put_off(pause);
+    }
+
+    fn hotplug_seq(&self) -> u64 {
+        hotplug::seq()
+    }
+
+    fn wait_until_quiet(&mut self, quiet: Duration) {
+        hotplug::wait_until_quiet(quiet, |now| {
+            self.watchdog.pet(now);
+            !self.is_told_to_stop()
+        });
+    }
+
+    fn is_told_to_stop(&self) -> bool {
+        self.shutdown.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0-only
+use std::collections::VecDeque;
+
+use anyhow::{anyhow, bail, ensure};
+
+use super::*;
+
+/// A world in which each call does what is written for it, in turn, else works. What is called is noted.
+#[derive(Default)]
+struct Fake {
+    calls: Vec<String>,
+    nr_loaded: usize,
+    loads: VecDeque<bool>,
+    attaches: VecDeque<bool>,
+    /// False: an error. Over, when nothing is left.
+    serves: VecDeque<Result<Served, ()>>,
+    /// Programs that the kernel ends in the next load.
+    ejected: Vec<usize>,
+    /// Programs at whose end the kernel asks for a restart.
+    restarted: Vec<usize>,
+    /// Programs become outdated by reloads.
+    reloads: bool,
+    has_reloaded: bool,
+    /// Counts CPUs that come during the next loads.
+    hotplugs: VecDeque<u64>,
+    seq: u64,
+    is_told_to_stop: bool,
+}
+
+impl Fake {
+    fn note(&mut self, call: String) {
+        assert!(self.calls.len() < 100, "for ever: {:?}", self.calls);
+        self.calls.push(call);
+    }
+
+    /// Runs it: the calls, and why it failed.
+    fn lives(mut self) -> (String, Option<String>) {
+        let result = run(&mut self);
+        (self.calls.join(", "), result.err().map(|err| err.to_string()))
+    }
+}
+
+impl Host for Fake {
+    type Program = usize;
+
+    fn load(&mut self, is_attached: bool) -> Result<usize> {
+        self.nr_loaded += 1;
+        self.note(format!("load {}{}", self.nr_loaded, if is_attached { "" } else { " alone" }));
+        self.seq += self.hotplugs.pop_front().unwrap_or(0);
+        ensure!(self.loads.pop_front().unwrap_or(true), "load {}", self.nr_loaded);
+        Ok(self.nr_loaded)
+    }
+
+    fn attach(&mut self, program: &mut usize) -> Result<()> {
+        self.note(format!("attach {program}"));
+        ensure!(self.attaches.pop_front().unwrap_or(true), "attach {program}");
+        self.has_reloaded = false;
+        Ok(())
+    }
+
+    fn serve(&mut self, program: &mut usize) -> Result<Served> {
+        self.note(format!("serve {program}"));
+        let served = self.serves.pop_front().unwrap_or(Ok(Served::Over));
+        self.has_reloaded = self.reloads && served == OUTDATED;
+        served.map_err(|()| anyhow!("serve"))
+    }
+
+    fn replace(&mut self, program: usize) -> Result<()> {
+        self.note(format!("replace {program}"));
+        ensure!(!self.ejected.contains(&program), "ejected {program}");
+        Ok(())
+    }
+
+    fn end(&mut self, program: usize) -> Result<bool> {
+        self.note(format!("end {program}"));
+        if self.ejected.contains(&program) {
+            bail!("ejected {program}");
+        }
+        Ok(self.restarted.contains(&program))
+    }
+
+    fn take_back(&mut self, _: &Error) -> bool {
+        let had = std::mem::take(&mut self.has_reloaded);
+        if had {
+            self.note("take back".into());
+        }
+        had
+    }
+
+    fn put_off(&mut self, program: &mut usize, pause: Duration) {
+        self.note(format!("put off {program} by {}", pause.as_secs()));
+    }
+
+    fn hotplug_seq(&self) -> u64 {
+        self.seq
+    }
+
+    fn wait_until_quiet(&mut self, quiet: Duration) {
+        self.note(format!("wait {}", quiet.as_secs()));
+    }
+
+    fn is_told_to_stop(&self) -> bool {
+        self.is_told_to_stop
+    }
+}
+
+const OUTDATED: Result<Served, ()> = Ok(Served::Outdated);
+
+#[test]
+fn starts_and_stops() {
+    assert_eq!(Fake::default().lives(), ("load 1 alone, attach 1, serve 1, end 1".into(), None));
+    let stopped = Fake { is_told_to_stop: true, ..Fake::default() };
+    assert_eq!(stopped.lives(), (String::new(), None));
+}
+
+#[test]
+fn a_start_that_fails_ends_it() {
+    let fake = Fake { loads: [false].into(), ..Fake::default() };
+    assert_eq!(fake.lives(), ("load 1 alone".into(), Some("load 1".into())));
+    let fake = Fake { attaches: [false].into(), ..Fake::default() };
+    assert_eq!(fake.lives(), ("load 1 alone, attach 1".into(), Some("attach 1".into())));
+}
+
+#[test]
+fn what_hotplug_makes_fail_is_tried_again() {
+    let fake = Fake { loads: [false, false].into(), hotplugs: [1, 1].into(), ..Fake::default() };
+    let calls = "load 1 alone, wait 1, load 2 alone, wait 2, load 3 alone, attach 3, serve 3, end 3";
+    assert_eq!(fake.lives(), (calls.into(), None));
+}
+
+#[test]
+fn a_restart_replaces_what_is_attached() {
+    let fake = Fake { serves: [OUTDATED].into(), ..Fake::default() };
+    let calls = "load 1 alone, attach 1, serve 1, load 2, replace 1, attach 2, serve 2, end 2";
+    assert_eq!(fake.lives(), (calls.into(), None));
+}
+
+#[test]
+fn a_load_that_fails_twice_leaves_the_old_program_attached() {
+    let fake =
+        Fake { loads: [true, false, false].into(), serves: [OUTDATED, OUTDATED, OUTDATED].into(), ..Fake::default() };
+    let calls = "load 1 alone, attach 1, serve 1, load 2, put off 1 by 1, serve 1, load 3, put off 1 by 2, serve 1, \
+                 load 4, replace 1, attach 4, serve 4, end 4";
+    assert_eq!(fake.lives(), (calls.into(), None));
+}
+
+#[test]
+fn a_reload_that_fails_is_undone() {
+    let fake = Fake { loads: [true, false].into(), serves: [OUTDATED].into(), reloads: true, ..Fake::default() };
+    let calls = "load 1 alone, attach 1, serve 1, load 2, take back, put off 1 by 1, serve 1, end 1";
+    assert_eq!(fake.lives(), (calls.into(), None));
+    // It loads, but does not attach: then the former configuration starts once more.
+    let fake = Fake { attaches: [true, false].into(), serves: [OUTDATED].into(), reloads: true, ..Fake::default() };
+    let calls = "load 1 alone, attach 1, serve 1, load 2, replace 1, attach 2, take back, load 3 alone, attach 3, serve 3, end 3";
+    assert_eq!(fake.lives(), (calls.into(), None));
+}
+
+#[test]
+fn a_restart_that_does_not_attach_is_tried_once_more() {
+    let fake = Fake { attaches: [true, false].into(), serves: [OUTDATED].into(), ..Fake::default() };
+    let calls = "load 1 alone, attach 1, serve 1, load 2, replace 1, attach 2, load 3 alone, attach 3, serve 3, end 3";
+    assert_eq!(fake.lives(), (calls.into(), None));
+    let fake = Fake { attaches: [true, false, false].into(), serves: [OUTDATED].into(), ..Fake::default() };
+    let calls = "load 1 alone, attach 1, serve 1, load 2, replace 1, attach 2, load 3 alone, attach 3";
+    assert_eq!(fake.lives(), (calls.into(), Some("attach 3".into())));
+}
+
+#[test]
+fn an_ejection_is_reported_also_during_a_reload() {
+    let fake = Fake { ejected: vec![1], ..Fake::default() };
+    assert_eq!(fake.lives(), ("load 1 alone, attach 1, serve 1, end 1".into(), Some("ejected 1".into())));
+    let fake = Fake { ejected: vec![1], serves: [OUTDATED].into(), reloads: true, ..Fake::default() };
+    let calls = "load 1 alone, attach 1, serve 1, load 2, replace 1";
+    assert_eq!(fake.lives(), (calls.into(), Some("ejected 1".into())));
+}
+
+#[test]
+fn an_error_while_it_is_served_ends_it_unless_it_was_ejected() {
+    let fake = Fake { serves: [Err(())].into(), ..Fake::default() };
+    assert_eq!(fake.lives(), ("load 1 alone, attach 1, serve 1, end 1".into(), Some("serve".into())));
+    let fake = Fake { serves: [Err(())].into(), ejected: vec![1], ..Fake::default() };
+    assert_eq!(fake.lives(), ("load 1 alone, attach 1, serve 1, end 1".into(), Some("ejected 1".into())));
+}
+
+#[test]
+fn the_kernel_may_ask_for_a_restart() {
+    let fake = Fake { restarted: vec![1], ..Fake::default() };
+    let calls = "load 1 alone, attach 1, serve 1, end 1, wait 1, load 2 alone, attach 2, serve 2, end 2";
+    assert_eq!(fake.lives(), (calls.into(), None));
+}
