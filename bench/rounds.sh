@@ -94,7 +94,7 @@ run_benchmark() {
 	pipe) figure perf-pipe "$(words perf bench sched pipe -l 10000 | sed -n '/^ops$/{g;p;};h')" ;;
 	pairs)
 		# As many pairs of processes as CPUs: none idles.
-		figure "pairs-$(nproc)" "$(timeout -s KILL 60 magpie-pairs -r 2 2>/tmp/bench.err | jq .exchanges)"
+		figure "pairs-$(nproc)" "$(timeout -s KILL 60 magpie-pairs -r 2 2>$BENCH/err | jq .exchanges)"
 		;;
 	pinned)
 		# 40 tasks that may use one CPU only: select_cpu does not see their wakeups.

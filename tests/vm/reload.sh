@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 2 --llcs 1 --nodes 1
-# What does not load leaves the scheduler attached that works, each time. A second Ctrl-C ends the process at once.
+# What does not load leaves the scheduler attached that works, each time.
 . /root/lib.sh
 FILE=/etc/scx_magpie.toml
 
