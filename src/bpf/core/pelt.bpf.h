@@ -121,7 +121,8 @@ static void pelt_update(s32 cpu, struct cpu_ctx *cctx, u64 now, bool running)
 	}
 	pelt->since = now;
 	pelt->running = running;
-	if ((s64)(now - pelt->updated_at) >= PELT_PERIOD_NS)
+	/* Or it would seem to use more until it leaves idle again. */
+	if ((s64)(now - pelt->updated_at) >= PELT_PERIOD_NS || (!running && pelt->behind))
 		pelt_fold(cpu, cctx, now);
 }
 
