@@ -30,7 +30,7 @@
 	X(nr_scan_of) X(budget) X(sum_util) X(estimate_nr_scan) \
 	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) X(any_idle) \
 	X(begin_search) X(count_allowed) X(scan_window) X(scan_llc) X(scan_beyond) X(scan_home) X(find_idle) \
-	X(note_wakee) X(wake_wide) X(wake_affine_weight) X(affine_target) \
+	X(affine_target) \
 	X(hands_off) X(judge_handoff) \
 	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_preferred_node) X(adapt_scan_period) \
 	X(node_any_idle) X(check_preferred_node) X(send_home) \
@@ -41,7 +41,7 @@
 	X(pull) X(steal) X(work_in_reach) \
 	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(carry_over) X(balance) X(run_starved) X(note_due) \
 	X(requeue_heavier) \
-	X(log2_bucket) X(timed_find_idle) X(sample_find) X(timed_steal) \
+	X(log2_bucket) X(timed_find_idle) \
 	X(throttled_queue) X(is_throttled) X(unthrottle)
 /* clang-format on */
 

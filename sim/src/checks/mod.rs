@@ -22,7 +22,8 @@ pub use crate::kernel::Violation;
 use crate::kernel::cpufreq::MAX_FREQ;
 use crate::kernel::{Call, Curr, Event, Kernel, Moment, Notes, Util};
 use crate::native::{
-    GROUP_FLAGS, GROUP_IDLE, MAX_STARVED_LOOKS, Native, RESUME_NS, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT,
+    GROUP_FLAGS, GROUP_IDLE, MAX_STARVED_LOOKS, Native, RESUME_NS, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE,
+    WEIGHT_SHIFT,
 };
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, Task};
 use crate::time::{MSEC, USEC};
@@ -382,12 +383,12 @@ impl Kernel {
     /// The program has taken note that the CPU is `running` from here on.
     pub fn check_util(&mut self, cpu: usize, running: bool) {
         let capacity = self.machine.places[cpu].capacity;
+        let pelt = self.native.cpu_ctx(cpu).pelt;
         let util = &mut self.checks.utils[cpu];
         util.update(self.now, capacity, running, self.cpus[cpu].freq.now as f64 / MAX_FREQ as f64);
-        let pelt = self.native.cpu_ctx(cpu).pelt;
         let (seen, avg) = (util.avg, pelt.util_avg);
         // Less than a period counts later.
-        let folded = self.now - pelt.updated_at < 1 << pelt_consts_PELT_UNIT_SHIFT;
+        let folded = std::mem::replace(&mut util.summed, pelt.updated_at) != pelt.updated_at;
         if folded && self.native.slot(cpu).is_some() && (seen - f64::from(avg)).abs() > UTIL_SLACK {
             self.violate("utilization", format!("CPU {cpu}'s is {seen:.0}, and the program has {avg}"));
         }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --icount --turn 50 --cpus 8 --llcs 2 --nodes 2 --append magpie.turns --timeout 3000
+# vm: --icount --turn 50 --cpus 8 --llcs 2 --nodes 2 --timeout 3000
 # vm: --icount --cpus 8 --llcs 2 --nodes 2 --timeout 3000
 # Stealing off, in the LLC, in the node, everywhere (Steve Sistare's series): hackbench with 1, 2, 4 and 8 groups of 20
 # tasks, medians of MAGPIE_RUNS runs, interleaved. The statistics are of intervals while it runs.
