@@ -70,10 +70,10 @@ static void pelt_accumulate(struct pelt *pelt, u64 now, u64 ran, u32 scale, u32 
 		used = delta;
 	slow = used * (CAPACITY_SCALE - min_u32(freq, CAPACITY_SCALE)) / CAPACITY_SCALE;
 	if (used < delta) {
-		/* The idle part makes up for what the rest is behind. */
-		delta += pelt->behind;
-		pelt->behind = 0;
-		pelt_add(pelt, delta, scale * (used - slow) / delta);
+		/* Idle time has made up for what the CPU was behind. Now it is behind by what it did in this time. */
+		pelt_add(pelt, pelt->behind, 0);
+		pelt_add(pelt, delta - slow, scale * (used - slow) / (delta - slow));
+		pelt->behind = slow;
 		return;
 	}
 	pelt->behind += slow;
