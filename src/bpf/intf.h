@@ -267,7 +267,7 @@ struct cpu_ctx {
 
 	/* From here on it is the CPU's own. */
 	u64 last_deadline __attribute__((aligned(CACHE_LINE))); /* the latest that a task was queued with */
-	u64 clock_lag;	 /* scx_bpf_now() - the kernel's clock_task, at the last tick */
+	u64 clock_lag;	 /* scx_bpf_now() - the kernel's clock_task, which leaves out interrupts; at the last tick */
 	u64 requeued_at; /* scx_bpf_now() of the last look at the shares of those that wait */
 	s32 nr_queued;	 /* sampled by sample_queues() */
 

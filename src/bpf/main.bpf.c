@@ -320,7 +320,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	struct task_ctx *tctx = task_ctx(p);
 	u64 now = scx_bpf_now();
 
-	note_clock_lag(p, cctx, now);
+	cctx->clock_lag = now - p->se.exec_start;
 	pelt_update(cpu, cctx, now, true);
 	update_cpuperf(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);

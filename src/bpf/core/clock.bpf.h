@@ -24,12 +24,6 @@ static void note_clock(struct cpu_ctx *cctx, u64 now)
 	cctx->mono_at = now;
 }
 
-/* In tick of @p: how far the kernel's clock_task, which leaves out the time that interrupts take, is behind. */
-static void note_clock_lag(const struct task_struct *p, struct cpu_ctx *cctx, u64 now)
-{
-	cctx->clock_lag = now - p->se.exec_start;
-}
-
 static u64 ran_until(const struct task_struct *p, const struct cpu_ctx *cctx)
 {
 	return p->se.exec_start + cctx->clock_lag;

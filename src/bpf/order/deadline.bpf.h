@@ -25,12 +25,9 @@
  *	lead     a negative lag of a slice of nice 0 at most, until the task has run for a slice: tasks of a kind run in the
  *	         order in which they came, because any other order keeps the last one waiting for longer
  *
- * place() computes it when the task wakes or is put into a queue again, set_deadline() when a slice or a tick ends; all else
- * compares what is stored:
- *
- *	queue       ordered by it (queue.bpf.h)
- *	preemption  the wakee's against current's (preempt.bpf.h)
- *	slice over  current's against that of the first task of the queue (pick.bpf.h)
+ * place() computes it when the task wakes or is put into a queue again, and set_deadline() at a tick and when a slice ends. The
+ * queue is ordered by what is stored, a waker compares the wakee's with current's (preempt.bpf.h), and a CPU whose slice is over
+ * current's with that of the first task of its queue (pick.bpf.h).
  *
  * A task that is preempted before its slice is over comes first in its queue, with the rest of its slice: current may hold a
  * lock, and those that wait next may spin for it. No task waits longer for that than for a slice.

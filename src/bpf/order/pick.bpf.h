@@ -101,19 +101,6 @@ __noinline s32 requeue_heavier(s32 cpu, u64 queue)
 	return 0;
 }
 
-/*
- * In dispatch of @cpu, whose tick has found something due: take a task that starves here, or one from another CPU. @at: the
- * deadline of what would run else, @next if that waits. True if a task was taken.
- */
-static bool take_due(s32 cpu, struct cpu_ctx *cctx, u8 due, struct task_struct *next, u64 at)
-{
-	u64 now = scx_bpf_now();
-
-	if (due & DUE_STARVED && run_starved(cpu, cctx, next, now))
-		return true;
-	return due & DUE_BALANCE && balance(cpu, cctx, next, at, now);
-}
-
 /* In dispatch: what @cpu runs next, be it @prev (NULL: not a task of ours), goes to its local DSQ. */
 static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 {
@@ -144,8 +131,10 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	}
 	if (due && (keep || next)) {
 		struct task_struct *first = keep ? NULL : next;
+		u64 now = scx_bpf_now();
 
-		if (take_due(cpu, cctx, due, first, at))
+		if ((due & DUE_STARVED && run_starved(cpu, cctx, first, now)) ||
+		    (due & DUE_BALANCE && balance(cpu, cctx, first, at, now)))
 			return;
 	}
 	if (!keep && cctx->queued && take_queued(cpu, cctx, queue))
