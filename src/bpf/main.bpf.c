@@ -248,7 +248,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	if (!tctx)
 		return;
 
-	in_turn = queue_leave(tctx, cpu, cctx);
+	in_turn = queue_leave(p, tctx, cpu, cctx);
 	if (tctx->group && tctx->counted != p->scx.weight)
 		group_enter(p, tctx);
 	rebase(tctx, cpu);

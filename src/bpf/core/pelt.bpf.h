@@ -74,10 +74,10 @@ static void pelt_accumulate(struct pelt *pelt, u64 now, u64 ran, u32 scale, u32 
 		pelt_add(pelt, pelt->behind, 0);
 		pelt_add(pelt, delta - slow, scale * (used - slow) / (delta - slow));
 		pelt->behind = slow;
-		return;
+	} else {
+		pelt_add(pelt, delta - slow, scale);
+		pelt->behind += slow;
 	}
-	pelt->behind += slow;
-	pelt_add(pelt, delta - slow, scale);
 	/* No idle time is left that could make up for it. */
 	if (pelt->util_avg + 1 >= scale)
 		pelt->behind = 0;
