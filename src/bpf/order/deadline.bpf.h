@@ -171,7 +171,8 @@ static __always_inline void note_running(const struct task_struct *p, struct tas
 	u32 weight = task_weight(p, tctx);
 	bool critical = is_critical(p);
 
-	if (in_turn && vtime_before(cctx->vclock, at) && !critical)
+	if (in_turn && vtime_before(cctx->vclock, at) && !critical &&
+	    !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | scx_bpf_task_cpu(p)))
 		cctx->vclock = at;
 	note_current(tctx, cctx, weight);
 	cctx->curr_started = ran_until(p, cctx);

@@ -76,7 +76,7 @@ static void run_at_once(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_fla
 
 /*
  * In enqueue of @p: what is left of its slice, if it was preempted before that was over, and in @by what preempted it. 0: it is
- * queued by its deadline. A long queue is not kept waiting for it.
+ * queued by its deadline. A long queue is not kept waiting for it, nor does any task wait for SCHED_IDLE and cpu.idle.
  */
 static u64 rest_of_slice(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx, u32 *by)
 {
@@ -84,5 +84,5 @@ static u64 rest_of_slice(const struct task_struct *p, struct task_ctx *tctx, con
 
 	*by = tctx->preempted_by;
 	tctx->preempted_by = BY_NONE;
-	return *by && left > 0 && !cctx->first_come ? left : 0;
+	return *by && left > 0 && !cctx->first_come && !is_idle_policy(p, tctx) ? left : 0;
 }

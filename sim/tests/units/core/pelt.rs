@@ -40,7 +40,17 @@ impl Model {
 
 /// A CPU's state is what its last update left; time goes on from there.
 fn state() -> pelt {
-    pelt { updated_at: 0, util_sum: 0, period_contrib: 0, util_avg: 0, behind: 0, since: 0, ran: 0, running: 0, idled: 0 }
+    pelt {
+        updated_at: 0,
+        util_sum: 0,
+        period_contrib: 0,
+        util_avg: 0,
+        behind: 0,
+        since: 0,
+        ran: 0,
+        running: 0,
+        idled: 0,
+    }
 }
 
 /// Used at this scale all of the time.

@@ -64,10 +64,8 @@ fn a_waking_cpu_that_is_not_present_is_no_target() {
         }
         rig.kernel.cpu = NEAR;
         let task = rig.task();
-        let given = rig.call(
-            rig.u.affine_target,
-            (rig.raw(task), rig.tctx(task), PREV as i32, PLAIN.flags | SCX_WAKE_SYNC),
-        );
+        let given =
+            rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), PREV as i32, PLAIN.flags | SCX_WAKE_SYNC));
         assert_eq!(given as usize, if present { NEAR } else { PREV });
     }
 }
