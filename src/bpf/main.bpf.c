@@ -113,18 +113,18 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 
 /*
  * Wakeups that select_cpu() has not seen: of tasks that may use one CPU only, and those that are queued for a task that was still
- * about to sleep there. By current they are sync: the task can only run when current has left. (Not by SCX_ENQ_CPU_SELECTED,
- * which queued wakeups lose on their way.)
+ * about to sleep there. Not by an interrupt nor by a futex they are sync: most others send the task something. (Which those are,
+ * SCX_ENQ_CPU_SELECTED does not tell: queued wakeups lose it on their way.)
  */
 static void note_unseen_wakeup(struct task_struct *p, struct task_ctx *tctx)
 {
 	if (!is_migratable(p) || tctx->woke_exec != p->se.sum_exec_runtime)
-		note_wakeup(p, tctx, SCX_WAKE_TTWU | (in_interrupt() ? 0 : SCX_WAKE_SYNC));
+		note_wakeup(p, tctx, SCX_WAKE_TTWU | (in_interrupt() || in_futex() ? 0 : SCX_WAKE_SYNC));
 }
 
 /*
- * In enqueue: put @p into a queue of @cpu, whose rq lock is held. @rest of its slice, if it resumes, after it was preempted @by.
- * @preempt: it preempts current, if no idle CPU takes it.
+ * In enqueue: put @p into a queue of @cpu, whose rq lock is held, with the @rest of its slice if it was preempted (0: a whole one) by
+ * a task of kind @by. @preempt: it preempts current, if no idle CPU takes it.
  */
 static void queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 rest, u32 by,
 		       bool preempt, u64 enq_flags)
@@ -139,8 +139,6 @@ static void queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 		cctx->last_deadline = at;
 	if (critical) {
 		at = cctx->vclock - FIRST_NS;
-	} else if (rest) {
-		at -= RESUME_NS;
 	} else if (cctx->first_come && !is_critical(p) && !(p->flags & PF_KTHREAD)) {
 		at = waits ? p->scx.dsq_vtime : ++cctx->last_deadline;
 		slice = LONG_QUEUE_SLICE_NS;
@@ -183,7 +181,11 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		note_unseen_wakeup(p, tctx);
 	if (throttle(p, tctx, cpu, cctx, enq_flags))
 		return;
-	place(p, tctx, cpu, wakes || is_throttled(tctx));
+	rest = rest_of_slice(p, tctx, cctx, &by);
+	if (rest)
+		rebase(tctx, cpu);
+	else
+		place(p, tctx, cpu, wakes || is_throttled(tctx));
 	if ((tctx->migrate_to && send_away(p, tctx, cpu, enq_flags)) || (is_asym() && send_up(p, tctx, cpu, enq_flags)))
 		return;
 
@@ -204,17 +206,14 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	} else {
 		preempt = wakes && preempts(p, tctx, cctx, cpu);
 	}
-	rest = rest_of_slice(p, tctx, cctx, &by);
 	if (!is_migratable(p) && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) &&
-	    (preempt || (rest && by == BY_WAKEE) || is_next(cpu, cctx, tctx))) {
-		/* The local DSQ, because no other CPU may take the task, and no other task comes before it. */
+	    (preempt || is_next(cpu, cctx, tctx))) {
 		if (preempt) {
 			make_way(cctx, BY_WAKEE);
 			enq_flags |= SCX_ENQ_PREEMPT;
-		} else if (rest) {
-			enq_flags |= SCX_ENQ_HEAD;
 		}
 		stat_inc(preempt ? STAT_PREEMPT : STAT_QUEUED);
+		/* The local DSQ, because no other CPU may take the task, and no other task comes before it. */
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, rest ?: tunables.slice_ns, enq_flags);
 		return;
 	}
@@ -248,7 +247,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	if (!tctx)
 		return;
 
-	in_turn = queue_leave(p, tctx, cpu, cctx);
+	in_turn = queue_leave(tctx, cpu, cctx);
 	if (tctx->group && tctx->counted != p->scx.weight)
 		group_enter(p, tctx);
 	rebase(tctx, cpu);
@@ -327,7 +326,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	settle(cpu, cctx);
 	look_at_absent(cctx);
 	update_first_come(cpu, cctx);
-	note_due(cctx, now);
+	note_due(cpu, cctx, now);
 	if (!is_present(cpu)) {
 		run_on_absent(p, true);
 		return;

@@ -22,8 +22,7 @@ pub use crate::kernel::Violation;
 use crate::kernel::cpufreq::MAX_FREQ;
 use crate::kernel::{Call, Curr, Event, Kernel, Moment, Notes, Util};
 use crate::native::{
-    GROUP_FLAGS, GROUP_IDLE, MAX_STARVED_LOOKS, Native, RESUME_NS, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE,
-    WEIGHT_SHIFT,
+    GROUP_FLAGS, GROUP_IDLE, MAX_STARVED_LOOKS, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT,
 };
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, Task};
 use crate::time::{MSEC, USEC};
@@ -267,7 +266,6 @@ impl Kernel {
         let credit = if has_credit { by_weight(self.tunables.slice_us_lag * USEC) } else { 0 };
         let asks = asks - credit;
         let ahead = (tctx.deadline.wrapping_sub(vclock) as i64).saturating_sub(asks);
-        // It resumes, if it was preempted before its slice was over.
         let before = tctx.deadline.wrapping_sub(raw.scx.dsq_vtime);
         let least = if enq_flags & SCX_ENQ_WAKEUP != 0 { 0 } else { i64::MIN };
         let most = by_weight(slice + OVERRUN);
@@ -277,7 +275,7 @@ impl Kernel {
         }
         // A long queue is served first come, first served.
         let cctx = self.native.cpu_ctx(id);
-        if !first && cctx.first_come == 0 && ![0, RESUME_NS].contains(&before) {
+        if !first && cctx.first_come == 0 && before != 0 {
             return self.violate("virtual time", format!("task {task} waits {before} ns before its deadline"));
         }
         if !first && cctx.first_come == 0 && !(least.saturating_sub(1)..=most + 1).contains(&ahead) {

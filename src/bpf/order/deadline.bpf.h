@@ -29,8 +29,9 @@
  * queue is ordered by what is stored, a waker compares the wakee's with current's (preempt.bpf.h), and a CPU whose slice is over
  * current's with that of the first task of its queue (pick.bpf.h).
  *
- * A task that is preempted before its slice is over comes first in its queue, with the rest of its slice: current may hold a
- * lock, and those that wait next may spin for it. No task waits longer for that than for a slice.
+ * A task that is preempted before its slice is over keeps its deadline, and the rest of its slice: so it comes before the tasks
+ * that waited already when it began. It may hold a lock, and those that run next would spin for it. Once the slice is used up its
+ * deadline is computed again.
  *
  * When a task goes to another CPU, rebase() keeps its lag. No virtual time is shared, and none has two writers.
  */
@@ -45,9 +46,8 @@ enum {
 	BURST_SHIFT = 2,	      /* the estimate of bursts falls by a quarter of the distance at each sleep */
 };
 
-/* So far before a CPU's virtual time that no deadline is earlier; tasks that resume come after those that run at once. */
-#define FIRST_NS  (1ULL << 60)
-#define RESUME_NS (1ULL << 59)
+/* So far before a CPU's virtual time that no deadline is earlier. */
+#define FIRST_NS (1ULL << 60)
 
 static bool vtime_before(u64 a, u64 b)
 {

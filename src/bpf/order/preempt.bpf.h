@@ -68,7 +68,7 @@ static void run_at_once(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_fla
 		make_way(cctx, BY_KTHREAD);
 		enq_flags |= SCX_ENQ_PREEMPT;
 	} else {
-		/* Before a pinned task that resumes. */
+		/* Before a pinned task that is next. */
 		enq_flags |= SCX_ENQ_HEAD;
 	}
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);

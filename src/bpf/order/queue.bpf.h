@@ -5,7 +5,7 @@
  *	DSQ cpu                tasks that may migrate, which other CPUs may take
  *	DSQ pinned_queue(cpu)  tasks that may not; no thief looks here, however many there are
  *	local DSQ              the front of that, from where the kernel takes tasks without dispatch(): tasks that may not migrate
- *	                       and that preempt current, resume, or are next by their deadline while nothing else waits
+ *	                       and that preempt current, or are next by their deadline while nothing else waits
  *
  * The load of a CPU is the sum of the weights of its runnable tasks, cgroups' shares included:
  *

@@ -122,12 +122,24 @@ static u64 patience(const struct cpu_ctx *victim)
 	return weight > WEIGHT_DFL << WEIGHT_SHIFT ? by_weight(BALANCE_WAIT_NS, weight) : BALANCE_WAIT_NS;
 }
 
-/* In tick: what is due in the next dispatch() of the CPU. */
-static void note_due(struct cpu_ctx *cctx, u64 now)
+/* May a CPU that @cpu balances with be overloaded? Bounded by MAX_BEYOND. */
+static bool others_overloaded(s32 cpu)
+{
+	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
+	bool any = map_any(&overload_map, cpu_layout(cpu)->llc);
+	u32 i;
+
+	for (i = bpf_arena_loop_zero; !any && i < MAX_BEYOND && i < l->nr_reach && can_loop; i++)
+		any = map_any(&overload_map, other_llc(l, i));
+	return any;
+}
+
+/* In tick: what is due in the next dispatch() of @cpu. */
+static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	u8 due = 0;
 
-	if (tunables.steal && machine.nr_cpus_possible > 1 && now - cctx->balanced_at >= BALANCE_NS) {
+	if (tunables.steal && now - cctx->balanced_at >= BALANCE_NS && others_overloaded(cpu)) {
 		cctx->balanced_at = now;
 		due |= DUE_BALANCE;
 	}

@@ -76,13 +76,13 @@ __noinline s32 note_all_taken(s32 victim)
 }
 
 /*
- * In running: @p waits no more, if it did. Return true if it came in its turn: not from another CPU, nor before its deadline because
- * it resumes, nor straight from its wakeup while others wait.
+ * In running: the task waits no more, if it did. Return true if it came in its turn: not from another CPU, nor straight from its
+ * wakeup while others wait.
  */
-static bool queue_leave(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+static bool queue_leave(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
 	bool waited = waits_already(tctx), own = tctx->queued_cpu == cpu;
-	bool in_turn = waited ? own && !vtime_before(p->scx.dsq_vtime, tctx->deadline) : !cctx->queued;
+	bool in_turn = waited ? own : !cctx->queued;
 
 	if (waited && !own)
 		stat_add(STAT_STOLEN_NS, wait_time(tctx, scx_bpf_now()));

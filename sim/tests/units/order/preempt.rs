@@ -276,7 +276,7 @@ fn a_pinned_wakee_that_preempts_is_first_in_the_local_dsq() {
     }
 }
 
-/// A task that was preempted after it had run for `ran` of its slice, and another that waits with an earlier deadline.
+/// A task that was preempted after it had run for `ran` of its slice, and another that waits with the deadline after its own.
 fn preempted(cpus: Range<usize>, ran: i64, by: preempter, first_come: u8) -> (Rig, TaskId, TaskId) {
     let mut rig = Rig::new("1x1x2x1", &[]);
     rig.only_idle(&[]);
@@ -284,7 +284,8 @@ fn preempted(cpus: Range<usize>, ran: i64, by: preempter, first_come: u8) -> (Ri
     rig.kernel.tasks[curr].raw_mut().scx.slice = SLICE as u64;
     rig.running(curr, 0);
     if rig.kernel.tasks[other].raw().nr_cpus_allowed > 1 {
-        rig.queue(other, 0, -SLICE as u64);
+        let deadline = rig.remembered(curr, |tctx| tctx.deadline);
+        rig.queue(other, 0, deadline + 1);
     } else {
         rig.kernel.cpus[0].local.push_back(other);
     }
@@ -311,42 +312,30 @@ fn a_preempted_task_resumes_with_the_rest_of_its_slice() {
         }
     }
     // It was not preempted.
-    let (rig, curr, other) = preempted(0..2, 1, preempter_BY_NONE, 0);
-    assert_eq!(rig.waiting(0), [other, curr]);
-}
-
-/// Not before a kernel thread that waits there.
-#[test]
-fn a_pinned_task_resumes_in_the_local_dsq() {
-    for (ran, by, resumes) in
-        [(1, preempter_BY_WAKEE, true), (SLICE, preempter_BY_WAKEE, false), (1, preempter_BY_KTHREAD, false)]
-    {
-        let (rig, curr, other) = preempted(0..1, ran, by, 0);
-        assert_eq!(rig.local(0), if resumes { vec![curr, other] } else { vec![other] });
-        assert_eq!(rig.waiting(0), if resumes { vec![] } else { vec![curr] });
-    }
+    let (rig, curr, _) = preempted(0..2, 1, preempter_BY_NONE, 0);
+    assert_eq!(rig.kernel.tasks[curr].raw().scx.slice, SLICE as u64);
 }
 
 #[test]
-fn a_kthread_comes_before_a_pinned_task_that_resumes() {
+fn a_kthread_comes_before_a_pinned_task_that_is_next() {
     let (mut rig, curr, other) = preempted(0..1, 1, preempter_BY_WAKEE, 0);
     let kthread = kthread(&mut rig);
     rig.cpu(0, |cctx| cctx.curr_critical = 1);
     rig.wake(kthread, 0);
-    assert_eq!(rig.local(0), [kthread, curr, other]);
+    assert_eq!((rig.local(0), rig.waiting(0)), (vec![kthread, other], vec![curr]));
 }
 
 /// It resumes once.
 #[test]
 fn a_task_that_slept_since_it_was_preempted_does_not_resume() {
-    let (mut rig, curr, other) = preempted(0..2, 1, preempter_BY_WAKEE, 0);
+    let (mut rig, curr, _) = preempted(0..2, 1, preempter_BY_WAKEE, 0);
     rig.kernel.take_out(curr);
     rig.running(curr, 0);
     rig.cpu(0, |cctx| cctx.preempted_by = preempter_BY_WAKEE as u8);
     rig.kernel.tasks[curr].raw_mut().__state = 1;
     rig.stopping(curr, false);
     rig.kernel.activate(curr, 0, 0);
-    assert_eq!(rig.waiting(0), [other, curr]);
+    assert_eq!(rig.kernel.tasks[curr].raw().scx.slice, SLICE as u64);
 }
 
 #[test]

@@ -205,10 +205,10 @@ fn a_strong_cpu_with_a_big_task_leaves_tasks_to_weak_ones() {
 fn due(rig: &mut Rig, since: u64) -> u32 {
     let at = rig.kernel.now - since;
     rig.cpu(0, |cctx| (cctx.due, cctx.balanced_at, cctx.starved_at, cctx.requeued_at) = (0, at, at, at));
-    rig.call(rig.u.note_due, (rig.cctx(0), rig.kernel.now));
+    rig.call(rig.u.note_due, (0, rig.cctx(0), rig.kernel.now));
     // Once.
     let due = rig.cpu(0, |cctx| std::mem::take(&mut cctx.due));
-    rig.call(rig.u.note_due, (rig.cctx(0), rig.kernel.now));
+    rig.call(rig.u.note_due, (0, rig.cctx(0), rig.kernel.now));
     assert_eq!(rig.cpu(0, |cctx| cctx.due), 0);
     due.into()
 }
@@ -234,6 +234,8 @@ fn each_look_is_due_after_its_time() {
         }
         if waits {
             waiting(&mut rig, 0, 0, 100);
+        } else {
+            waiting(&mut rig, 1, 0, 100);
         }
         assert_eq!(due(&mut rig, since), expected, "{waits} {groups} {since}");
     }
