@@ -53,7 +53,7 @@ pub const EXIT_GIVE_UP: u8 = 13;
 /// How long a scheduler that comes or goes is waited for.
 const PASSING: Duration = Duration::from_secs(10);
 
-/// How often it is looked at.
+/// How often the kernel's state is read meanwhile.
 const PASSING_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A reason for which the scheduler cannot run on this machine now.

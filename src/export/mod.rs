@@ -83,7 +83,7 @@ fn to_textfile(path: &Path, interval: Duration, mut reader: Reader) -> Result<()
     }
 }
 
-/// Replace a file as a whole. Its folder may belong to another user, whose links must not lead us to write elsewhere: so the new
+/// Replace a file entirely. Its folder may belong to another user, whose links must not lead us to write elsewhere: so the new
 /// file has a name that nobody can know before, and is not there yet.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(".".as_ref());

@@ -23,7 +23,6 @@ journal() {
 	journalctl -u $UNIT -o cat --no-pager >$LOG
 }
 
-
 # forget: no failures until now.
 forget() {
 	systemctl reset-failed $UNIT
