@@ -186,8 +186,6 @@ fn tunables_of(tunables: &Tunables) -> tunables {
         numa_sampler: u8::from(tunables.numa_sample_share > 0),
         affine_idle: u8::from(tunables.wake_affine.idle),
         affine_sync: u8::from(tunables.wake_affine.sync),
-        affine_weight: u8::from(tunables.wake_affine.weight),
-        affine_wide: u8::from(tunables.wake_affine.wide),
     }
 }
 

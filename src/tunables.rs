@@ -55,11 +55,10 @@ pub struct Tunables {
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = value_parser!(u32).range(1..=256))]
     pub steal_node_limit: u32,
 
-    /// Rules by which a wakeup looks for an idle CPU near the waking one: of idle,sync,weight,wide, or off.
+    /// Rules by which a wakeup looks for an idle CPU near the waking one: of idle,sync, or off.
     ///
-    /// idle: the waking CPU is idle, the previous is not. sync: the waker is about to sleep. weight: the waking CPU has less
-    /// load. wide: none of them for tasks that wake more others than an LLC has CPUs.
-    #[arg(long, default_value = "idle,sync,weight,wide", value_name = "RULES")]
+    /// idle: the waking CPU is idle, the previous is not. sync: the waker is about to sleep.
+    #[arg(long, default_value = "idle,sync", value_name = "RULES")]
     pub wake_affine: WakeAffine,
 
     /// A waker that usually sleeps within this time of a wakeup by a pipe or socket hands its CPU to the wakee. Microseconds, 0..1000.
@@ -197,15 +196,13 @@ pub enum Steal {
 pub struct WakeAffine {
     pub idle: bool,
     pub sync: bool,
-    pub weight: bool,
-    pub wide: bool,
 }
 
 impl From<WakeAffine> for String {
     /// As on the command line.
     fn from(rules: WakeAffine) -> Self {
-        let WakeAffine { idle, sync, weight, wide } = rules;
-        let all = [("idle", idle), ("sync", sync), ("weight", weight), ("wide", wide)];
+        let WakeAffine { idle, sync } = rules;
+        let all = [("idle", idle), ("sync", sync)];
         let names: Vec<_> = all.iter().filter(|(_, in_force)| *in_force).map(|&(name, _)| name).collect();
         if names.is_empty() { "off".into() } else { names.join(",") }
     }
@@ -223,9 +220,7 @@ impl FromStr for WakeAffine {
             *match rule {
                 "idle" => &mut rules.idle,
                 "sync" => &mut rules.sync,
-                "weight" => &mut rules.weight,
-                "wide" => &mut rules.wide,
-                _ => return Err(format!("'{rule}' is none of idle, sync, weight, wide; or off alone")),
+                _ => return Err(format!("'{rule}' is none of idle, sync; or off alone")),
             } = true;
         }
         Ok(rules)
@@ -238,11 +233,10 @@ mod tests {
 
     #[test]
     fn wake_affine_is_a_list_of_rules() {
-        let rules = |idle, sync, weight, wide| Ok(WakeAffine { idle, sync, weight, wide });
-        assert_eq!("off".parse(), rules(false, false, false, false));
-        assert_eq!("sync".parse(), rules(false, true, false, false));
-        assert_eq!("wide,idle".parse(), rules(true, false, false, true));
-        assert_eq!("idle,sync,weight,wide".parse(), rules(true, true, true, true));
+        let rules = |idle, sync| Ok(WakeAffine { idle, sync });
+        assert_eq!("off".parse(), rules(false, false));
+        assert_eq!("sync".parse(), rules(false, true));
+        assert_eq!("sync,idle".parse(), rules(true, true));
         assert!("idle,off".parse::<WakeAffine>().unwrap_err().contains("'off' is none of idle, sync"));
     }
 }

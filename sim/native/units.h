@@ -17,10 +17,10 @@
 	X(group) X(group_add) X(group_enter) X(group_leave) X(settle_cpu) X(settle) X(group_share) \
 	X(update_share) X(task_weight) X(is_idle_policy) X(free_group) \
 	X(bw_refill) X(take_slice) X(charge_groups) X(next_refill) X(cpu_budget) \
-	X(vtime_before) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(deadline) X(queue_deadline) X(charge) \
+	X(vtime_before) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(set_deadline) X(charge) \
 	X(note_current) X(note_running) X(yield_turn) X(rebase) X(place) \
 	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) X(update_first_come) \
-	X(preempts) X(run_at_once) \
+	X(preempts) X(is_about_to_sleep) X(run_at_once) \
 	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) X(is_big) \
 	X(clamp_util) X(update_task_util) X(cpu_util_without) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) \
 	X(util_stops) \
@@ -30,7 +30,7 @@
 	X(nr_scan_of) X(budget) X(sum_util) X(estimate_nr_scan) \
 	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) X(any_idle) \
 	X(begin_search) X(count_allowed) X(scan_window) X(scan_llc) X(scan_beyond) X(scan_home) X(find_idle) \
-	X(note_wakee) X(wake_wide) X(wake_affine_weight) X(affine_target) \
+	X(affine_target) \
 	X(hands_off) X(judge_handoff) \
 	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_preferred_node) X(adapt_scan_period) \
 	X(node_any_idle) X(check_preferred_node) X(send_home) \
@@ -39,9 +39,9 @@
 	X(mark_overloaded) X(note_taken) X(note_none_queued) X(note_all_taken) X(take_queued) \
 	X(hot_remaining) X(kick_idle_for) X(kick_idle_for_queued) \
 	X(pull) X(steal) X(work_in_reach) \
-	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(carry_over) X(balance) X(run_starved) \
+	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(carry_over) X(balance) X(run_starved) X(note_due) \
 	X(requeue_heavier) \
-	X(log2_bucket) X(timed_find_idle) X(sample_find) X(timed_steal) \
+	X(log2_bucket) X(timed_find_idle) \
 	X(throttled_queue) X(is_throttled) X(unthrottle)
 /* clang-format on */
 

@@ -198,7 +198,7 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
         .prop_map(|reach| vec!["--steal".to_string(), reach.to_string()]);
     let affine = prop::sample::select(vec![
         &["--wake-affine", "off"][..],
-        &["--wake-affine", "weight"],
+        &["--wake-affine", "sync"],
         &["--wake-affine", "idle,sync"],
         &["--numa-backoff", "0"],
         &["--numa-sample-share", "0"],

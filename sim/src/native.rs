@@ -29,7 +29,7 @@ use scx_magpie::tunables::Tunables;
 #[allow(clippy::all, dead_code, unsafe_op_in_unsafe_fn)]
 mod bindings {
     use scx_magpie::bpf_intf::{
-        cpu_ctx, cpu_layout, group, llc_ctx, llc_layout, llc_published, magpie_stat, pelt, sparse_map, wakes,
+        cpu_ctx, cpu_layout, group, llc_ctx, llc_layout, llc_published, magpie_stat, pelt, sparse_map,
     };
 
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));

@@ -109,8 +109,6 @@ struct tunables {
 	/* Which of wake-affine's rules are in force; see numa/wake_affine.bpf.h. */
 	u8 affine_idle;
 	u8 affine_sync;
-	u8 affine_weight;
-	u8 affine_wide;
 };
 
 /* See core/hotplug.bpf.h. */
@@ -200,7 +198,6 @@ enum magpie_stat {
 	STAT_REENQUEUE,	  /* tasks that fled a CPU taken by a higher scheduling class */
 	STAT_AFFINE,	  /* wakeups pulled to the waking CPU, away from the previous one */
 	STAT_AFFINE_FAR,  /* ... of another node */
-	STAT_WIDE,	  /* wakeups not pulled, for the waker wakes many (wake_wide) */
 	STAT_HOME_WAKE,	  /* woken tasks that returned to their home node */
 	STAT_HOME_STEAL,  /* waiting tasks that a CPU of their home node took */
 	STAT_HOME_MOVE,	  /* running tasks that were moved home */
@@ -213,52 +210,64 @@ enum magpie_stat {
 	STAT_MISFIT_SWAP, /* ... which a task had to leave that fits elsewhere */
 	STAT_RANK_MOVE,	  /* running tasks that were moved to a more preferred core */
 	STAT_BUSY_NS,	  /* not idle */
-	STAT_FIND_NS,	  /* spent in searches for idle CPUs and for tasks to steal, by samples */
 	MAGPIE_NR_STATS,
 };
 
 /* Utilization of a CPU, or of a task, by PELT; see core/pelt.bpf.h, capacity/task_util.bpf.h. */
 struct pelt {
-	u64 updated_at; /* scx_bpf_now() */
+	u64 updated_at; /* scx_bpf_now() up to which time is in util_sum */
 	u64 util_sum;
 	u32 period_contrib; /* units into the running period */
 	u32 util_avg;	    /* 0..CAPACITY_SCALE */
 	u32 behind;	    /* units that idle time is to make up for: it ran below the highest frequency */
-	u8 running;	    /* of a CPU: not idle since updated_at */
+
+	/* Of a CPU. */
+	u64 since;  /* scx_bpf_now() of its last tick, or when it entered or left idle */
+	u64 ran;    /* ns between updated_at and since for which it was not idle */
+	u8 running; /* not idle since then */
+	u8 idled;   /* idle at some time between updated_at and since */
 };
 
-/* Which tasks a task wakes; see numa/wake_affine.bpf.h. */
-struct wakes {
-	u32 flips;	/* times that it was another one, decaying */
-	s32 last;	/* pid */
-	u64 decayed_at; /* scx_bpf_now() */
+/* Whose wakeup current of a CPU makes way for. */
+enum preempter {
+	BY_NONE,
+	BY_WAKEE,
+	BY_KTHREAD, /* a per-CPU kernel thread, which is brief */
+};
+
+/* What a tick finds to be due in the next dispatch(). */
+enum due {
+	DUE_SHARES = 1,	 /* a look at the shares of the tasks that wait */
+	DUE_STARVED = 2, /* ... for tasks that starve */
+	DUE_BALANCE = 4, /* ... at the queue of another CPU */
 };
 
 /* State of a CPU. Written by the CPU itself or under its rq lock, unless it says otherwise; read by any CPU. */
 struct cpu_ctx {
 	/* What other CPUs read when they wake a task, or look for one: a line. */
-	u64 vclock;	     /* order/: the clock of virtual time, weighted ns */
+	u64 vclock;	     /* order/: the CPU's virtual time, weighted ns */
 	u64 voffset;	     /* makes it comparable with those of other CPUs; see steal/balance.bpf.h */
 	u64 queued_load;     /* sum of the weights of the tasks in its queues; atomic */
-	u64 curr_deadline;   /* current as a waker judges it: when it started, or at the last tick */
-	u64 curr_started;    /* scx_bpf_now() */
+	u64 curr_deadline;   /* current's task_ctx.deadline */
+	u64 curr_requeued;   /* ... if its slice ends, at least */
+	u64 curr_started;    /* ran_until() when it started */
+	s64 curr_left;	     /* ns for which it was expected to run then, before it sleeps */
 	u32 curr_weight;     /* task_weight(); 0: no task of ours that could be preempted */
 	u32 curr_util;	     /* task_util of current, when it started or at the last tick */
 	u8 curr_idle_policy; /* SCHED_IDLE or cpu.idle */
-	u8 curr_sync;	     /* woken by a sync wakeup */
-	u8 curr_short;	     /* is_short(), likewise */
 	u8 curr_critical;    /* is_critical() */
-	u8 preempted;	     /* current is SCHED_IDLE or cpu.idle, and makes way for the first task of the queue */
-	u8 kthread_pending;  /* a per-CPU kernel thread took the CPU: the task that ran before resumes soon */
+	u8 preempted_by;     /* enum preempter: current makes way */
 	u8 idle;	     /* in the idle loop */
 	u8 misfit;	     /* current is too big for this CPU */
 	u8 queued;	     /* one of its two queues may have tasks: order/queue.bpf.h */
 	u8 queued_pinned;    /* ... that of tasks that may not migrate */
 	u8 overloaded;	     /* ... that of tasks that may */
 	u8 first_come;	     /* so many tasks wait that their deadlines do not matter */
+	u8 due;		     /* DUE_*: what dispatch() is to see to, set by the tick */
 
 	/* From here on it is the CPU's own. */
 	u64 last_deadline __attribute__((aligned(CACHE_LINE))); /* the latest that a task was queued with */
+	u64 clock_lag;	 /* scx_bpf_now() - the kernel's clock_task, which leaves out interrupts; at the last tick */
 	u64 requeued_at; /* scx_bpf_now() of the last look at the shares of those that wait */
 	s32 nr_queued;	 /* sampled by sample_queues() */
 
@@ -269,12 +278,13 @@ struct cpu_ctx {
 	u32 balance_slot; /* of the last CPU of the LLC that it looked at */
 	u32 steal_slot;	  /* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
 
-	/* numa/: what current wakes. */
-	struct wakes wakes;
-	u64 sync_woke_at; /* time of its last sync wakeup */
-	u8 sync_wakes;	  /* by WF_SYNC: 0, 1, or 2 for more */
-	u8 handed_off;	  /* ... and the wakee waits in the local DSQ for this CPU */
-	u64 homed_at;	  /* scx_bpf_now() of the last look at how local current is */
+	/* numa/: the hand-off of current. */
+	u64 sync_woke_at;  /* CLOCK_MONOTONIC of its last sync wakeup; 0: not timed */
+	s32 handoff_score; /* its task_ctx.handoff_score */
+	u32 nr_handoffs;   /* of this CPU: one in HANDOFF_SAMPLE is timed */
+	u8 sync_wakes;	   /* by WF_SYNC: 0, 1, or 2 for more */
+	u8 handed_off;	   /* ... and the wakee waits in the local DSQ for this CPU */
+	u64 homed_at;	   /* scx_bpf_now() of the last look at how local current is */
 
 	/* capacity/ */
 	u32 util_est;	    /* util_avg when the CPU went idle, rising at once and falling slowly */
@@ -290,8 +300,6 @@ struct cpu_ctx {
 	/* cgroup/throttle.bpf.h */
 	u64 throttle_timer_at; /* scx_bpf_now() when its timer comes; 0: not set */
 	u8 throttled_due;      /* it has come; set by the timer, cleared by the CPU */
-
-	u32 nr_finds; /* searches for CPUs and tasks; see core/latency.bpf.h */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));
 	u64 mono_offset; /* CLOCK_MONOTONIC - scx_bpf_now() on this CPU */

@@ -72,7 +72,7 @@ UEI_DEFINE(uei);
 s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_flags)
 {
 	struct task_ctx *tctx = task_ctx(p);
-	bool interrupt = in_interrupt(), handed_off;
+	bool handed_off;
 	s32 target, cpu;
 
 	if (!is_present(prev) || !may_use(p, prev))
@@ -80,10 +80,10 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	if (!tctx)
 		return prev;
 
-	if (interrupt)
+	if (in_interrupt())
 		wake_flags &= ~SCX_WAKE_SYNC;
 	note_wakeup(p, tctx, wake_flags);
-	target = affine_target(p, tctx, prev, wake_flags, interrupt);
+	target = affine_target(p, tctx, prev, wake_flags);
 	if (is_asym())
 		note_asleep(p, tctx, prev);
 	handed_off = hands_off(tctx, target, wake_flags);
@@ -105,8 +105,57 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 		return target;
 
 	place(p, tctx, cpu, true);
+	/* The local DSQ, because the CPU was claimed for the task, or is about to be free. */
+	tctx->arrives = !handed_off;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, handed_off ? 0 : arrival_flags(p));
 	return cpu;
+}
+
+/*
+ * Wakeups that select_cpu() has not seen: of tasks that may use one CPU only, and those that are queued for a task that was still
+ * about to sleep there. Not by an interrupt nor by a futex they are sync: most others send the task something. (Which those are,
+ * SCX_ENQ_CPU_SELECTED does not tell: queued wakeups lose it on their way.)
+ */
+static void note_unseen_wakeup(struct task_struct *p, struct task_ctx *tctx)
+{
+	if (!is_migratable(p) || tctx->woke_exec != p->se.sum_exec_runtime)
+		note_wakeup(p, tctx, SCX_WAKE_TTWU | (in_interrupt() || in_futex() ? 0 : SCX_WAKE_SYNC));
+}
+
+/*
+ * In enqueue: put @p into a queue of @cpu, whose rq lock is held, with the @rest of its slice if it was preempted (0: a whole one) by
+ * a task of kind @by. @preempt: it preempts current, if no idle CPU takes it.
+ */
+static void queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 rest, u32 by,
+		       bool preempt, u64 enq_flags)
+{
+	u64 now = locked_now(cpu), at = tctx->deadline, slice = rest ?: tunables.slice_ns, queue;
+	bool critical = enq_flags & SCX_ENQ_WAKEUP && is_critical(p);
+	/* queue_add() overwrites it */
+	bool waits = waits_already(tctx) && tctx->queued_cpu == cpu;
+
+	queue = queue_add(p, tctx, cpu, cctx, now);
+	if (vtime_before(cctx->last_deadline, at))
+		cctx->last_deadline = at;
+	if (critical) {
+		at = cctx->vclock - FIRST_NS;
+	} else if (cctx->first_come && !is_critical(p) && !(p->flags & PF_KTHREAD)) {
+		at = waits ? p->scx.dsq_vtime : ++cctx->last_deadline;
+		slice = LONG_QUEUE_SLICE_NS;
+		preempt = false;
+	}
+	/* The CPU's own queue, where others can take it. */
+	scx_bpf_dsq_insert_vtime(p, queue, slice, at, enq_flags);
+	if (queue == cpu) {
+		mark_overloaded(cpu);
+		if (by != BY_KTHREAD)
+			preempt = !kick_idle_for(p, tctx, cpu, now) && preempt;
+	}
+	if (preempt) {
+		make_way(cctx, BY_WAKEE);
+		kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+	stat_inc(critical ? STAT_KTHREAD : preempt ? STAT_PREEMPT : STAT_QUEUED);
 }
 
 /* A task is to wait for its CPU, whose rq lock is held: no CPU was idle, its slice is over, it may not migrate ... */
@@ -115,8 +164,9 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
-	bool wakes = enq_flags & SCX_ENQ_WAKEUP, critical_wakes = wakes && is_critical(p), waits, preempt = false;
-	u64 queue, at, now, slice = tunables.slice_ns;
+	bool wakes = enq_flags & SCX_ENQ_WAKEUP, preempt;
+	u64 rest;
+	u32 by;
 
 	if (tctx)
 		queue_del(tctx);
@@ -127,47 +177,47 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (enq_flags & SCX_ENQ_REENQ)
 		stat_inc(STAT_REENQUEUE);
-	/* select_cpu() has not seen it: it may use one CPU only, or was still about to sleep there. */
-	if (wakes && (!is_migratable(p) || tctx->woke_exec != p->se.sum_exec_runtime))
-		note_wakeup(p, tctx, SCX_WAKE_TTWU);
+	if (wakes)
+		note_unseen_wakeup(p, tctx);
 	if (throttle(p, tctx, cpu, cctx, enq_flags))
 		return;
-	place(p, tctx, cpu, wakes || is_throttled(tctx));
+	rest = rest_of_slice(p, tctx, cctx, &by);
+	if (rest)
+		rebase(tctx, cpu);
+	else
+		place(p, tctx, cpu, wakes || is_throttled(tctx));
 	if ((tctx->migrate_to && send_away(p, tctx, cpu, enq_flags)) || (is_asym() && send_up(p, tctx, cpu, enq_flags)))
 		return;
 
 	/* Already claimed for another task: then this one waits in the queue, where it can be stolen. */
 	if (cctx->idle && claim_idle(cpu)) {
 		stat_inc(STAT_LOCAL);
+		tctx->arrives = true;
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags | SCX_ENQ_IMMED);
 		return;
 	}
-	if (critical_wakes && !is_migratable(p)) {
-		stat_inc(STAT_KTHREAD);
-		run_at_once(p, cctx, enq_flags);
+	if (wakes && is_critical(p)) {
+		if (!is_migratable(p)) {
+			stat_inc(STAT_KTHREAD);
+			run_at_once(p, cctx, enq_flags);
+			return;
+		}
+		preempt = cctx->curr_weight && !cctx->curr_critical;
+	} else {
+		preempt = wakes && preempts(p, tctx, cctx, cpu);
+	}
+	if (!is_migratable(p) && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) &&
+	    (preempt || is_next(cpu, cctx, tctx))) {
+		if (preempt) {
+			make_way(cctx, BY_WAKEE);
+			enq_flags |= SCX_ENQ_PREEMPT;
+		}
+		stat_inc(preempt ? STAT_PREEMPT : STAT_QUEUED);
+		/* The local DSQ, because no other CPU may take the task, and no other task comes before it. */
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, rest ?: tunables.slice_ns, enq_flags);
 		return;
 	}
-	now = locked_now(cpu);
-	if (wakes)
-		preempt = critical_wakes ? cctx->curr_weight && !cctx->curr_critical : preempts(p, tctx, cctx, now);
-	waits = waits_already(tctx) && tctx->queued_cpu == cpu; /* queue_add() overwrites it */
-	queue = queue_add(p, tctx, cpu, cctx, now);
-	at = critical_wakes ? cctx->vclock - FIRST_NS : queue_deadline(p, tctx, cctx);
-	if (cctx->first_come && !is_critical(p) && !(p->flags & PF_KTHREAD)) {
-		at = waits ? p->scx.dsq_vtime : ++cctx->last_deadline;
-		slice = LONG_QUEUE_SLICE_NS;
-		preempt = false;
-	}
-	scx_bpf_dsq_insert_vtime(p, queue, slice, at, enq_flags);
-	if (queue == cpu) {
-		mark_overloaded(cpu);
-		/* Not current, which a kernel thread preempts: it resumes soon. */
-		if (!cctx->kthread_pending || p != bpf_get_current_task_btf())
-			preempt = !kick_idle_for(p, tctx, cpu, now) && preempt;
-	}
-	if (preempt)
-		preempt_curr(cpu, cctx);
-	stat_inc(critical_wakes ? STAT_KTHREAD : preempt ? STAT_PREEMPT : STAT_QUEUED);
+	queue_task(p, tctx, cpu, cctx, rest, by, preempt, enq_flags);
 	/* It had no slice left, and now has: the CPU is about to go idle. */
 	if (enq_flags & SCX_ENQ_LAST)
 		kick_cpu(cpu, 0);
@@ -191,24 +241,19 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
+	bool in_turn;
 
 	mark_busy(cpu, cctx);
-	cctx->kthread_pending = false;
 	if (!tctx)
 		return;
 
-	if (waits_already(tctx) && tctx->queued_cpu != cpu)
-		stat_add(STAT_STOLEN_NS, wait_time(p, scx_bpf_now()));
-	group_enter(p, tctx);
+	in_turn = queue_leave(tctx, cpu, cctx);
+	if (tctx->group && tctx->counted != p->scx.weight)
+		group_enter(p, tctx);
 	rebase(tctx, cpu);
-	if (queue_del(tctx) && tctx->queued_cpu != cpu)
-		note_all_taken(tctx->queued_cpu);
-	if (cctx->queued && !READ_ONCE(cctx->queued_load))
-		note_none_queued(cpu, cctx);
 	tctx->charged = p->se.sum_exec_runtime;
-	cctx->wakes = tctx->wakes;
-	note_running(p, tctx, cpu, cctx, false);
-	tctx->enqueued_at = 0;
+	cctx->handoff_score = tctx->handoff_score;
+	note_running(p, tctx, cctx, p->scx.slice, in_turn);
 	if (is_asym())
 		util_starts(p, tctx, cpu, cctx);
 	if (!is_present(cpu)) {
@@ -216,8 +261,11 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		return;
 	}
 	/* Another task came at the same time, and cannot be stolen from the local DSQ. This one can, once it is queued. */
-	if ((!cctx->curr_critical || is_migratable(p)) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
-		kick_cpu(cpu, SCX_KICK_PREEMPT);
+	if (tctx->arrives) {
+		tctx->arrives = false;
+		if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+			kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
 	limit_slice(p, tctx, cpu);
 }
 
@@ -236,14 +284,15 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	cctx->curr_critical = false;
 	if (!tctx)
 		return;
+	tctx->preempted_by = runnable ? cctx->preempted_by : BY_NONE;
+	cctx->preempted_by = BY_NONE;
 	charge(p, tctx);
 	if (cctx->sync_wakes)
 		judge_handoff(tctx, cctx, sleeps);
 	if (is_asym())
 		util_stops(p, tctx, cpu, cctx, sleeps);
 	if (machine.nr_llcs > 1)
-		tctx->stopped_at = scx_bpf_now();
-	tctx->wakes = cctx->wakes;
+		tctx->stopped_at = ran_until(p, cctx);
 	if (sleeps)
 		note_sleep(tctx);
 	if (!runnable)
@@ -268,13 +317,16 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
+	u64 now = scx_bpf_now();
 
-	pelt_update(cpu, cctx, true);
+	cctx->clock_lag = now - p->se.exec_start;
+	pelt_update(cpu, cctx, now, true);
 	update_cpuperf(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
 	settle(cpu, cctx);
 	look_at_absent(cctx);
 	update_first_come(cpu, cctx);
+	note_due(cpu, cctx, now);
 	if (!is_present(cpu)) {
 		run_on_absent(p, true);
 		return;
@@ -285,12 +337,16 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	if (tctx) {
 		charge(p, tctx);
 		note_boundary(p, tctx);
-		note_current(p, tctx, cctx);
+		set_deadline(p, tctx, cctx);
+		note_current(tctx, cctx, task_weight(p, tctx));
 		check_preferred_node(p, tctx, cpu, cctx);
 		if (is_asym())
 			check_misfit(p, tctx, cpu, cctx);
 		check_rank(p, tctx, cpu);
 	}
+	/* What is wanted of dispatch() does not wait until the local DSQ is empty by chance: nothing is put there meanwhile. */
+	if ((cctx->due || READ_ONCE(cctx->throttled_due)) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+		scx_bpf_task_set_slice(p, 0);
 	kick_idle_for_queued(cpu);
 }
 
@@ -298,12 +354,13 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
+	u64 now = scx_bpf_now();
 
 	if (!idle) {
-		account_idle(cctx);
+		account_idle(cctx, now);
 		note_prolog();
 	}
-	pelt_update(cpu, cctx, !idle);
+	pelt_update(cpu, cctx, now, !idle);
 	update_cpuperf(cpu, cctx, false);
 	if (!idle) {
 		mark_busy(cpu, cctx);
@@ -462,7 +519,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 			return err;
 		}
 		init_throttle_timer(cpu);
-		cpu_ctx(cpu)->pelt.updated_at = scx_bpf_now();
+		cpu_ctx(cpu)->pelt.updated_at = cpu_ctx(cpu)->pelt.since = scx_bpf_now();
 		note_clock(cpu_ctx(cpu), scx_bpf_now());
 		cpu_ctx(cpu)->steal_slot = NO_SLOT;
 		if (is_online(cpu))

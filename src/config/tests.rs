@@ -95,7 +95,7 @@ fn changed_flags_are_those_that_differ() {
     assert_eq!(changed(&[]), "");
     assert_eq!(changed(&["--slice-us", "3ms"]), "");
     let flags =
-        "--profile latency --slice-us 5000 --steal node --wake-affine idle,wide --small-llc-boost off --latency-hist";
+        "--profile latency --slice-us 5000 --steal node --wake-affine sync --small-llc-boost off --latency-hist";
     assert_eq!(changed(&flags.split(' ').collect::<Vec<_>>()), flags);
 }
 

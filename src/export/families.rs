@@ -17,7 +17,7 @@ use crate::stats::{Group, Metrics};
 /// Of each LLC: the metric, and the statistic that it is, whose description is its help text.
 const LLC_GAUGES: [(&str, &str); 4] =
     [("cpus", "nr_cpus"), ("scan_cpus", "nr_scan"), ("queue_length", "nr_queued"), ("queue_length_max", "max_queued")];
-const LLC_COUNTERS: [(&str, &str); 29] = [
+const LLC_COUNTERS: [(&str, &str); 28] = [
     ("searches", "search"),
     ("domain_searches", "domain_search"),
     ("scanned_cpus", "scanned"),
@@ -41,7 +41,6 @@ const LLC_COUNTERS: [(&str, &str); 29] = [
     ("idle_dispatches", "empty"),
     ("affine_wakeups", "affine"),
     ("affine_far_wakeups", "affine_far"),
-    ("wide_wakeups", "wide"),
     ("home_held_ticks", "home_held"),
     ("misfits", "misfit"),
     ("misfit_moves", "misfit_move"),
@@ -82,9 +81,8 @@ const LLC_LABELLED: [Labelled; 3] = [
 ];
 
 /// Of each LLC: the metric, its help text, the statistic, and how many of its unit are a second.
-const LLC_TIMES: [(&str, &str, &str, f64); 4] = [
+const LLC_TIMES: [(&str, &str, &str, f64); 3] = [
     ("busy", "CPU time that was not idle", "busy_ns", NS),
-    ("find", "CPU time spent looking for idle CPUs and for tasks to steal, from samples", "find_ns", NS),
     ("stolen_wait", "time that tasks taken by another CPU had waited", "stolen_ns", NS),
     ("misfit", "time for which tasks ran on a CPU that they are too big for", "misfit_ms", MS),
 ];
@@ -226,13 +224,12 @@ mod tests {
     use super::*;
 
     /// Rates of others, which queries compute; and what has code of its own.
-    const LEFT_OUT: [&str; 10] = [
+    const LEFT_OUT: [&str; 9] = [
         "se_eff",
         "dom_eff",
         "fast_rate",
         "success_rate",
         "busy",
-        "find",
         "stolen",
         "stolen_from",
         "stolen_wait_us",

@@ -53,9 +53,8 @@ const DEFAULT: [Column; 10] = [
 ];
 
 /// ... and of a wide one.
-const MORE: [Column; 11] = [
+const MORE: [Column; 10] = [
     Column::new("cpus", "nr_cpus", Unit::Now),
-    Column::new("find%", "find", Unit::Percent),
     Column::new("scanned", "scanned", Unit::PerSecond),
     Column::new("failed", "failed", Unit::PerSecond),
     Column::new("domeff%", "dom_eff", Unit::Percent),
@@ -180,14 +179,14 @@ mod tests {
 
     #[test]
     fn events_are_by_the_second_and_states_are_not() {
-        let group = Group { search: 500, nr_scan: 12, stolen_wait_us: 3.25, find: 0.056, ..Group::default() };
+        let group = Group { search: 500, nr_scan: 12, stolen_wait_us: 3.25, busy: 0.056, ..Group::default() };
         let figures = Figures::new(&group, 250);
         let text = |name: &str| name.parse::<Column>().unwrap().text(&figures);
         assert_eq!(
             (text("search"), text("nr_scan"), text("stolen_wait_us")),
             ("2000".into(), "12".into(), "3.2".into())
         );
-        assert_eq!((text("find"), text("util")), ("0.06".into(), "0.0".into()));
+        assert_eq!((text("busy"), text("util")), ("0.06".into(), "0.0".into()));
     }
 
     #[test]

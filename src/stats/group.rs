@@ -106,10 +106,6 @@ pub struct Group {
     pub busy: f64,
     #[stat(desc = "the same in nanoseconds, up to each CPU's last tick")]
     pub busy_ns: u64,
-    #[stat(desc = "time that CPUs spent looking for idle CPUs and for tasks to steal %, from samples")]
-    pub find: f64,
-    #[stat(desc = "the same in nanoseconds")]
-    pub find_ns: u64,
     #[stat(desc = "tasks that a busy CPU took from one where they are owed more, or waited longer")]
     pub balance: u64,
     #[stat(desc = "tasks run out of turn, for they had waited for a quarter of --timeout-ms")]
@@ -124,8 +120,6 @@ pub struct Group {
     pub affine: u64,
     #[stat(desc = "the same, from another node")]
     pub affine_far: u64,
-    #[stat(desc = "wakeups not pulled, for waker and wakee wake many tasks (wake_wide)")]
-    pub wide: u64,
     #[stat(desc = "tasks that returned to their home node when they woke")]
     pub home_wake: u64,
     #[stat(desc = "waiting tasks that a CPU of their home node took")]
@@ -198,8 +192,6 @@ impl LlcSnapshot {
             stolen_ns: of(magpie_stat_STAT_STOLEN_NS),
             busy: percent(busy, cpu_time),
             busy_ns: of(magpie_stat_STAT_BUSY_NS),
-            find: percent(of(magpie_stat_STAT_FIND_NS), cpu_time),
-            find_ns: of(magpie_stat_STAT_FIND_NS),
             steal_llc: of(magpie_stat_STAT_STEAL_LLC),
             steal_node: of(magpie_stat_STAT_STEAL_NODE),
             steal_far: of(magpie_stat_STAT_STEAL_FAR),
@@ -212,7 +204,6 @@ impl LlcSnapshot {
             reenqueue: of(magpie_stat_STAT_REENQUEUE),
             affine: of(magpie_stat_STAT_AFFINE),
             affine_far: of(magpie_stat_STAT_AFFINE_FAR),
-            wide: of(magpie_stat_STAT_WIDE),
             home_wake: of(magpie_stat_STAT_HOME_WAKE),
             home_steal: of(magpie_stat_STAT_HOME_STEAL),
             home_move: of(magpie_stat_STAT_HOME_MOVE),
@@ -242,15 +233,14 @@ mod tests {
         let mut now = snapshot([0, 0]);
         let mut count = |stat: magpie_stat, count| now.llcs[0].counters[stat as usize] = count;
         count(magpie_stat_STAT_BUSY_NS, 1_490_000_000);
-        count(magpie_stat_STAT_FIND_NS, 3_000_000);
         count(magpie_stat_STAT_STEAL_LLC, 2);
         count(magpie_stat_STAT_BALANCE, 1);
         count(magpie_stat_STAT_STOLEN_NS, 60_000);
         now.llcs[0].busy_ns = 1_500_000_000;
         let llc = &now.since(&snapshot([0, 0]), SECOND).llcs[&0];
         let cpus = llc.nr_cpus as f64;
-        assert_eq!((llc.busy * cpus, llc.find * cpus), (150.0, 0.3));
+        assert_eq!(llc.busy * cpus, 150.0);
         assert_eq!((llc.stolen, llc.stolen_wait_us), (2, 20.0));
-        assert_eq!((llc.busy_ns, llc.find_ns, llc.stolen_ns), (1_490_000_000, 3_000_000, 60_000));
+        assert_eq!((llc.busy_ns, llc.stolen_ns), (1_490_000_000, 60_000));
     }
 }

@@ -82,7 +82,7 @@ pub struct Snapshot {
 
 /// For how long a CPU has been busy that is not yet in its counter: since its last tick, or since it went busy. ns.
 fn busy_since(pelt: pelt, mono_offset: u64, now: Duration) -> u64 {
-    let counted = pelt.updated_at.wrapping_add(mono_offset);
+    let counted = pelt.since.wrapping_add(mono_offset);
     if pelt.running == 0 { 0 } else { (now.as_nanos() as u64).saturating_sub(counted) }
 }
 
@@ -196,7 +196,7 @@ mod tests {
             cctx.cpuperf_target = 100 * id as u32;
             cctx.stats = std::array::from_fn(|stat| (id * 100 + stat) as u64);
             // CPU 3 has been busy for 40 ns at 1000.
-            cctx.pelt = pelt { updated_at: 460, running: u8::from(id == 3), ..cctx.pelt };
+            cctx.pelt = pelt { since: 460, running: u8::from(id == 3), ..cctx.pelt };
             cctx.mono_offset = 500;
             cctx.stolen_from[1] = id as u64;
         }

@@ -19,7 +19,7 @@ pair() {
 
 pair --wake-affine off
 within "$APART" 50 100 || fail "this shows nothing: they come together without wake-affine"
-for rules in sync idle,sync,weight,wide; do
+for rules in sync idle,sync; do
 	pair --wake-affine $rules
 	within "$APART_MS" 0 99 || fail "not together within 100 ms"
 	# What else wakes may take a CPU for a moment.

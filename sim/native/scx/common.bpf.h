@@ -42,6 +42,7 @@ static const u64 SCX_DSQ_LOCAL = ((1ULL << 63) | 2);
 static const u64 SCX_DSQ_LOCAL_ON = ((1ULL << 63) | (1ULL << 62));
 
 static const u64 SCX_ENQ_WAKEUP = 1ULL;
+static const u64 SCX_ENQ_HEAD = 16ULL;
 static const u64 SCX_ENQ_PREEMPT = (1ULL << 32);
 static const u64 SCX_ENQ_REENQ = (1ULL << 40);
 static const u64 SCX_ENQ_LAST = (1ULL << 41);
@@ -82,6 +83,7 @@ struct task_struct {
 	} uclamp_req[2]; /* by uclamp_id */
 	const struct cpumask *cpus_ptr;
 	struct {
+		u64 exec_start; /* on the clock of the runqueue, less the time of interrupts: none here */
 		u64 sum_exec_runtime;
 	} se;
 	struct {

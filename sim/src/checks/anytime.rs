@@ -220,7 +220,7 @@ impl Kernel {
             let confined = t.mask().and(&self.online) != self.online || second;
             // Behind a kernel thread, or a waker that was to sleep, it is not offered before the tick.
             let cctx = self.native.cpu_ctx(t.cpu);
-            let soon = cctx.kthread_pending != 0
+            let soon = u32::from(cctx.preempted_by) == preempter_BY_KTHREAD
                 || t.behind_kthread
                 || cctx.curr_critical != 0
                 || matches!(t.place, Place::Local(_)) && cctx.handed_off != 0;

@@ -176,7 +176,11 @@ impl Kernel {
 
     /// A callback has returned.
     pub fn check_call(&mut self) {
-        let Some(Call { op, looks, looks_back, .. }) = self.call else { return };
+        let Some(Call { op, task, looks, looks_back, .. }) = self.call else { return };
+        if let (Op::Stopping, Some(task)) = (op, task) {
+            let by = self.tasks[task].tctx().map(|tctx| u32::from(tctx.preempted_by));
+            self.tasks[task].behind_kthread = by == Some(preempter_BY_KTHREAD);
+        }
         for (looks, most) in [(looks, MAX_LOOKS), (looks_back, MAX_STARVED_LOOKS)] {
             if looks > most && op != Op::CpuOffline {
                 self.violate("budget", format!("{op:?} looked at {looks} waiting tasks, more than {most}"));
@@ -246,7 +250,6 @@ impl Kernel {
         let cctx = self.native.cpu_ctx(id);
         let (waiting, overloaded) = (cctx.queued != 0, cctx.overloaded != 0);
         let vclock = cctx.vclock;
-        self.tasks[task].behind_kthread = cctx.kthread_pending != 0;
 
         // Its deadline is what it may ask for after its virtual time, which is not far from the clock.
         let raw = self.tasks[task].raw();
@@ -262,7 +265,8 @@ impl Kernel {
         let has_credit = tctx.sync_wakeup == 0 && burst < slice && !never_preempts && !is_ahead;
         let credit = if has_credit { by_weight(self.tunables.slice_us_lag * USEC) } else { 0 };
         let asks = asks - credit;
-        let ahead = (raw.scx.dsq_vtime.wrapping_sub(vclock) as i64).saturating_sub(asks);
+        let ahead = (tctx.deadline.wrapping_sub(vclock) as i64).saturating_sub(asks);
+        let before = tctx.deadline.wrapping_sub(raw.scx.dsq_vtime);
         let least = if enq_flags & SCX_ENQ_WAKEUP != 0 { 0 } else { i64::MIN };
         let most = by_weight(slice + OVERRUN);
         let first = self.tasks[task].traits.loader && enq_flags & SCX_ENQ_WAKEUP != 0;
@@ -271,6 +275,9 @@ impl Kernel {
         }
         // A long queue is served first come, first served.
         let cctx = self.native.cpu_ctx(id);
+        if !first && cctx.first_come == 0 && before != 0 {
+            return self.violate("virtual time", format!("task {task} waits {before} ns before its deadline"));
+        }
         if !first && cctx.first_come == 0 && !(least.saturating_sub(1)..=most + 1).contains(&ahead) {
             let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
             return self.violate("virtual time", what);
@@ -374,10 +381,13 @@ impl Kernel {
     /// The program has taken note that the CPU is `running` from here on.
     pub fn check_util(&mut self, cpu: usize, running: bool) {
         let capacity = self.machine.places[cpu].capacity;
+        let pelt = self.native.cpu_ctx(cpu).pelt;
         let util = &mut self.checks.utils[cpu];
         util.update(self.now, capacity, running, self.cpus[cpu].freq.now as f64 / MAX_FREQ as f64);
-        let (seen, avg) = (util.avg, self.native.cpu_ctx(cpu).pelt.util_avg);
-        if self.native.slot(cpu).is_some() && (seen - f64::from(avg)).abs() > UTIL_SLACK {
+        let (seen, avg) = (util.avg, pelt.util_avg);
+        // Less than a period counts later.
+        let folded = std::mem::replace(&mut util.summed, pelt.updated_at) != pelt.updated_at;
+        if folded && self.native.slot(cpu).is_some() && (seen - f64::from(avg)).abs() > UTIL_SLACK {
             self.violate("utilization", format!("CPU {cpu}'s is {seen:.0}, and the program has {avg}"));
         }
     }

@@ -114,8 +114,7 @@ pub struct Cpu {
     pub busy_until: u64,
     /// Counts changes of `curr` and of the time when its step ends. Only the last Step event is valid.
     pub armed: u64,
-    /// The running task's CPU time is accounted up to exec_start, its work up to run_from.
-    pub exec_start: u64,
+    /// The running task's work is accounted up to run_from, its CPU time up to its se.exec_start.
     pub run_from: u64,
     /// Work per 1024 ns.
     pub speed: u64,
@@ -265,7 +264,6 @@ impl Kernel {
                 need_resched: false,
                 busy_until: 0,
                 armed: 0,
-                exec_start: 0,
                 run_from: 0,
                 speed: 1024,
                 freq: Freq::default(),

@@ -124,6 +124,8 @@ pub struct Util {
     /// 0..1; how much PELT's time is behind, ns.
     pub freq: f64,
     pub behind: f64,
+    /// Up to when the program's sum was brought up to date.
+    pub summed: u64,
 }
 
 impl Notes {

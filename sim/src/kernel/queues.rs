@@ -4,7 +4,7 @@
 use crate::costs::{IPI, KFUNC, LOCK_HOLD};
 use crate::dsq::{TaskId, local_on, queue_cpu};
 use crate::kernel::{Curr, Event, Kernel, Moment};
-use crate::native::{SCX_DSQ_LOCAL, SCX_ENQ_IMMED_FLAG, SCX_ENQ_PREEMPT};
+use crate::native::{SCX_DSQ_LOCAL, SCX_ENQ_HEAD, SCX_ENQ_IMMED_FLAG, SCX_ENQ_PREEMPT};
 use crate::task::Place;
 use crate::trace::Op;
 
@@ -103,7 +103,7 @@ impl Kernel {
         if self.tasks[task].immed && !self.is_open(cpu, enq_flags) {
             self.push(self.now + self.cost, Event::Reenqueue(cpu));
         }
-        if enq_flags & SCX_ENQ_PREEMPT != 0 {
+        if enq_flags & (SCX_ENQ_HEAD | SCX_ENQ_PREEMPT) != 0 {
             self.cpus[cpu].local.push_front(task);
         } else {
             self.cpus[cpu].local.push_back(task);

@@ -215,7 +215,7 @@ impl Kernel {
             Curr::Task(task) => {
                 self.take_out(task);
                 self.tasks[task].state = State::Running;
-                self.cpus[cpu].exec_start = self.now;
+                self.tasks[task].raw_mut().se.exec_start = self.now;
                 let raw = self.tasks[task].raw;
                 self.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
             }

@@ -69,10 +69,10 @@ impl Kernel {
     pub fn update_curr(&mut self, id: usize) {
         let cpu = &mut self.cpus[id];
         let Curr::Task(task) = cpu.curr else { return };
-        let ran = self.now - cpu.exec_start;
-        cpu.exec_start = self.now;
         let task = &mut self.tasks[task];
         let raw = task.raw_mut();
+        let ran = self.now - raw.se.exec_start;
+        raw.se.exec_start = self.now;
         raw.se.sum_exec_runtime += ran;
         raw.scx.slice = raw.scx.slice.saturating_sub(ran);
         let group = self.programs[task.program].group;

@@ -13,7 +13,7 @@ use magpie_sim::dsq::{TaskId, pinned_queue};
 use magpie_sim::kernel::{Curr, Kernel};
 use magpie_sim::machine::Machine;
 use magpie_sim::mask::Mask;
-use magpie_sim::native::{SCX_ENQ_WAKEUP, SCX_WAKE_TTWU, task_ctx, task_struct, units};
+use magpie_sim::native::{Context, SCX_ENQ_WAKEUP, SCX_WAKE_TTWU, task_ctx, task_struct, units};
 use magpie_sim::scenario::parse_flags;
 use magpie_sim::task::{SCHED_NORMAL, State, Traits};
 use magpie_sim::trace::Op;
@@ -162,6 +162,7 @@ impl Rig {
     pub fn run(&mut self, task: TaskId, cpu: usize) {
         self.kernel.tasks[task].cpu = cpu;
         self.kernel.tasks[task].state = State::Running;
+        self.kernel.tasks[task].raw_mut().se.exec_start = self.kernel.now;
         self.kernel.cpus[cpu].curr = Curr::Task(task);
     }
 
@@ -169,7 +170,15 @@ impl Rig {
     pub fn run_noted(&mut self, task: TaskId, cpu: usize) {
         self.run(task, cpu);
         self.kernel.tasks[task].set_queued(true);
-        self.call(self.u.note_running, (self.raw(task), self.tctx(task), cpu as i32, self.cctx(cpu), false));
+        self.set_deadline(task, cpu);
+        let slice = self.kernel.tasks[task].raw().scx.slice;
+        self.call(self.u.note_running, (self.raw(task), self.tctx(task), self.cctx(cpu), slice, true));
+    }
+
+    /// Computes the deadline of the task, which is on the virtual time of the CPU. Returns it.
+    pub fn set_deadline(&mut self, task: TaskId, cpu: usize) -> u64 {
+        self.call(self.u.set_deadline, (self.raw(task), self.tctx(task), self.cctx(cpu)));
+        self.remembered(task, |tctx| tctx.deadline)
     }
 
     /// running() of the task on the CPU.
@@ -182,6 +191,13 @@ impl Rig {
         assert_eq!(self.kernel.violation, None);
     }
 
+    /// stopping() of the task, which goes on waiting if `runnable`.
+    pub fn stopping(&mut self, task: TaskId, runnable: bool) {
+        let raw = self.raw(task);
+        // SAFETY: as the kernel calls it.
+        self.kernel.call(Op::Stopping, Some(task), 0, |ops| unsafe { ops.stopping.unwrap()(raw, runnable) });
+    }
+
     /// enqueue() of the task, which a timer wakes on the CPU, and for which select_cpu() found no idle one.
     pub fn wake(&mut self, task: TaskId, cpu: usize) {
         self.kernel.cpu = cpu;
@@ -189,7 +205,9 @@ impl Rig {
         if self.kernel.tasks[task].raw().nr_cpus_allowed > 1 {
             self.call(self.u.note_wakeup, (self.raw(task), self.tctx(task), SCX_WAKE_TTWU));
         }
+        self.kernel.native.context(Context::HardInterrupt);
         self.kernel.activate(task, cpu, SCX_ENQ_WAKEUP);
+        self.kernel.native.context(Context::Syscall);
         assert_eq!(self.kernel.violation, None);
     }
 

@@ -82,6 +82,6 @@ static bool send_up(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 e
 		stat_inc(STAT_MISFIT_SWAP);
 	}
 	stat_inc(STAT_MISFIT_MOVE);
-	send(p, to, enq_flags);
+	send(p, tctx, to, enq_flags);
 	return true;
 }

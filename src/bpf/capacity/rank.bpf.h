@@ -68,7 +68,7 @@ static bool send_better(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u
 	if (to < 0 || !claim_idle(to))
 		return false;
 	stat_inc(STAT_RANK_MOVE);
-	send(p, to, enq_flags);
+	send(p, tctx, to, enq_flags);
 	return true;
 }
 

@@ -77,7 +77,7 @@ static void note_asleep(const struct task_struct *p, struct task_ctx *tctx, s32 
 	u64 now = scx_bpf_now();
 
 	if (tctx->util.updated_at) {
-		pelt_accumulate(&tctx->util, now, 0, 0);
+		pelt_accumulate(&tctx->util, now, 0, 0, 0);
 	} else {
 		tctx->util.util_avg = spare_capacity(cpu, tctx) / 2;
 		tctx->util.util_sum = (u64)tctx->util.util_avg * PELT_MIN_DIVIDER;
@@ -89,9 +89,9 @@ static void note_asleep(const struct task_struct *p, struct task_ctx *tctx, s32 
 /* It ran until now, on @cpu. */
 static void util_runs(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, const struct cpu_ctx *cctx)
 {
-	u64 since = tctx->util.updated_at;
+	u64 since = tctx->util.updated_at, now = scx_bpf_now();
 
-	pelt_accumulate(&tctx->util, scx_bpf_now(), cpu_layout(cpu)->capacity, cpu_freq(cpu));
+	pelt_accumulate(&tctx->util, now, now - since, cpu_layout(cpu)->capacity, cpu_freq(cpu));
 	update_task_util(p, tctx);
 	if (cctx->misfit)
 		stat_add(STAT_MISFIT_NS, tctx->util.updated_at - since);

@@ -166,7 +166,7 @@ __noinline u32 unthrottle(s32 cpu)
 			tctx->at_user = false;
 		place(p, tctx, cpu, true);
 		queue = queue_add(p, tctx, cpu, cctx, now);
-		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, queue_deadline(p, tctx, cctx));
+		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tctx->deadline);
 		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue, 0)) {
 			queue_del(tctx);
 			continue;

@@ -260,15 +260,12 @@ static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 	tctx->vruntime = owed ? vclock - lag : vclock + lag;
 }
 
-/* Looks at the share of a task. Where nothing else changes the task: its CPU's rq lock is held, or in select_cpu. */
+/* Looks at the share of a task in a group. Where nothing else changes the task: its CPU's rq lock is held, or in select_cpu. */
 static void update_share(const struct task_struct *p, struct task_ctx *tctx)
 {
 	u32 weight = p->scx.weight, share;
-	u64 now;
+	u64 now = scx_bpf_now();
 
-	if (!tctx->group)
-		return;
-	now = scx_bpf_now();
 	if (tctx->share_of == weight && now - tctx->share_at < SHARE_NS)
 		return;
 	share = group_share(tctx->group, weight);

@@ -3,6 +3,8 @@
  * What time it is, by one clock in two ways:
  *
  *	scx_bpf_now()     the clock of this CPU's runqueue: free, and right where its lock is held
+ *	ran_until(p)      the same for a task that stops, at no cost: when the kernel last accounted it, by its clock_task and what
+ *	                  that lagged at the last tick
  *	unlocked_now()    elsewhere: in select_cpu, in timers
  *	locked_now(cpu)   in enqueue, which may be called for another CPU
  *
@@ -20,6 +22,11 @@ static void note_clock(struct cpu_ctx *cctx, u64 now)
 		return;
 	cctx->mono_offset = bpf_ktime_get_ns() - now;
 	cctx->mono_at = now;
+}
+
+static u64 ran_until(const struct task_struct *p, const struct cpu_ctx *cctx)
+{
+	return p->se.exec_start + cctx->clock_lag;
 }
 
 /* May be a few us behind. */

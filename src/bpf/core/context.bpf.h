@@ -16,6 +16,17 @@ enum {
 	IN_NMI = 0xf << 20,
 };
 
+/* As asm/unistd.h has them. */
+enum {
+#ifdef __TARGET_ARCH_arm64
+	NR_FUTEX = 98,
+#else
+	NR_FUTEX = 202,
+#endif
+	NR_FUTEX_WAKE = 454,
+	NR_FUTEX_REQUEUE = 456,
+};
+
 #ifndef __TARGET_ARCH_arm64
 /* Of the CPU; on arm64 it is the task's. */
 extern int __preempt_count __ksym __weak;
@@ -53,19 +64,33 @@ static bool tick_in_user(void)
 	return regs && user_mode(regs);
 }
 
-/* Has @curr entered the kernel by a system call? An interrupt leaves -1 for its number. Kernel threads are always there. */
+/* By which system call @curr, no kernel thread, has entered the kernel; -1: by an interrupt. */
+static long syscall_nr(struct task_struct *curr)
+{
+	const struct pt_regs *regs = (void *)bpf_task_pt_regs(curr);
+
+#ifdef __TARGET_ARCH_arm64
+	return regs->syscallno;
+#else
+	return regs->orig_ax;
+#endif
+}
+
+/* Kernel threads are always there. */
 static bool in_syscall(struct task_struct *curr)
 {
-	const struct pt_regs *regs;
-
 	if (curr->flags & PF_KTHREAD)
 		return !(curr->flags & PF_IDLE);
-	regs = (void *)bpf_task_pt_regs(curr);
-#ifdef __TARGET_ARCH_arm64
-	return regs->syscallno != -1;
-#else
-	return regs->orig_ax != (unsigned long)-1;
-#endif
+	return syscall_nr(curr) != -1;
+}
+
+/* Does current wake a task by a futex? */
+static bool in_futex(void)
+{
+	struct task_struct *curr = bpf_get_current_task_btf();
+	long nr = curr->flags & PF_KTHREAD ? -1 : syscall_nr(curr);
+
+	return nr == NR_FUTEX || nr == NR_FUTEX_WAKE || nr == NR_FUTEX_REQUEUE;
 }
 
 /* Is it an interrupt that wakes a task, and not current? */

@@ -14,8 +14,9 @@
  *	highest frequency    |####........|####........|
  *	half of it           |########....|########....|    runs as |####|, then idles as |........|
  *
- * Brought up to date when the CPU enters or leaves idle and at each tick, not at each switch. The loader
- * reads the state as it lies in memory and does the rest of the way to its own now (src/pelt.rs).
+ * A CPU notes how long it ran when it enters or leaves idle and at each tick, not at each switch; once a period or later the
+ * sum is brought up to date, as if it had run evenly since the last time. The loader reads the state as it lies in memory and
+ * does the rest of the way to its own now (src/pelt.rs).
  */
 #pragma once
 
@@ -54,31 +55,31 @@ static void pelt_add(struct pelt *pelt, u64 delta, u32 scale)
 	pelt->util_avg = pelt->util_sum / (PELT_LOAD_AVG_MAX - PELT_PERIOD + pelt->period_contrib);
 }
 
-/* It does not run any more. Not inlined, for few CPUs are behind. */
-static __noinline void pelt_catch_up(struct pelt *pelt)
+/*
+ * Account the time since updated_at. The CPU ran for @ran ns of it, at @freq (0..CAPACITY_SCALE), where it can be used up to
+ * @scale.
+ */
+static void pelt_accumulate(struct pelt *pelt, u64 now, u64 ran, u32 scale, u32 freq)
 {
-	pelt_add(pelt, pelt->behind, 0);
-	pelt->behind = 0;
-}
-
-/* Accounts the time since updated_at, in which the CPU was used at @scale (0: idle) and ran at @freq, 0..CAPACITY_SCALE. */
-static void pelt_accumulate(struct pelt *pelt, u64 now, u32 scale, u32 freq)
-{
-	u64 delta = (now - pelt->updated_at) >> PELT_UNIT_SHIFT, slow;
+	u64 delta = (now - pelt->updated_at) >> PELT_UNIT_SHIFT, used = ran >> PELT_UNIT_SHIFT, slow;
 
 	if ((s64)(now - pelt->updated_at) < 0 || !delta)
 		return;
 	pelt->updated_at += delta << PELT_UNIT_SHIFT;
-	if (scale) {
-		slow = delta * (CAPACITY_SCALE - min_u32(freq, CAPACITY_SCALE)) / CAPACITY_SCALE;
+	if (used > delta)
+		used = delta;
+	slow = used * (CAPACITY_SCALE - min_u32(freq, CAPACITY_SCALE)) / CAPACITY_SCALE;
+	if (used < delta) {
+		/* Idle time has made up for what the CPU was behind. Now it is behind by what it did in this time. */
+		pelt_add(pelt, pelt->behind, 0);
+		pelt_add(pelt, delta - slow, scale * (used - slow) / (delta - slow));
+		pelt->behind = slow;
+	} else {
+		pelt_add(pelt, delta - slow, scale);
 		pelt->behind += slow;
-		delta -= slow;
-	} else if (pelt->behind) {
-		pelt_catch_up(pelt);
 	}
-	pelt_add(pelt, delta, scale);
 	/* No idle time is left that could make up for it. */
-	if (scale && pelt->util_avg + 1 >= scale)
+	if (pelt->util_avg + 1 >= scale)
 		pelt->behind = 0;
 }
 
@@ -88,21 +89,41 @@ static u32 cpu_freq(s32 cpu)
 	return bpf_ksym_exists(scx_bpf_cpuperf_cur) ? scx_bpf_cpuperf_cur(cpu) : CAPACITY_SCALE;
 }
 
-/*
- * The CPU was what it was until now, and is @running from here on. On that CPU, interrupts off.
- */
-static void pelt_update(s32 cpu, struct cpu_ctx *cctx, bool running)
+/* Bring the sum of @cpu up to date. Not inlined: most calls of pelt_update() do not come here. Return 0. */
+static __noinline s32 pelt_fold(s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	struct pelt *pelt = &cctx->pelt;
-	u64 now = scx_bpf_now(), since = pelt->updated_at;
 
 	note_clock(cctx, now);
-	pelt_accumulate(pelt, now, pelt->running ? cpu_layout(cpu)->capacity : 0, pelt->running ? cpu_freq(cpu) : 0);
-	if (pelt->running)
-		stat_add(STAT_BUSY_NS, pelt->updated_at - since);
-	if (!running && pelt->behind)
-		pelt_catch_up(pelt);
+	/* Rounding is not to make idle time, for which all that the CPU is behind would be made up. */
+	pelt_accumulate(pelt, now, pelt->idled ? pelt->ran : now - pelt->updated_at, cpu_layout(cpu)->capacity,
+			cpu_freq(cpu));
+	pelt->ran = 0;
+	pelt->idled = false;
+	if (!pelt->running) {
+		pelt_add(pelt, pelt->behind, 0);
+		pelt->behind = 0;
+	}
+	return 0;
+}
+
+/* The CPU was what it was until @now, and is @running from here on. On that CPU, interrupts off. */
+static void pelt_update(s32 cpu, struct cpu_ctx *cctx, u64 now, bool running)
+{
+	struct pelt *pelt = &cctx->pelt;
+	s64 ran = now - pelt->since;
+
+	if (pelt->running && ran > 0) {
+		pelt->ran += ran;
+		stat_add(STAT_BUSY_NS, ran);
+	} else if (ran > 0) {
+		pelt->idled = true;
+	}
+	pelt->since = now;
 	pelt->running = running;
+	/* Or it would seem to use more until it leaves idle again. */
+	if ((s64)(now - pelt->updated_at) >= PELT_PERIOD_NS || (!running && pelt->behind))
+		pelt_fold(cpu, cctx, now);
 }
 
 /* util_avg of a CPU by @now: a whole number of periods later than it was brought up to date. */

@@ -23,13 +23,21 @@ enum migrate_to {
  */
 struct task_ctx {
 	/* order/deadline.bpf.h */
-	u64 vruntime;	/* weighted ns of CPU time, on the clock of vclock_cpu */
-	u64 charged;	/* sum_exec_runtime when vruntime was brought up to date */
-	u64 woke_exec;	/* sum_exec_runtime when it last woke: from there on it is one burst */
-	u64 burst_est;	/* ns for which it runs between two sleeps, rising at once and falling slowly */
-	s32 vclock_cpu; /* where it ran or waits; -1: new */
-	s32 recent;	/* vclock_cpu before */
-	u8 sync_wakeup; /* what woke it: see there */
+	u64 vruntime; /* weighted ns of CPU time, on the clock of vclock_cpu */
+	u64 deadline; /* its place in the order, on the same clock */
+	u64 vslice;   /* virtual time of a slice of vslice_ns at vslice_weight */
+	u64 vslice_ns;
+	u32 vslice_weight;
+	u8 sync_wakeup;	 /* what woke it: see there */
+	u8 has_credit;	 /* and what deadline has of that */
+	u8 preempted_by; /* enum preempter, when it stopped */
+	u8 arrives;	 /* sent to an idle CPU, or taken from another one, and has not run since */
+	u64 charged;	 /* sum_exec_runtime when vruntime was brought up to date */
+	u64 woke_exec;	 /* sum_exec_runtime when it last woke: from there on it is one burst */
+	u64 slice_end;	 /* sum_exec_runtime at the end of its slice */
+	u64 burst_est;	 /* ns for which it runs between two sleeps, rising at once and falling slowly */
+	s32 vclock_cpu;	 /* where it ran or waits; -1: new */
+	s32 recent;	 /* vclock_cpu before */
 
 	/* order/queue.bpf.h */
 	s32 queued_cpu;	   /* where it waits, or did; NO_CPU: for its cpu.max (cgroup/throttle.bpf.h) */
@@ -49,15 +57,14 @@ struct task_ctx {
 	u8 asked;   /* to tell when it gets there */
 
 	/* numa/wake_affine.bpf.h, handoff.bpf.h, home.bpf.h */
-	struct wakes wakes;   /* while it does not run */
-	s32 sync_sleep_score; /* how often in a row it slept soon after a sync wakeup of another task */
-	s32 preferred_node;   /* NO_NODE: none yet */
-	s32 home_share;	      /* of its run time that is there, decaying: 0..HOME_ALL */
-	u64 home_retry_at;    /* scx_bpf_now() from which on it may be moved there */
-	u64 scan_at;	      /* ... when scan_period is adapted next */
-	u32 scan_period;      /* ms; 0: not yet known */
-	u8 numa_backoff;      /* home_retry_at is wake-affine's back-off */
-	u8 migrate_to;	      /* enum migrate_to: to be sent there when it is next put into a queue */
+	s32 handoff_score;  /* how often in a row it slept soon after a sync wakeup of another task */
+	s32 preferred_node; /* NO_NODE: none yet */
+	s32 home_share;	    /* of its run time that is there, decaying: 0..HOME_ALL */
+	u64 home_retry_at;  /* scx_bpf_now() from which on it may be moved there */
+	u64 scan_at;	    /* ... when scan_period is adapted next */
+	u32 scan_period;    /* ms; 0: not yet known */
+	u8 numa_backoff;    /* home_retry_at is wake-affine's back-off */
+	u8 migrate_to;	    /* enum migrate_to: to be sent there when it is next put into a queue */
 
 	/* capacity/task_util.bpf.h, misfit.bpf.h: where CPUs differ in capacity only */
 	u8 migrate_up;	  /* it is too big for its CPU, and there is room on a stronger one */

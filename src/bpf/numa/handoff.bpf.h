@@ -4,7 +4,7 @@
  * takes longer than what the waker has left to do. The kernel's hint (WF_SYNC) alone does not tell, for a task that writes to
  * a pipe may go on writing: the waker must have kept to it lately.
  *
- *	select_cpu  by WF_SYNC, its first wakeup since it runs, sync_sleep_score >= HANDOFF_SCORE,
+ *	select_cpu  by WF_SYNC, its first wakeup since it runs, handoff_score >= HANDOFF_SCORE,
  *	            nothing waits for its CPU, which wake-affine has chosen ----------------> local DSQ, here
  *	            else -------------------------------------------------------------------> the search
  *	stopping    it sleeps within handoff_ns of that wakeup, the only one: -------------> score++
@@ -19,55 +19,48 @@
 enum {
 	HANDOFF_SCORE = 4,
 	HANDOFF_PENALTY = 32,
+	HANDOFF_SAMPLE = 8,
 };
 
-/* Does this CPU's task, which is to sleep, leave it to the one that it wakes? */
-static bool may_hand_off(const struct task_ctx *waker, const struct task_ctx *tctx, const struct cpu_ctx *cctx,
-			 s32 waking, s32 target)
-{
-	if (cctx->sync_wakes > 1 || target != waking || cctx->queued || waker->sync_sleep_score < HANDOFF_SCORE)
-		return false;
-	if (is_asym() && !fits_cpu(tctx->task_util, waking))
-		return false;
-	return !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL);
-}
-
 /*
- * In select_cpu: if so, the wakee is to go to the local DSQ of @target, which is this CPU. Not for wakeups by kernel threads
- * that serve this CPU.
+ * In select_cpu: is the wakee to go to the local DSQ of @target, because that is this CPU and its task is about to sleep? Not for
+ * wakeups by kernel threads that serve this CPU.
  */
 static bool hands_off(const struct task_ctx *tctx, s32 target, u64 wake_flags)
 {
 	s32 waking = bpf_get_smp_processor_id();
 	struct cpu_ctx *cctx = cpu_ctx(waking);
-	struct task_struct *curr;
-	struct task_ctx *waker;
 
 	if (!tunables.handoff_ns || !(wake_flags & SCX_WAKE_SYNC) || !cctx->curr_weight || cctx->curr_critical)
 		return false;
 	if (cctx->sync_wakes < 2)
 		cctx->sync_wakes++;
-	cctx->sync_woke_at = unlocked_now();
-	curr = bpf_get_current_task_btf();
-	waker = task_ctx(curr);
-	if (!waker || !may_hand_off(waker, tctx, cctx, waking, target))
+	/* The clock costs a tenth of the wakeup: while the score is full it is read now and then. */
+	cctx->sync_woke_at = cctx->handoff_score < HANDOFF_SCORE || cctx->nr_handoffs++ % HANDOFF_SAMPLE == 0
+				     ? bpf_ktime_get_ns()
+				     : 0;
+	if (cctx->sync_wakes > 1 || target != waking || cctx->queued || cctx->handoff_score < HANDOFF_SCORE)
+		return false;
+	if (is_asym() && !fits_cpu(tctx->task_util, waking))
+		return false;
+	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL))
 		return false;
 	cctx->handed_off = true;
-	scx_bpf_task_set_slice(curr, 0);
+	scx_bpf_task_set_slice(bpf_get_current_task_btf(), 0);
 	return true;
 }
 
-/* In stopping of the waker: did it do as expected? */
+/* In stopping of the waker: did it do as expected? If it was not timed, that it slept is enough. */
 static void judge_handoff(struct task_ctx *tctx, struct cpu_ctx *cctx, bool sleeps)
 {
-	u64 took = scx_bpf_now() - cctx->sync_woke_at;
+	bool soon = !cctx->sync_woke_at || bpf_ktime_get_ns() - cctx->sync_woke_at < tunables.handoff_ns;
 
-	if (sleeps && cctx->sync_wakes == 1 && took < tunables.handoff_ns)
-		tctx->sync_sleep_score += tctx->sync_sleep_score < HANDOFF_SCORE;
+	if (sleeps && cctx->sync_wakes == 1 && soon)
+		tctx->handoff_score += tctx->handoff_score < HANDOFF_SCORE;
 	else if (cctx->handed_off)
-		tctx->sync_sleep_score = -HANDOFF_PENALTY;
-	else if (tctx->sync_sleep_score > 0)
-		tctx->sync_sleep_score = 0;
+		tctx->handoff_score = -HANDOFF_PENALTY;
+	else if (tctx->handoff_score > 0)
+		tctx->handoff_score = 0;
 	cctx->handed_off = false;
 	cctx->sync_wakes = 0;
 }

@@ -67,8 +67,9 @@ static void check_preferred_node(struct task_struct *p, struct task_ctx *tctx, s
  * for enq_flags (6.18 for one) lose SCX_ENQ_PREEMPT on that way: the kick does the same, and comes after @p, for both wait
  * until this CPU's interrupts come on, and what was asked for last is done first.
  */
-static void send(struct task_struct *p, s32 cpu, u64 enq_flags)
+static void send(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {
+	tctx->arrives = true;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, tunables.slice_ns, enq_flags | arrival_flags(p));
 	if (!no_preempt(p))
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
@@ -87,6 +88,6 @@ static bool send_home(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64
 	if (idle < 0)
 		return false;
 	stat_inc(STAT_HOME_MOVE);
-	send(p, idle, enq_flags);
+	send(p, tctx, idle, enq_flags);
 	return true;
 }

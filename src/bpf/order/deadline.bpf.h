@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which task runs next on a CPU: the one with the earliest virtual deadline.
+ * The order of tasks on a CPU: the one with the earliest virtual deadline runs next.
  *
  * A task's vruntime grows by the time that it ran, times 100, over its weight (task_weight() of cgroup/weight.bpf.h). Each
- * CPU has a clock, vclock, that follows the vruntime of what it runs. What counts is the distance between the two:
+ * CPU has a virtual time, vclock, that follows the vruntime of what it runs. The lag of a task is the distance between both:
  *
- *	     owed                       ahead
+ *	   positive lag              negative lag
  *	-------|-----------|--------------|--------> virtual time of the CPU
  *	   vruntime      vclock        vruntime
  *	  (waited)                     (just ran)
@@ -13,25 +13,27 @@
  * Two things are known of a task:
  *
  *	short  it sleeps before it has run for a quarter of a slice: its last bursts say so, and the present one, too
- *	sync   it was woken by a wakeup by which it was sent something: WF_SYNC (pipes, sockets), a kernel lock, fork.
- *	       Otherwise a timer, a device or a futex woke it
+ *	sync   it was woken by a wakeup by which it was sent something: WF_SYNC (pipes, sockets), a kernel lock, fork; or by
+ *	       the task that ran on the only CPU that it may use. Otherwise a timer, a device or a futex woke it
  *
- *	deadline = vruntime + (request - credit) / weight
+ *	deadline = vruntime + request - credit - lead
  *
- * The request is a slice, and nothing for a short task. The credit (--slice-us-lag) is for wakeups that are not sync, until
- * the task has run for a slice: it did not choose its moment, while a reader of a pipe finds more to read when it comes later.
- * A light task that is ahead by far has none: its credit reaches as far, so it would always come first.
- * In the queue a small lead, of a slice of nice 0 at most, counts for nothing until the task has run for one: tasks of a kind
- * run in the order in which they came, for no other order keeps the last one waiting for less.
+ *	request  a slice of the task; nothing if it is short
+ *	credit   --slice-us-lag, if it was not a sync wakeup, until the task has run for a slice: it did not choose its moment,
+ *	         while a reader of a pipe finds more to read when it comes later. Nothing for a light task whose negative lag
+ *	         is more than that: it would always come first
+ *	lead     a negative lag of a slice of nice 0 at most, until the task has run for a slice: tasks of a kind run in the
+ *	         order in which they came, because any other order keeps the last one waiting for longer
  *
- * Wakeup preemption (preempt.bpf.h): a sync wakeup never preempts. Otherwise the wakee preempts current if its deadline is
- * first, and current
- *	- was woken by a sync wakeup, or
- *	- is not short, while the wakee is, or
- *	- has run for a slice.
- * A running task whose slice is over keeps the CPU while its deadline is before the first one of the queue (pick.bpf.h).
+ * place() computes it when the task wakes or is put into a queue again, and set_deadline() at a tick and when a slice ends. The
+ * queue is ordered by what is stored, a waker compares the wakee's with current's (preempt.bpf.h), and a CPU whose slice is over
+ * current's with that of the first task of its queue (pick.bpf.h).
  *
- * When a task goes to another CPU, rebase() keeps its distance to the clock. No clock is shared, and none has two writers.
+ * A task that is preempted before its slice is over keeps its deadline, and the rest of its slice: so it comes before the tasks
+ * that waited already when it began. It may hold a lock, and those that run next would spin for it. Once the slice is used up its
+ * deadline is computed again.
+ *
+ * When a task goes to another CPU, rebase() keeps its lag. No virtual time is shared, and none has two writers.
  */
 #pragma once
 
@@ -44,6 +46,9 @@ enum {
 	BURST_SHIFT = 2,	      /* the estimate of bursts falls by a quarter of the distance at each sleep */
 };
 
+/* So far before a CPU's virtual time that no deadline is earlier. */
+#define FIRST_NS (1ULL << 60)
+
 static bool vtime_before(u64 a, u64 b)
 {
 	return (s64)(a - b) < 0;
@@ -52,7 +57,22 @@ static bool vtime_before(u64 a, u64 b)
 /* Virtual time that a task of this task_weight() spends in ns of CPU time, up to half a day. */
 static u64 to_vtime(u64 ns, u32 weight)
 {
-	return ns * (WEIGHT_DFL << WEIGHT_SHIFT) / weight;
+	return weight == WEIGHT_DFL << WEIGHT_SHIFT ? ns : ns * (WEIGHT_DFL << WEIGHT_SHIFT) / weight;
+}
+
+/* The same of a slice, which is divided again only when the weight or --slice-us has changed. */
+static u64 vslice(struct task_ctx *tctx, u32 weight)
+{
+	u64 slice = tunables.slice_ns;
+
+	if (weight == WEIGHT_DFL << WEIGHT_SHIFT)
+		return slice;
+	if (tctx->vslice_weight != weight || tctx->vslice_ns != slice) {
+		tctx->vslice_weight = weight;
+		tctx->vslice_ns = slice;
+		tctx->vslice = to_vtime(slice, weight);
+	}
+	return tctx->vslice;
 }
 
 /* ns of CPU time since the task slept. */
@@ -68,17 +88,17 @@ static bool is_short(const struct task_ctx *tctx)
 	return tctx->burst_est < limit && burst(tctx) < limit;
 }
 
-/*
- * @woken wakes up, by a wakeup with @wake_flags. One that waited for a kernel lock was TASK_UNINTERRUPTIBLE, and not for I/O.
- * (It is not called p: the macro has a p of its own.)
- */
-static void note_wakeup(const struct task_struct *woken, struct task_ctx *tctx, u64 wake_flags)
+/* Did it wait for a kernel lock: TASK_UNINTERRUPTIBLE, and not for I/O? (Not called p: the macro has a p of its own.) */
+static bool waited_for_lock(const struct task_struct *woken)
 {
-	bool waited_for_lock =
-		BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) && !BPF_CORE_READ_BITFIELD(woken, in_iowait);
+	return BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) && !BPF_CORE_READ_BITFIELD(woken, in_iowait);
+}
 
-	tctx->sync_wakeup = waited_for_lock || (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) != SCX_WAKE_TTWU;
-	tctx->charged = tctx->woke_exec = woken->se.sum_exec_runtime;
+/* @p wakes up, by a wakeup with @wake_flags. */
+static __always_inline void note_wakeup(const struct task_struct *p, struct task_ctx *tctx, u64 wake_flags)
+{
+	tctx->sync_wakeup = (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) != SCX_WAKE_TTWU || waited_for_lock(p);
+	tctx->charged = tctx->woke_exec = p->se.sum_exec_runtime;
 }
 
 /* The task stops to sleep. Its estimate rises at once, and falls slowly: a task is short if all its last bursts were. */
@@ -92,44 +112,34 @@ static void note_sleep(struct task_ctx *tctx)
 		tctx->burst_est -= (tctx->burst_est - ns) >> BURST_SHIFT;
 }
 
-/*
- * Has it run for so many slices more than its share, by the clock of its CPU? The slices are its own, or those of nice 0: a light
- * task's own takes far more of the clock.
- */
-static bool is_ahead(const struct task_struct *p, struct task_ctx *tctx, u32 nr_slices)
-{
-	s64 ahead = tctx->vclock_cpu < 0 ? 0 : tctx->vruntime - cpu_ctx(tctx->vclock_cpu)->vclock;
-	u64 slice = to_vtime(tunables.slice_ns, task_weight(p, tctx));
-
-	if (slice > tunables.slice_ns)
-		slice = tunables.slice_ns;
-	return ahead > (s64)(nr_slices * slice);
-}
-
-static bool has_credit(const struct task_struct *p, struct task_ctx *tctx)
-{
-	return !tctx->sync_wakeup && burst(tctx) < tunables.slice_ns && !never_preempts(p, tctx) &&
-	       !is_ahead(p, tctx, CREDIT_LEAD);
-}
-
-static u64 deadline(const struct task_struct *p, struct task_ctx *tctx)
+/* By the rule above. @p is on the virtual time of the CPU of @cctx. */
+static __always_inline void set_deadline(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
 	u32 weight = task_weight(p, tctx);
-	u64 at = tctx->vruntime;
+	u64 slice = vslice(tctx, weight), at = tctx->vruntime;
+	s64 lead = at - cctx->vclock, least = slice < tunables.slice_ns ? slice : tunables.slice_ns;
 
 	if (!is_short(tctx))
-		at += to_vtime(tunables.slice_ns, weight);
-	if (has_credit(p, tctx))
-		at -= to_vtime(tunables.credit_ns, weight);
-	return at;
+		at += slice;
+	tctx->has_credit = false;
+	if (burst(tctx) < tunables.slice_ns) {
+		if (!tctx->sync_wakeup && lead <= CREDIT_LEAD * least && !never_preempts(p, tctx)) {
+			tctx->has_credit = true;
+			at -= to_vtime(tunables.credit_ns, weight);
+		}
+		if (lead > 0 && lead <= least)
+			at -= lead;
+	}
+	tctx->deadline = at;
 }
 
 /* Brings the vruntime of a task that ran up to date. The kernel has updated sum_exec_runtime. */
-static void charge(struct task_struct *p, struct task_ctx *tctx)
+static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 sum_exec = p->se.sum_exec_runtime, ran = sum_exec - tctx->charged;
 
-	update_share(p, tctx); /* may scale vruntime anew */
+	if (tctx->group)
+		update_share(p, tctx); /* may scale vruntime again */
 	tctx->vruntime += to_vtime(ran, task_weight(p, tctx));
 	if (is_limited(tctx))
 		charge_groups(scx_bpf_task_cpu(p), tctx->group, ran);
@@ -142,78 +152,85 @@ static bool waits_already(const struct task_ctx *tctx)
 	return tctx->enqueued_at && tctx->queued_cpu >= 0;
 }
 
-/* @p runs: what tasks that would preempt it go by. */
-static void note_current(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
+/* @p, of this @weight, runs: what tasks that would preempt it go by. */
+static void note_current(struct task_ctx *tctx, struct cpu_ctx *cctx, u32 weight)
 {
-	cctx->curr_deadline = deadline(p, tctx);
-	cctx->curr_short = is_short(tctx);
-	cctx->curr_sync = tctx->sync_wakeup;
-	cctx->curr_idle_policy = is_idle_policy(p, tctx);
+	cctx->curr_deadline = tctx->deadline;
+	cctx->curr_requeued = tctx->deadline + vslice(tctx, weight);
 }
 
 /*
- * @p starts to run, or begins another slice: the clock of @cpu follows it. Not further than the deadline that brought it here,
- * which may be before its vruntime, by far for a light task, and not if it comes out of its turn, from another CPU's queue,
- * straight from its wakeup while others wait (@goes_on: it ran before), or because it is critical: the clock would leave behind
- * those that wait their turn.
+ * @p starts to run, or begins another slice. Advance the CPU's virtual time to the task's vruntime, capped at its deadline. Do
+ * not advance it for tasks that come out of turn (not @in_turn: stolen, placed directly while others wait; or critical): those
+ * that wait would lose lag.
  */
-static void note_running(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
-			 bool goes_on)
+static __always_inline void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx,
+					 u64 slice, bool in_turn)
 {
-	bool was_queued = waits_already(tctx);
-	bool in_turn = was_queued ? tctx->queued_cpu == cpu : goes_on || !cctx->queued;
-	u64 at = tctx->vruntime;
+	u64 at = vtime_before(tctx->deadline, tctx->vruntime) ? tctx->deadline : tctx->vruntime;
+	u32 weight = task_weight(p, tctx);
+	bool critical = is_critical(p);
 
-	note_current(p, tctx, cctx);
-	cctx->curr_critical = is_critical(p);
-	if (vtime_before(cctx->curr_deadline, at))
-		at = cctx->curr_deadline;
-	if (was_queued && vtime_before(p->scx.dsq_vtime, at))
-		at = p->scx.dsq_vtime;
-	if (!cctx->curr_critical && in_turn && vtime_before(cctx->vclock, at))
+	if (in_turn && vtime_before(cctx->vclock, at) && !critical &&
+	    !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | scx_bpf_task_cpu(p)))
 		cctx->vclock = at;
-	cctx->curr_started = scx_bpf_now();
-	cctx->curr_weight = task_weight(p, tctx);
+	note_current(tctx, cctx, weight);
+	cctx->curr_started = ran_until(p, cctx);
+	cctx->curr_left = tctx->burst_est - burst(tctx);
+	cctx->curr_critical = critical;
+	cctx->curr_idle_policy = is_idle_policy(p, tctx);
+	cctx->curr_weight = weight;
+	tctx->slice_end = tctx->charged + slice;
 }
 
-/* sched_yield(): the task lets go of what it is owed, and of a slice. */
+/* sched_yield(): the task gives up its lag and a slice, and its lead counts. */
 static void yield_turn(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	u64 ahead = cctx->vclock + to_vtime(tunables.slice_ns, task_weight(p, tctx));
+	u64 ahead = cctx->vclock + vslice(tctx, task_weight(p, tctx)) + 1;
 
 	tctx->sync_wakeup = true;
 	if (vtime_before(tctx->vruntime, ahead))
 		tctx->vruntime = ahead;
 }
 
-/* Puts the task on @cpu's clock. A new task starts even with it. */
+/* Put the task on the virtual time of @cpu. A new task starts with no lag. */
 static void rebase(struct task_ctx *tctx, s32 cpu)
 {
+	u64 distance;
+
 	if (tctx->vclock_cpu == cpu)
 		return;
 	if (tctx->vclock_cpu < 0) {
-		tctx->vruntime = cpu_ctx(cpu)->vclock;
+		distance = cpu_ctx(cpu)->vclock - tctx->vruntime;
 	} else {
-		tctx->vruntime += cpu_ctx(cpu)->vclock - cpu_ctx(tctx->vclock_cpu)->vclock;
+		distance = cpu_ctx(cpu)->vclock - cpu_ctx(tctx->vclock_cpu)->vclock;
 		tctx->recent = tctx->vclock_cpu;
 	}
+	tctx->vruntime += distance;
+	tctx->deadline += distance;
 	tctx->vclock_cpu = cpu;
 }
 
 /*
- * As rebase(), for a task that starts to wait, @anew if it slept or was throttled: it is owed nothing for that time. What it is
- * ahead is bounded: anew by two slices, as EEVDF bounds lag; else so that one long stint (no tick, a virtual CPU that
- * stood still) does not shut it out for as long times the number of tasks that wait.
+ * @p is about to wait for @cpu, or to run there: bound its lag, and compute its deadline.
+ *
+ * 1. If it slept or was throttled (@woke), it has no positive lag, and a negative one of two slices at most, as EEVDF bounds lag.
+ * 2. Otherwise its negative lag is bounded so that one long stint (no tick, a virtual CPU that stood still) does not shut it
+ *    out for as long times the number of tasks that wait.
  */
-static void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, bool anew)
+static __always_inline void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, bool woke)
 {
-	u64 vclock = cpu_ctx(cpu)->vclock, latest;
+	const struct cpu_ctx *cctx = cpu_ctx(cpu);
+	u64 latest;
+	u32 weight;
 
 	group_enter(p, tctx);
-	latest = vclock + to_vtime(tunables.slice_ns + (anew ? tunables.slice_ns : OVERRUN_NS), task_weight(p, tctx));
 	rebase(tctx, cpu);
-	if (anew && vtime_before(tctx->vruntime, vclock))
-		tctx->vruntime = vclock;
+	weight = task_weight(p, tctx);
+	latest = cctx->vclock + vslice(tctx, weight) + (woke ? vslice(tctx, weight) : to_vtime(OVERRUN_NS, weight));
+	if (woke && vtime_before(tctx->vruntime, cctx->vclock))
+		tctx->vruntime = cctx->vclock;
 	else if (vtime_before(latest, tctx->vruntime))
 		tctx->vruntime = latest;
+	set_deadline(p, tctx, cctx);
 }

@@ -1,26 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a CPU runs next, in dispatch:
+ * What a CPU runs next, in dispatch. The kernel asks only if the local DSQ is empty (queue.bpf.h).
  *
- *	current may go on for another slice (can_keep_running) ------------> it is compared with the others
- *	a throttled task's time has come (cgroup/throttle.bpf.h) ----------> it is put into a queue, and compared
- *	now and then: a task starves here, or is owed more elsewhere
- *	(steal/balance.bpf.h) ---------------------------------------------> it
- *	current's deadline is before the first one of the queues, which
- *	are not long ------------------------------------------------------> current
- *	else --------------------------------------------------------------> the first of the queues
- *	both are empty: another CPU's task (steal/steal.bpf.h), or what
- *	came while that was looked for ------------------------------------> it, or the CPU idles
+ *	1. A throttled task's time has come (cgroup/throttle.bpf.h): it is put into a queue, and compared.
+ *	2. Current was preempted: the first of the queues.
+ *	3. The tick has found something due: a task that starves here, or has more positive lag elsewhere (steal/balance.bpf.h).
+ *	4. Current may continue, and its deadline is before the first one of the queues, which are not long: current.
+ *	5. The first of the queues.
+ *	6. Another CPU's task (steal/steal.bpf.h), or what was queued while that was looked for; else the CPU idles.
  */
 #pragma once
 
-enum {
-	REQUEUE_NS = 20000000, /* how often the last tasks of the queues are looked at: a few slices */
-};
-
 /*
- * The context of @prev if it may run for *@slice more; NULL if it has gone to sleep, or is to go elsewhere or to wait for
- * cpu.max.
+ * Return the context of @prev, its deadline up to date, if it may run for *@slice more; NULL if it has gone to sleep, or is to go
+ * elsewhere or to wait for cpu.max.
  */
 static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 *slice)
 {
@@ -38,7 +31,10 @@ static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 
 			return NULL;
 	}
 	tctx->at_user = false;
-	return tctx->migrate_to || tctx->migrate_up ? NULL : tctx;
+	if (tctx->migrate_to || tctx->migrate_up)
+		return NULL;
+	set_deadline(prev, tctx, cpu_ctx(cpu));
+	return tctx;
 }
 
 /*
@@ -47,21 +43,21 @@ static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 
  */
 __noinline s32 note_idled(s32 cpu)
 {
-	pelt_update(cpu, cpu_ctx(cpu), false);
+	pelt_update(cpu, cpu_ctx(cpu), scx_bpf_now(), false);
 	return 0;
 }
 
 /* @cpu has nothing of its own left, or another CPU has just taken it. True: it has now. Stealing lets go of the rq lock. */
 static bool run_other(s32 cpu, struct cpu_ctx *cctx)
 {
-	if (timed_steal(cpu))
+	if (steal(cpu))
 		return true;
 	/* Kicked in vain, maybe claimed: idle again, and then comes the other half of the handshake with enqueue(). */
 	if (is_idle_task(bpf_get_current_task_btf())) {
 		if (cctx->pelt.running)
 			note_idled(cpu);
 		mark_idle(cpu, cctx);
-		if (work_in_reach(cpu) && timed_steal(cpu))
+		if (work_in_reach(cpu) && steal(cpu))
 			return true;
 		/*
 		 * Claimed while stealing let go of the rq lock, or the timer of throttled tasks has come: a kick that comes before
@@ -88,12 +84,13 @@ __noinline s32 requeue_heavier(s32 cpu, u64 queue)
 	bpf_for_each(scx_dsq, p, queue, SCX_DSQ_ITER_REV)
 	{
 		struct task_ctx *tctx = task_ctx(p);
-		u32 before = tctx ? task_weight(p, tctx) : 0;
+		u32 before = tctx && tctx->group ? task_weight(p, tctx) : 0;
 
 		if (before) {
 			update_share(p, tctx);
 			if (task_weight(p, tctx) / 2 >= before) {
-				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, queue_deadline(p, tctx, cctx));
+				set_deadline(p, tctx, cctx);
+				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tctx->deadline);
 				scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue, 0);
 			}
 		}
@@ -104,54 +101,48 @@ __noinline s32 requeue_heavier(s32 cpu, u64 queue)
 	return 0;
 }
 
-/*
- * Is the first task of the queues of @cpu to be looked at before it is taken? Most often current sleeps, one of the queues has
- * tasks, and no other CPU is due: then there is nothing to compare it with. Up to 7.0 a look is an iterator over the queue, which
- * takes 220 of dispatch's 1218 instructions.
- */
-static bool compares(const struct cpu_ctx *cctx, bool may_keep, u64 now)
-{
-	return may_keep || (cctx->overloaded && cctx->queued_pinned) || balance_due(cctx, now) ||
-	       starved_due(cctx, now);
-}
-
 /* In dispatch: what @cpu runs next, be it @prev (NULL: not a task of ours), goes to its local DSQ. */
 static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 {
-	u64 queue = cpu, slice = tunables.slice_ns, now = scx_bpf_now(), at;
-	struct task_ctx *tctx = can_keep_running(cpu, prev, &slice);
+	bool preempted = cctx->preempted_by, keep;
+	u64 queue, slice = tunables.slice_ns, at;
 	struct task_struct *next = NULL;
-	bool keep = tctx;
+	struct task_ctx *tctx = NULL;
+	u8 due = cctx->due;
 
 	if (READ_ONCE(cctx->throttled_due))
 		offer_unthrottled(cpu);
-	if (cctx->queued) {
-		if (nr_groups && now - cctx->requeued_at >= REQUEUE_NS) {
-			cctx->requeued_at = now;
-			requeue_heavier(cpu, cpu);
-			requeue_heavier(cpu, pinned_queue(cpu));
-		}
-		queue = cctx->overloaded ? cpu : pinned_queue(cpu);
-		if (compares(cctx, tctx, now))
-			next = first_queued(cpu, cctx, &queue);
+	cctx->due = 0;
+	if (due & DUE_SHARES && cctx->queued) {
+		requeue_heavier(cpu, cpu);
+		requeue_heavier(cpu, pinned_queue(cpu));
 	}
-	at = tctx ? deadline(prev, tctx) : 0;
-	if (next && (!tctx || cctx->preempted || cctx->first_come || !vtime_before(at, next->scx.dsq_vtime))) {
+	if (!preempted || !cctx->queued)
+		tctx = can_keep_running(cpu, prev, &slice);
+	queue = cctx->overloaded ? cpu : pinned_queue(cpu);
+	/* Most often current sleeps and one of the queues has tasks: then there is nothing to compare its first one with. */
+	if (cctx->queued && (tctx || due || (cctx->overloaded && cctx->queued_pinned)))
+		next = first_queued(cpu, cctx, &queue);
+	keep = tctx;
+	at = tctx ? tctx->deadline : 0;
+	if (next && (!tctx || cctx->first_come || !vtime_before(at, next->scx.dsq_vtime))) {
 		at = next->scx.dsq_vtime;
 		keep = false;
 	}
-	cctx->preempted = false;
-	if (keep || next) {
+	if (due && (keep || next)) {
 		struct task_struct *first = keep ? NULL : next;
+		u64 now = scx_bpf_now();
 
-		if (run_starved(cpu, cctx, first, now) || balance(cpu, cctx, first, at, now))
+		if ((due & DUE_STARVED && run_starved(cpu, cctx, first, now)) ||
+		    (due & DUE_BALANCE && balance(cpu, cctx, first, at, now)))
 			return;
 	}
 	if (!keep && cctx->queued && take_queued(cpu, cctx, queue))
 		return;
 	if (tctx) {
 		stat_inc(STAT_KEEP);
-		note_running(prev, tctx, cpu, cctx, true);
+		cctx->preempted_by = BY_NONE;
+		note_running(prev, tctx, cctx, slice, true);
 		scx_bpf_task_set_slice(prev, slice);
 		return;
 	}

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Wakeup preemption, by the rule of deadline.bpf.h:
+ * Wakeup preemption:
  *
  *	wakee is SCHED_BATCH, SCHED_IDLE, cpu.idle? ----------------------------> it waits
  *	current is SCHED_IDLE, cpu.idle? ---------------------------------------> it preempts
  *	sync wakeup, or current's deadline first? ------------------------------> it waits
- *	current woken by sync, not short while the wakee is, or ran a slice? ---> it preempts, else it waits
+ *	current is about to sleep? ---------------------------------------------> it waits
+ *	else -------------------------------------------------------------------> it preempts
  *
- * An idle CPU that may take the wakee does, and then no task is preempted (enqueue). The wakee stays in its queue until the
- * CPU is free: current may be in the kernel for milliseconds, and nothing can be stolen from the local DSQ.
+ * Current is about to sleep if what is left of its burst, by the estimate of deadline.bpf.h, is half a slice or less. Once it
+ * has overrun that it is not. To preempt it would take two switches, and those that wait for what it holds would wait, too.
+ *
+ * An idle CPU that may take the wakee does, and then no task is preempted (enqueue). A wakee that may migrate stays in its queue
+ * until the CPU is free: current may be in the kernel for milliseconds, and nothing can be stolen from the local DSQ. One that
+ * may not goes there at once.
  *
  * Per-CPU kernel threads and the loader preempt everything but each other when they wake.
  */
 #pragma once
-
-/* So far before a CPU's clock that no deadline is earlier. */
-#define FIRST_NS (1ULL << 60)
 
 /*
  * How @p comes to a CPU that was idle a moment ago. That CPU may find another task while this one is under way; that one is
@@ -28,41 +30,59 @@ static u64 arrival_flags(const struct task_struct *p)
 	return SCX_ENQ_IMMED | (no_preempt(p) ? 0 : SCX_ENQ_PREEMPT);
 }
 
-/* Does @p, which wakes on the CPU of @cctx, preempt its running task? The rq lock is held. */
-static bool preempts(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx, u64 now)
+/* By its estimate; @now may be read from another CPU's clock. */
+static bool is_about_to_sleep(const struct cpu_ctx *cctx, u64 now)
+{
+	s64 left = cctx->curr_left - (s64)(now - cctx->curr_started);
+
+	return left > 0 && left <= (s64)(tunables.slice_ns / 2);
+}
+
+/* Does @p, which wakes on @cpu, preempt the task that runs there? The rq lock is held. */
+static __always_inline bool preempts(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx,
+				     s32 cpu)
 {
 	if (!tunables.wakeup_preempt || !cctx->curr_weight || never_preempts(p, tctx))
 		return false;
 	if (cctx->curr_idle_policy)
 		return true;
-	if (tctx->sync_wakeup || cctx->curr_critical || !vtime_before(deadline(p, tctx), cctx->curr_deadline))
+	if (tctx->sync_wakeup || cctx->curr_critical || !vtime_before(tctx->deadline, cctx->curr_deadline))
 		return false;
-	/* Signed, for @now may be read from another CPU's clock. */
-	return cctx->curr_sync || (is_short(tctx) && !cctx->curr_short) ||
-	       (s64)(now - cctx->curr_started) >= (s64)tunables.slice_ns;
+	return !is_about_to_sleep(cctx, locked_now(cpu));
+}
+
+/* Current of the CPU of @cctx makes way; one wakee preempts it at a time. */
+static void make_way(struct cpu_ctx *cctx, enum preempter by)
+{
+	cctx->curr_weight = 0;
+	cctx->preempted_by = by;
 }
 
 /*
  * In enqueue of @p, a kernel thread of @cpu, whose rq lock is held: it runs at once. The task that runs there is preempted,
- * and is not offered to idle CPUs: the kernel thread is brief, and that task's caches are warm (kthread_pending).
+ * and is not offered to idle CPUs: the kernel thread is brief, and that task's caches are warm.
  */
 static void run_at_once(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_flags)
 {
 	if (cctx->curr_weight && !cctx->curr_critical) {
-		cctx->kthread_pending = true;
-		cctx->curr_weight = 0;
+		make_way(cctx, BY_KTHREAD);
 		enq_flags |= SCX_ENQ_PREEMPT;
+	} else {
+		/* Before a pinned task that is next. */
+		enq_flags |= SCX_ENQ_HEAD;
 	}
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 }
 
 /*
- * Current of @cpu makes way for the first task of the queue, if that is still there when dispatch() looks. A SCHED_IDLE task
- * makes way for any other.
+ * In enqueue of @p: what is left of its slice, if it was preempted before that was over, and in @by what preempted it. 0: it is
+ * queued by its deadline. A long queue is not kept waiting for it, nor does any task wait for SCHED_IDLE and cpu.idle.
  */
-static void preempt_curr(s32 cpu, struct cpu_ctx *cctx)
+static u64 rest_of_slice(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx, u32 *by)
 {
-	cctx->curr_weight = 0; /* one at a time */
-	cctx->preempted = cctx->curr_idle_policy;
-	kick_cpu(cpu, SCX_KICK_PREEMPT);
+	s64 left = tctx->slice_end - p->se.sum_exec_runtime;
+
+	*by = tctx->preempted_by;
+	tctx->preempted_by = BY_NONE;
+	return *by && left > 0 && !cctx->first_come && !is_idle_policy(p, tctx) ? left : 0;
 }

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The queues of a CPU, both ordered by deadline:
+ * The queues of a CPU, ordered by deadline:
  *
  *	DSQ cpu                tasks that may migrate, which other CPUs may take
  *	DSQ pinned_queue(cpu)  tasks that may not; no thief looks here, however many there are
+ *	local DSQ              the front of that, from where the kernel takes tasks without dispatch(): tasks that may not migrate
+ *	                       and that preempt current, or are next by their deadline while nothing else waits
  *
  * The load of a CPU is the sum of the weights of its runnable tasks, cgroups' shares included:
  *
- *	queued_load   the tasks in its queues: added by enqueue(), removed by running(), be it on another CPU, or disable()
+ *	queued_load   the tasks in both queues: added by enqueue(), removed by running(), be it on another CPU, or disable()
  *	curr_weight   the task that runs
  *
  * The kernel inserts a task only after enqueue() has returned, so an empty DSQ does not tell whether one is on its way;
- * a queued_load of 0 does. Tasks that go straight to an idle CPU count from when they run.
+ * a queued_load of 0 does. Tasks that go straight to a local DSQ count from when they run.
  */
 #pragma once
 
@@ -74,24 +76,21 @@ static u64 cpu_load(const struct cpu_ctx *cctx)
 	return READ_ONCE(cctx->queued_load) + READ_ONCE(cctx->curr_weight);
 }
 
-/* Where @p is put into the queue of the CPU of @cctx, on whose clock it is. */
-static u64 queue_deadline(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx)
+/*
+ * Is @p, which may use @cpu only, next there whatever current does? Then the local DSQ is its queue: no dispatch() has to find
+ * it. One task at a time, because those that come later cannot be ordered before it; not while dispatch() is wanted; and not before
+ * kernel threads that wake while one runs.
+ */
+static bool is_next(s32 cpu, const struct cpu_ctx *cctx, const struct task_ctx *tctx)
 {
-	u64 at = deadline(p, tctx);
-	s64 ahead = tctx->vruntime - cctx->vclock;
-
-	if (ahead > 0 && !is_ahead(p, tctx, 1) && burst(tctx) < tunables.slice_ns)
-		at -= ahead;
-	if (vtime_before(cctx->last_deadline, at))
-		cctx->last_deadline = at;
-	return at;
+	return !cctx->queued && !cctx->due && !cctx->first_come && !cctx->curr_critical &&
+	       !vtime_before(cctx->curr_requeued, tctx->deadline) && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 }
 
-/* ns for which @p has been in a queue. */
-static u64 wait_time(struct task_struct *p, u64 now)
+/* ns for which the task has been in a queue. */
+static u64 wait_time(const struct task_ctx *tctx, u64 now)
 {
-	struct task_ctx *tctx = task_ctx(p);
-	s64 wait = tctx && tctx->enqueued_at ? now - tctx->enqueued_at : 0;
+	s64 wait = tctx->enqueued_at ? now - tctx->enqueued_at : 0;
 
 	return wait > 0 ? wait : 0;
 }

@@ -206,13 +206,15 @@ static bool claim_fast(struct task_struct *p, const struct search *s, s32 cpu, s
 	       (!is_asym() || (fits_cpu(s->util, cpu) && !is_wasted_on(s->util, cpu))) && claim_idle(cpu);
 }
 
-/* In select_cpu: claims an idle CPU for @p to wake on, counting where it was found; -1 if there is none. */
-static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 prev, s32 target)
+/* The same in the LLC of @target, counting where it was found. */
+static s32 find_near(struct task_struct *p, const struct task_ctx *tctx, const struct search *s, s32 prev, s32 target)
 {
 	const volatile struct cpu_layout *l = cpu_layout(target);
-	struct search *s = begin_search(tctx, true);
 	s32 cpu;
 
+	/* On a full machine that is all. A CPU that goes idle from here on is seen by enqueue(), which asks again. */
+	if (!map_any(&idle_map, l->llc))
+		return -1;
 	if (claim_fast(p, s, target, target)) {
 		stat_inc(STAT_TARGET);
 		return target;
@@ -226,9 +228,19 @@ static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 pre
 		return tctx->recent;
 	}
 	cpu = scan_llc(p, l->llc, l->scan_from);
-	if (cpu >= 0) {
+	if (cpu >= 0)
 		stat_inc(STAT_SCAN);
-	} else {
+	return cpu;
+}
+
+/* In select_cpu: claims an idle CPU for @p to wake on, counting where it was found; -1 if there is none. */
+static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 prev, s32 target)
+{
+	const volatile struct cpu_layout *l = cpu_layout(target);
+	struct search *s = begin_search(tctx, true);
+	s32 cpu = find_near(p, tctx, s, prev, target);
+
+	if (cpu < 0) {
 		cpu = scan_home(p, tctx, l);
 		if (cpu < 0)
 			cpu = scan_beyond(p, l->llc, l->scan_from, machine.nr_llcs - 1);
@@ -236,6 +248,7 @@ static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 pre
 			cpu = claim_weak(s);
 		stat_inc(cpu >= 0 ? STAT_BEYOND : STAT_FAILED);
 	}
-	stat_add(STAT_SCANNED, s->scanned);
+	if (s->scanned)
+		stat_add(STAT_SCANNED, s->scanned);
 	return cpu;
 }

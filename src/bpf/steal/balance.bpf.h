@@ -26,14 +26,15 @@
 enum {
 	BALANCE_NS = 4000000,
 	MAX_DRIFT_NS = 100000000,
-	STARVE_LOOKS = 8, /* in starve_ns */
+	STARVE_LOOKS = 8,      /* in starve_ns */
+	REQUEUE_NS = 20000000, /* how often the shares of the last tasks of a queue are looked at: a few slices */
 	NO_CPU = -1,
 };
 
 /* @cpu leaves the idle loop: its clock ran on, so that no task is owed for what no task wanted. */
-static void account_idle(struct cpu_ctx *cctx)
+static void account_idle(struct cpu_ctx *cctx, u64 now)
 {
-	s64 idle = scx_bpf_now() - cctx->pelt.updated_at;
+	s64 idle = now - cctx->pelt.since;
 
 	if (!cctx->pelt.running && idle > 0)
 		cctx->voffset += idle;
@@ -121,9 +122,36 @@ static u64 patience(const struct cpu_ctx *victim)
 	return weight > WEIGHT_DFL << WEIGHT_SHIFT ? by_weight(BALANCE_WAIT_NS, weight) : BALANCE_WAIT_NS;
 }
 
-static bool balance_due(const struct cpu_ctx *cctx, u64 now)
+/* May a CPU that @cpu balances with be overloaded? Bounded by MAX_BEYOND. */
+static bool others_overloaded(s32 cpu)
 {
-	return now - cctx->balanced_at >= BALANCE_NS;
+	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
+	bool any = map_any(&overload_map, cpu_layout(cpu)->llc);
+	u32 i;
+
+	for (i = bpf_arena_loop_zero; !any && i < MAX_BEYOND && i < l->nr_reach && can_loop; i++)
+		any = map_any(&overload_map, other_llc(l, i));
+	return any;
+}
+
+/* In tick: what is due in the next dispatch() of @cpu. */
+static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
+{
+	u8 due = 0;
+
+	if (tunables.steal && now - cctx->balanced_at >= BALANCE_NS && others_overloaded(cpu)) {
+		cctx->balanced_at = now;
+		due |= DUE_BALANCE;
+	}
+	if (cctx->queued && now - cctx->starved_at >= machine.starve_ns / STARVE_LOOKS) {
+		cctx->starved_at = now;
+		due |= DUE_STARVED;
+	}
+	if (nr_groups && cctx->queued && now - cctx->requeued_at >= REQUEUE_NS) {
+		cctx->requeued_at = now;
+		due |= DUE_SHARES;
+	}
+	cctx->due |= due;
 }
 
 /*
@@ -140,13 +168,10 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 	s32 victim;
 	u64 gran;
 
-	if (!tunables.steal || !balance_due(cctx, now))
-		return false;
 	/* @next has just woken, and where many wait all have waited for longer. */
 	own = next ? task_ctx(next) : NULL;
-	if (own && has_credit(next, own))
+	if (own && own->has_credit)
 		return false;
-	cctx->balanced_at = now;
 	victim = balance_victim(cpu);
 	if (victim < 0)
 		return false;
@@ -161,7 +186,7 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 	want.before = deadline + cctx->voffset - from->voffset - gran;
 	want.long_wait = patience(from);
 	if (own) {
-		want.min_wait = by_weight(wait_time(next, now), task_weight(next, own));
+		want.min_wait = by_weight(wait_time(own, now), task_weight(next, own));
 		want.long_wait += want.min_wait;
 	}
 	/* A strong CPU with a big task takes small ones from weak CPUs only if they waited for too long. */
@@ -173,29 +198,22 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 	return true;
 }
 
-static bool starved_due(const struct cpu_ctx *cctx, u64 now)
-{
-	return now - cctx->starved_at >= machine.starve_ns / STARVE_LOOKS;
-}
-
 /*
- * In dispatch of @cpu: takes a task of its own queues that has waited for starve_ns, and for longer than @next, which would run
- * (NULL: current).
+ * In dispatch of @cpu: take a task of its own queues that has waited for starve_ns, and for longer than @next, which would run
+ * (NULL: current). As long as there are some the next dispatch() looks again.
  */
-static bool run_starved(s32 cpu, struct cpu_ctx *cctx, struct task_struct *next, u64 now)
+static __noinline bool run_starved(s32 cpu, struct cpu_ctx *cctx, struct task_struct *next, u64 now)
 {
 	struct pull want = {.why = PULL_STARVED, .min_wait = machine.starve_ns};
-	u64 wait;
+	struct task_ctx *tctx = next ? task_ctx(next) : NULL;
+	u64 wait = tctx ? wait_time(tctx, now) : 0;
 
-	if (!cctx->queued || !starved_due(cctx, now))
-		return false;
-	wait = next ? wait_time(next, now) : 0;
 	if (wait > want.min_wait)
 		want.min_wait = wait;
 	if (pull(cpu, cpu, cpu, &want) || pull(cpu, cpu, pinned_queue(cpu), &want)) {
 		stat_inc(STAT_STARVED);
+		cctx->due |= DUE_STARVED;
 		return true;
 	}
-	cctx->starved_at = now;
 	return false;
 }

@@ -75,6 +75,25 @@ __noinline s32 note_all_taken(s32 victim)
 	return 0;
 }
 
+/*
+ * In running: the task waits no more, if it did. Return true if it came in its turn: not from another CPU, nor straight from its
+ * wakeup while others wait.
+ */
+static bool queue_leave(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+{
+	bool waited = waits_already(tctx), own = tctx->queued_cpu == cpu;
+	bool in_turn = waited ? own : !cctx->queued;
+
+	if (waited && !own)
+		stat_add(STAT_STOLEN_NS, wait_time(tctx, scx_bpf_now()));
+	tctx->enqueued_at = 0;
+	if (queue_del(tctx) && !own)
+		note_all_taken(tctx->queued_cpu);
+	if (cctx->queued && !READ_ONCE(cctx->queued_load))
+		note_none_queued(cpu, cctx);
+	return in_turn;
+}
+
 /* In dispatch of @cpu: takes the first task of @queue, one of its own; false if there is none. */
 static bool take_queued(s32 cpu, struct cpu_ctx *cctx, u64 queue)
 {

@@ -50,7 +50,7 @@ static bool outweighs(u32 weight, const struct cpu_ctx *victim)
 static bool pull_wants(const struct pull *pull, struct task_struct *p, struct task_ctx *tctx, s32 cpu, s32 victim,
 		       u64 now)
 {
-	u64 wait = wait_time(p, now);
+	u64 wait = wait_time(tctx, now);
 	u32 weight;
 
 	switch (pull->why) {
@@ -79,10 +79,12 @@ static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 c
 {
 	const struct cpu_ctx *cctx = cpu_ctx(cpu);
 	u64 earliest = cctx->vclock - to_vtime(tunables.credit_ns, task_weight(p, tctx));
+	u64 at = tctx->vruntime + cpu_ctx(victim)->voffset - cctx->voffset;
 
-	tctx->vruntime += cpu_ctx(victim)->voffset - cctx->voffset;
-	if (vtime_before(tctx->vruntime, earliest))
-		tctx->vruntime = earliest;
+	if (vtime_before(at, earliest))
+		at = earliest;
+	tctx->deadline += at - tctx->vruntime;
+	tctx->vruntime = at;
 	tctx->recent = tctx->vclock_cpu;
 	tctx->vclock_cpu = cpu;
 }
@@ -107,6 +109,7 @@ __noinline bool pull(s32 cpu, s32 victim, u64 queue, struct pull *pull __arg_non
 			    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
 				if (pull->why == PULL_BALANCE)
 					carry_over(p, tctx, cpu, victim);
+				tctx->arrives = true;
 				return true;
 			}
 		}

@@ -13,7 +13,7 @@ use crate::stats::{Group, Metrics};
 use crate::top::app::App;
 use crate::top::theme::Theme;
 
-pub static FIGURES: [Figure; 20] = [
+pub static FIGURES: [Figure; 19] = [
     figure("Group", "util%", "util", Percent),
     figure("Group", "nr_scan", "nr_scan", Now),
     figure("Group", "search", "search", PerSecond),
@@ -32,7 +32,6 @@ pub static FIGURES: [Figure; 20] = [
     figure("Group", "balance", "balance", PerSecond),
     figure("Group", "queued", "queued", PerSecond),
     figure("Group", "own", "own", PerSecond),
-    figure("Group", "find%", "find", Percent),
     figure("Group", "cpus", "nr_cpus", Now),
 ];
 

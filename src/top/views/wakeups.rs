@@ -13,7 +13,7 @@ use crate::stats::{Group, Metrics};
 use crate::top::app::App;
 use crate::top::theme::Theme;
 
-pub static FIGURES: [Figure; 13] = [
+pub static FIGURES: [Figure; 12] = [
     figure("Group", "target", "target", PerSecond),
     figure("Group", "prev", "prev", PerSecond),
     figure("Group", "recent", "recent", PerSecond),
@@ -23,17 +23,15 @@ pub static FIGURES: [Figure; 13] = [
     figure("Group", "failed", "failed", PerSecond),
     figure("Group", "preempt", "preempt", PerSecond),
     figure("Group", "pulled", "affine", PerSecond),
-    figure("Group", "wide", "wide", PerSecond),
     figure("Group", "local", "local", PerSecond),
     figure("Group", "kthread", "kthread", PerSecond),
     figure("Group", "latencies", "latencies", PerSecond),
 ];
 
 /// Beside where they were placed.
-const OTHERS: [Part; 5] = [
+const OTHERS: [Part; 4] = [
     Part { name: "preempt", count: |group| group.preempt },
     Part { name: "pulled", count: |group| group.affine },
-    Part { name: "wide", count: |group| group.wide },
     Part { name: "local", count: |group| group.local },
     Part { name: "kthread", count: |group| group.kthread },
 ];

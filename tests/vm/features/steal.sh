@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --icount --turn 50 --cpus 8 --llcs 2 --nodes 2 --append magpie.turns --timeout 3000
+# vm: --icount --turn 50 --cpus 8 --llcs 2 --nodes 2 --timeout 3000
 # vm: --icount --cpus 8 --llcs 2 --nodes 2 --timeout 3000
 # Stealing off, in the LLC, in the node, everywhere (Steve Sistare's series): hackbench with 1, 2, 4 and 8 groups of 20
 # tasks, medians of MAGPIE_RUNS runs, interleaved. The statistics are of intervals while it runs.
 # All emulated CPUs take from one clock, an instruction is a nanosecond, and an idle one takes none: the time that hackbench
 # reports is the work of all CPUs. Had they run side by side it would have taken that, divided by the number of CPUs that
 # were busy meanwhile (or more, if the number varied, as it does without stealing): this is "elapsed". Fails if stealing
-# does not make it 8 % less, as Steve Sistare saw; if stealing, however far, makes it 1 % more; if it makes 2 % more work. Where
-# turns are long, so that a CPU that looks rarely stands still meanwhile, fails if looking takes 0.4 points more.
+# does not make it 8 % less, as Steve Sistare saw; if stealing, however far, makes it 1 % more; if it makes 2 % more work.
 . /root/lib.sh
 
 RUNS=${MAGPIE_RUNS:-5}
@@ -15,17 +14,12 @@ CPUS=8
 MODES="off llc node all"
 SIZES="1 2 4 8"
 
-# row MODE GROUPS: what the statistics say while the load runs; find% is the median of three intervals, for it is sampled.
+# row MODE GROUPS: what the statistics say while the load runs.
 row() {
-	for _ in 1 2 3; do
-		stats_of 0.3 hackbench -g $2 -f 10 -l 10000000 -p -T
-		json_total find
-	done >/tmp/find
-	find=$(median /tmp/find)
-	printf '  %-5s %6d %7.1f %7.3f %8d %8d %8d %8d %8d %14.1f\n' $1 $2 "$(json_total busy)" "$find" "$(json_total steal)" \
+	stats_of 0.3 hackbench -g $2 -f 10 -l 10000000 -p -T
+	printf '  %-5s %6d %7.1f %8d %8d %8d %8d %8d %14.1f\n' $1 $2 "$(json_total busy)" "$(json_total steal)" \
 		"$(json_total steal_llc)" "$(json_total steal_node)" "$(json_total steal_far)" "$(json_total steal_miss)" \
 		"$(json_total stolen_wait_us)"
-	echo "$find" >/tmp/find.$1.$2
 }
 
 # measure MODE GROUPS: one run's work, and how long it would have taken side by side.
@@ -54,7 +48,7 @@ at_most() {
 	awk "BEGIN { exit !($1 <= $2 * $3) }" || fail "$4"
 }
 
-say "steal groups   busy%   find%    looks   st_llc  st_node   st_far   misses stolen_wait_us"
+say "steal groups   busy%    looks   st_llc  st_node   st_far   misses stolen_wait_us"
 run=0
 while [ $run -lt "$RUNS" ]; do
 	for mode in $MODES; do
@@ -78,6 +72,4 @@ for groups in $SIZES; do
 		eval "at_most \$$mode 1.01 $off 'with --steal $mode it takes longer'"
 	done
 	at_most $all 0.92 $off "stealing gains less than 8 %"
-	grep -q magpie.turns /proc/cmdline ||
-		awk "BEGIN { exit !($(cat /tmp/find.all.$groups) <= $(cat /tmp/find.off.$groups) + 0.4) }" || fail "looking takes too long"
 done

@@ -3,7 +3,7 @@
 //! its slice is over.
 
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{HANDOFF_PENALTY, HANDOFF_SCORE, SCX_WAKE_SYNC, SCX_WAKE_TTWU};
+use magpie_sim::native::{HANDOFF_PENALTY, HANDOFF_SAMPLE, HANDOFF_SCORE, SCX_WAKE_SYNC, SCX_WAKE_TTWU};
 use magpie_sim::task::Place;
 use magpie_sim::time::USEC;
 use scx_magpie::bpf_intf::*;
@@ -25,10 +25,8 @@ fn rig(flags: &[&str]) -> (Rig, TaskId, TaskId) {
 
 /// The task runs on the CPU, with some of its slice left.
 fn starts(rig: &mut Rig, waker: TaskId, cpu: usize) {
-    rig.run(waker, cpu);
     rig.kernel.tasks[waker].raw_mut().scx.slice = 1000;
-    rig.call(rig.u.note_running, (rig.raw(waker).cast_const(), rig.tctx(waker), cpu as i32, rig.cctx(cpu), false));
-    rig.kernel.cpu = cpu;
+    rig.running(waker, cpu);
 }
 
 fn hands_off(rig: &mut Rig, wakee: TaskId, target: usize, flags: u64) -> bool {
@@ -42,7 +40,13 @@ fn stops(rig: &mut Rig, waker: TaskId, after: u64, sleeps: bool) {
 }
 
 fn score(rig: &mut Rig, waker: TaskId) -> i32 {
-    rig.remembered(waker, |tctx| tctx.sync_sleep_score)
+    rig.remembered(waker, |tctx| tctx.handoff_score)
+}
+
+/// The waker, which runs on the CPU, has this score.
+fn set_score(rig: &mut Rig, waker: TaskId, cpu: usize, score: i32) {
+    rig.remembered(waker, |tctx| tctx.handoff_score = score);
+    rig.cpu(cpu, |cctx| cctx.handoff_score = score);
 }
 
 #[test]
@@ -63,7 +67,7 @@ fn a_waker_has_to_have_slept_some_times_in_a_row() {
 #[test]
 fn a_handoff_ends_the_wakers_slice() {
     let (mut rig, waker, wakee) = rig(&[]);
-    rig.remembered(waker, |tctx| tctx.sync_sleep_score = SCORE);
+    set_score(&mut rig, waker, 0, SCORE);
     assert!(hands_off(&mut rig, wakee, 0, SYNC));
     assert_eq!(rig.kernel.tasks[waker].raw().scx.slice, 0);
 }
@@ -72,7 +76,7 @@ fn a_handoff_ends_the_wakers_slice() {
 #[test]
 fn the_wakee_waits_in_the_local_dsq_of_the_waker() {
     let (mut rig, waker, wakee) = rig(&["--wake-affine", "sync"]);
-    rig.remembered(waker, |tctx| tctx.sync_sleep_score = SCORE);
+    set_score(&mut rig, waker, 0, SCORE);
     rig.kernel.tasks[wakee].cpu = OTHER;
     rig.kernel.wake(wakee, true);
     assert_eq!((rig.kernel.violation.clone(), rig.kernel.tasks[wakee].place), (None, Place::Local(0)));
@@ -95,13 +99,11 @@ fn other_wakeups_are_none() {
             let other = rig.task();
             rig.kernel.cpus[0].local.push_back(other);
         }),
-        ("the score is too low", &[], 0, SYNC, |rig, waker, _| {
-            rig.remembered(waker, |tctx| tctx.sync_sleep_score -= 1)
-        }),
+        ("the score is too low", &[], 0, SYNC, |rig, waker, _| set_score(rig, waker, 0, SCORE - 1)),
     ];
     for (what, flags, target, wake_flags, change) in cases {
         let (mut rig, waker, wakee) = rig(flags);
-        rig.remembered(waker, |tctx| tctx.sync_sleep_score = SCORE);
+        set_score(&mut rig, waker, 0, SCORE);
         change(&mut rig, waker, wakee);
         assert!(!hands_off(&mut rig, wakee, target, wake_flags), "{what}");
     }
@@ -126,7 +128,7 @@ fn the_score_follows_what_the_waker_does() {
         (SCORE, USEC, true, 2, low),
     ] {
         let (mut rig, waker, wakee) = rig(&["--handoff-us", "20"]);
-        rig.remembered(waker, |tctx| tctx.sync_sleep_score = before);
+        set_score(&mut rig, waker, 0, before);
         for _ in 0..wakeups {
             hands_off(&mut rig, wakee, 0, SYNC);
         }
@@ -136,12 +138,26 @@ fn the_score_follows_what_the_waker_does() {
     }
 }
 
+/// To read the clock costs a tenth of a wakeup. A waker that has always slept is timed now and then.
+#[test]
+fn one_in_eight_handoffs_is_timed() {
+    let (mut rig, waker, wakee) = rig(&[]);
+    set_score(&mut rig, waker, 0, SCORE);
+    for nr in 0..=HANDOFF_SAMPLE {
+        assert!(hands_off(&mut rig, wakee, 0, SYNC), "{nr}");
+        let late = nr % HANDOFF_SAMPLE != 0 || nr == HANDOFF_SAMPLE;
+        stops(&mut rig, waker, if late { 1_000_000 * USEC } else { USEC }, true);
+        let expected = if nr < HANDOFF_SAMPLE { SCORE } else { -(HANDOFF_PENALTY as i32) };
+        assert_eq!(score(&mut rig, waker), expected, "{nr}");
+    }
+}
+
 /// A task that woke none is not judged, whatever it does.
 #[test]
 fn only_sync_wakeups_are_judged() {
     for (wake_flags, expected) in [(SYNC, 0), (SCX_WAKE_TTWU, 3)] {
         let (mut rig, waker, wakee) = rig(&[]);
-        rig.remembered(waker, |tctx| tctx.sync_sleep_score = 3);
+        set_score(&mut rig, waker, 0, 3);
         hands_off(&mut rig, wakee, 0, wake_flags);
         let (ops, raw) = (rig.kernel.ops, rig.raw(waker));
         rig.call(ops.stopping, (raw, true));
@@ -157,7 +173,7 @@ fn weak_cpus_are_not_handed_to_big_tasks() {
         rig.only_idle(&[]);
         let (waker, wakee) = (rig.task(), rig.task());
         starts(&mut rig, waker, weak);
-        rig.remembered(waker, |tctx| tctx.sync_sleep_score = SCORE);
+        set_score(&mut rig, waker, weak, SCORE);
         rig.remembered(wakee, |tctx| tctx.task_util = util);
         assert_eq!(hands_off(&mut rig, wakee, weak, SYNC), expected, "{util}");
     }

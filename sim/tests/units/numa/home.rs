@@ -99,7 +99,7 @@ fn a_pull_away_from_home_holds_wakee_and_waker_back() {
         rig.remembered(task, |tctx| (tctx.preferred_node, tctx.scan_period) = (home, 5000));
         rig.remembered(waker, |tctx| (tctx.scan_period, tctx.migrate_to) = (0, 1));
         let flags = SCX_WAKE_TTWU | SCX_WAKE_SYNC;
-        let target = rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), prev as i32, flags, false));
+        let target = rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), prev as i32, flags));
         assert_eq!(target as usize, HERE);
         assert_eq!(rig.stat(magpie_stat_STAT_AFFINE_FAR), u64::from(prev == THERE));
         let (now, periods) = (rig.kernel.now, flag.parse::<u64>().unwrap());

@@ -5,10 +5,10 @@
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{
-    BURST_SHIFT, OVERRUN_NS, SCX_ENQ_WAKEUP, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, SHORT_SHARE, WEIGHT_SHIFT,
+    BURST_SHIFT, Context, OVERRUN_NS, SCX_ENQ_WAKEUP, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, SHORT_SHARE,
+    WEIGHT_SHIFT,
 };
 use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
-use magpie_sim::trace::Op;
 use proptest::prelude::*;
 
 use crate::rig::Rig;
@@ -70,12 +70,8 @@ fn is_short(rig: &mut Rig, task: TaskId) -> bool {
 }
 
 fn deadline(rig: &mut Rig, task: TaskId) -> u64 {
-    rig.call(rig.u.deadline, (rig.raw(task), rig.tctx(task)))
-}
-
-/// Where the task is put into the queue of CPU 0.
-fn queue_deadline(rig: &mut Rig, task: TaskId) -> u64 {
-    rig.call(rig.u.queue_deadline, (rig.raw(task), rig.tctx(task), rig.cctx(0)))
+    let cpu = rig.remembered(task, |tctx| tctx.vclock_cpu.max(0));
+    rig.set_deadline(task, cpu as usize)
 }
 
 fn note_wakeup(rig: &mut Rig, task: TaskId, flags: u64) {
@@ -119,10 +115,8 @@ proptest! {
         let task = task_at(&mut rig, 0, 0, 0, 100);
         has_run(&mut rig, task, burst, estimate);
         rig.run(task, 0);
-        let raw = rig.raw(task);
         rig.kernel.tasks[task].raw_mut().__state = sleeps.into();
-        // SAFETY: as the kernel calls it.
-        rig.kernel.call(Op::Stopping, Some(task), 0, |ops| unsafe { ops.stopping.unwrap()(raw, !sleeps) });
+        rig.stopping(task, !sleeps);
         let falls = if sleeps { (estimate - burst).max(0) >> BURST_SHIFT } else { 0 };
         let rises = if sleeps { (burst - estimate).max(0) } else { 0 };
         prop_assert_eq!(rig.remembered(task, |tctx| tctx.burst_est) as i64, estimate - falls + rises);
@@ -145,20 +139,36 @@ proptest! {
         prop_assert_eq!(ahead, by_weight(request, weight) - by_weight(credit, weight));
     }
 
-    /// Tasks of a kind come in the order in which they came.
+    /// Tasks of a kind come in the order in which they came. What is further ahead than that comes later, and without credit.
     #[test]
-    fn in_the_queue_a_small_lead_counts_for_nothing(
-        vclock in clock(), ns in prop_oneof![-SLICE..2 * SLICE, -1i64 << 30..1 << 30, Just(SLICE - 1), Just(SLICE)],
-        weight in weight(), estimate in burst(), sync: bool,
+    fn a_small_lead_counts_for_nothing(
+        vclock in clock(), ns in prop_oneof![-SLICE..4 * SLICE, -1i64 << 30..1 << 30, Just(SLICE), Just(3 * SLICE)],
+        weight in weight(), burst in burst(), estimate in burst(), sync: bool,
     ) {
         let mut rig = Rig::new("1x1x1x1", &[]);
-        let ahead = by_weight(ns, weight);
+        let (slice, ahead) = (by_weight(SLICE, weight), by_weight(ns, weight));
         let task = task_at(&mut rig, 0, vclock, ahead, weight);
-        has_run(&mut rig, task, 0, estimate);
+        has_run(&mut rig, task, burst, estimate);
         rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
-        let lead = if ahead <= by_weight(SLICE, weight).min(SLICE) { ahead.max(0) } else { 0 };
-        let earlier = deadline(&mut rig, task).wrapping_sub(queue_deadline(&mut rig, task));
-        prop_assert_eq!(earlier as i64, lead);
+        let (least, begins) = (slice.min(SLICE), burst < SLICE);
+        let lead = if begins && ahead <= least { ahead.max(0) } else { 0 };
+        let credit = if begins && !sync && ahead <= 3 * least { by_weight(CREDIT, weight) } else { 0 };
+        let request = if burst.max(estimate) < SHORT { 0 } else { slice };
+        let at = deadline(&mut rig, task).wrapping_sub(vclock) as i64;
+        prop_assert_eq!(at, ahead + request - credit - lead);
+        prop_assert_eq!(rig.remembered(task, |tctx| tctx.has_credit != 0), credit > 0);
+    }
+
+    /// It is divided again when one of them has changed.
+    #[test]
+    fn a_slice_is_kept_with_its_weight(weights in prop::collection::vec(weight(), 1..6), us in 1000..20_000u64) {
+        let mut rig = Rig::new("1x1x1x1", &["--slice-us", &us.to_string()]);
+        let task = task_at(&mut rig, 0, 0, 0, 100);
+        rig.remembered(task, |tctx| tctx.burst_est = u64::MAX >> 1);
+        for weight in weights {
+            rig.set_weight(task, weight);
+            prop_assert_eq!(deadline(&mut rig, task) as i64, by_weight(us as i64 * 1000, weight));
+        }
     }
 
     #[test]
@@ -217,8 +227,9 @@ proptest! {
         rig.cpu(1, |cctx| cctx.vclock = to);
         let task = task_at(&mut rig, 0, from, ahead, weight);
         rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), moves.into(), wakes));
-        let (least, most) = if wakes { (0, 2 * SLICE) } else { (i64::MIN, SLICE + i64::from(OVERRUN_NS)) };
-        prop_assert_eq!(distance(&mut rig, task), ahead.clamp(least, by_weight(most, weight)));
+        let (least, more) = if wakes { (0, SLICE) } else { (i64::MIN, i64::from(OVERRUN_NS)) };
+        let most = by_weight(SLICE, weight) + by_weight(more, weight);
+        prop_assert_eq!(distance(&mut rig, task), ahead.clamp(least, most));
     }
 
     #[test]
@@ -230,7 +241,8 @@ proptest! {
         has_run(&mut rig, task, 0, estimate);
         rig.remembered(task, |tctx| tctx.sync_wakeup = 0);
         rig.call(rig.u.yield_turn, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
-        let behind = ahead.max(by_weight(SLICE, weight));
+        // Its lead counts.
+        let behind = ahead.max(by_weight(SLICE, weight) + 1);
         prop_assert_eq!(distance(&mut rig, task), behind);
         let due = behind + if estimate < SHORT { 0 } else { by_weight(SLICE, weight) };
         prop_assert_eq!(deadline(&mut rig, task).wrapping_sub(vclock) as i64, due);
@@ -288,7 +300,7 @@ fn a_task_that_runs_at_attach_is_not_charged_for_its_past() {
     rig.kernel.activate(task, 0, 0);
     assert_eq!(rig.call(rig.u.burst, (rig.tctx(task).cast_const(),)), 0);
     run_for(&mut rig, task, 1000);
-    assert_eq!((distance(&mut rig, task), deadline(&mut rig, task) as i64), (1000, (1 << 50) + 1000 + SLICE));
+    assert_eq!((distance(&mut rig, task), deadline(&mut rig, task) as i64), (1000, (1 << 50) + SLICE));
 }
 
 #[test]
@@ -306,18 +318,18 @@ fn one_long_burst_is_remembered_for_some_sleeps() {
     }
 }
 
-/// At a quarter of a slice it is short no more, and after a slice its credit is gone.
+/// At a quarter of a slice it is short no more, and after a slice its credit is gone, and its lead counts.
 #[test]
 fn a_task_that_runs_on_comes_later() {
-    for (ran, ahead) in
-        [(0, -CREDIT), (SHORT - 1, -CREDIT), (SHORT, SLICE - CREDIT), (SLICE - 1, SLICE - CREDIT), (SLICE, SLICE)]
+    for (ran, at) in
+        [(0, -CREDIT), (SHORT - 1, -CREDIT), (SHORT, SLICE - CREDIT), (SLICE - 1, SLICE - CREDIT), (SLICE, 2 * SLICE)]
     {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let task = task_at(&mut rig, 0, 1 << 40, 0, 100);
         has_run(&mut rig, task, 0, 0);
         note_wakeup(&mut rig, task, SCX_WAKE_TTWU);
         run_for(&mut rig, task, ran as u64);
-        assert_eq!(deadline(&mut rig, task) as i64 - (1 << 40), ran + ahead, "after {ran} ns");
+        assert_eq!(deadline(&mut rig, task) as i64 - (1 << 40), at, "after {ran} ns");
     }
 }
 
@@ -336,9 +348,9 @@ fn tasks_of_a_kind_wait_in_the_order_in_which_they_came() {
 /// A light task has credit for hundreds of its own milliseconds: the clock must not go there with it.
 #[test]
 fn the_clock_does_not_follow_where_credit_leads() {
-    for (sync, follows) in [(true, 2_000_000), (false, 0)] {
+    for (sync, follows) in [(true, 4_000_000), (false, 0)] {
         let mut rig = Rig::new("1x1x2x1", &[]);
-        let task = task_at(&mut rig, 0, 1 << 40, 2_000_000, 2);
+        let task = task_at(&mut rig, 0, 1 << 40, 4_000_000, 2);
         has_run(&mut rig, task, 0, 0);
         rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
         rig.run_noted(task, 0);
@@ -346,16 +358,16 @@ fn the_clock_does_not_follow_where_credit_leads() {
     }
 }
 
-/// In the queue a lead of less than a slice counts for nothing: a light task's slice is far. And a task that another CPU takes
-/// out of its turn does not move the clock there.
+/// A lead of less than a slice counts for nothing: a light task's slice is far. And a task that another CPU takes out of its
+/// turn does not move the clock.
 #[test]
 fn the_clock_follows_no_further_than_the_deadline_that_brought_the_task_here() {
-    for (queued_cpu, others_wait, follows) in [(0, 1, 70), (1, 1, 0), (-1, 0, 400), (-1, 1, 0)] {
+    for (queued_cpu, others_wait, follows) in [(0, 1, 70), (1, 1, 0), (-1, 0, 70), (-1, 1, 0)] {
         let mut rig = Rig::new("1x1x2x1", &[]);
         rig.only_idle(&[]);
         let task = task_at(&mut rig, 0, 1 << 40, 400, 100);
         rig.remembered(task, |tctx| (tctx.sync_wakeup, tctx.enqueued_at, tctx.queued_cpu) = (1, 1, queued_cpu));
-        rig.kernel.tasks[task].raw_mut().scx.dsq_vtime = (1 << 40) + 70;
+        rig.remembered(task, |tctx| tctx.deadline = (1 << 40) + 70);
         rig.cpu(0, |cctx| (cctx.queued, cctx.queued_load) = (others_wait, u64::from(others_wait) << WEIGHT_SHIFT));
         rig.running(task, 0);
         assert_eq!(
@@ -366,15 +378,25 @@ fn the_clock_follows_no_further_than_the_deadline_that_brought_the_task_here() {
     }
 }
 
-/// Its CPU had not finished to switch away from it: the kernel queues it there (SCX_OPS_ALLOW_QUEUED_WAKEUP).
+/// Its CPU had not finished to switch away from it: the kernel queues it there (SCX_OPS_ALLOW_QUEUED_WAKEUP). Or it may use one
+/// CPU only. It is sent something by current, which has to leave for it to run; an interrupt has no waker.
 #[test]
 fn a_wakeup_that_select_cpu_has_not_seen_is_noted() {
-    let mut rig = Rig::new("1x1x2x1", &[]);
-    rig.only_idle(&[]);
-    let task = rig.task();
-    rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime = 5;
-    rig.kernel.activate(task, 0, SCX_ENQ_WAKEUP);
-    assert_eq!(rig.remembered(task, |tctx| (tctx.woke_exec, tctx.sync_wakeup)), (5, 0));
+    for (context, sync) in
+        [(Context::Syscall, 1), (Context::SoftInSyscall, 1), (Context::HardInterrupt, 0), (Context::SoftInterrupt, 0)]
+    {
+        for cpus in [0..2, 0..1] {
+            let mut rig = Rig::new("1x1x2x1", &[]);
+            rig.only_idle(&[]);
+            let task = rig.task_on(cpus);
+            rig.remembered(task, |tctx| tctx.sync_wakeup = 1 - sync);
+            rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime = 5;
+            rig.kernel.native.context(context);
+            rig.kernel.activate(task, 0, SCX_ENQ_WAKEUP);
+            rig.kernel.native.context(Context::Syscall);
+            assert_eq!(rig.remembered(task, |tctx| (tctx.woke_exec, tctx.sync_wakeup)), (5, sync), "{context:?}");
+        }
+    }
 }
 
 /// By more than three slices of nice 0, or of its own if those are shorter.
@@ -433,7 +455,7 @@ fn a_wakeup_is_noted_in_select_cpu_or_enqueue() {
         rig.only_idle(&[]);
         let task = rig.task_on(cpus.clone());
         has_run(&mut rig, task, SLICE, SLICE / 2);
-        rig.kernel.wake(task, false);
+        rig.kernel.wake_from(Context::HardInterrupt, task, false);
         assert_eq!(rig.remembered(task, |tctx| (tctx.woke_exec, tctx.sync_wakeup)), (RAN, 0), "{cpus:?}");
     }
 }
@@ -454,18 +476,14 @@ fn wakers_see_what_runs() {
     let mut rig = Rig::new("1x1x1x1", &[]);
     let task = task_at(&mut rig, 0, 1000, 500, 200);
     rig.kernel.now = 77_000_000;
-    for (policy, idle_policy, sync, estimate, short) in
-        [(SCHED_NORMAL, 0, 0, SHORT - 1, 1), (SCHED_IDLE, 1, 1, SHORT, 0)]
-    {
+    for (policy, idle_policy, burst, estimate) in [(SCHED_NORMAL, 0, 0, SHORT - 1), (SCHED_IDLE, 1, SLICE, SHORT)] {
         rig.kernel.tasks[task].raw_mut().policy = policy;
-        has_run(&mut rig, task, 0, estimate);
-        rig.remembered(task, |tctx| tctx.sync_wakeup = sync);
+        has_run(&mut rig, task, burst, estimate);
         rig.run_noted(task, 0);
-        let seen = rig.cpu(0, |c| (c.curr_started, c.curr_weight, c.curr_short, c.curr_critical));
-        assert_eq!(seen, (77_000_000, 200 << WEIGHT_SHIFT, short, 0));
-        assert_eq!(rig.cpu(0, |c| (c.curr_idle_policy, c.curr_sync)), (idle_policy, sync));
+        let seen = rig.cpu(0, |c| (c.curr_started, c.curr_left, c.curr_weight, c.curr_idle_policy, c.curr_critical));
+        assert_eq!(seen, (77_000_000, estimate - burst, 200 << WEIGHT_SHIFT, idle_policy, 0));
         let due = deadline(&mut rig, task);
-        assert_eq!(rig.cpu(0, |c| c.curr_deadline), due);
+        assert_eq!(rig.cpu(0, |c| (c.curr_deadline, c.curr_requeued)), (due, due + SLICE as u64 / 2));
     }
 }
 
@@ -482,6 +500,6 @@ fn a_tick_begins_no_slice() {
     rig.cpu(0, |cctx| cctx.curr_weight = 0);
     rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime += SHORT as u64;
     rig.tick(task);
-    let seen = rig.cpu(0, |c| (c.curr_started, c.curr_weight, c.curr_short, c.curr_deadline as i64, c.vclock));
-    assert_eq!(seen, (started, 0, 0, (1 << 40) + SHORT + SLICE, 1 << 40));
+    let seen = rig.cpu(0, |c| (c.curr_started, c.curr_weight, c.curr_deadline as i64, c.vclock));
+    assert_eq!(seen, (started, 0, (1 << 40) + SLICE, 1 << 40));
 }

@@ -4,7 +4,6 @@
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::SHARE_NS;
-use magpie_sim::task::{SCHED_IDLE, SCHED_NORMAL};
 use scx_magpie::bpf_intf::*;
 
 use crate::rig::Rig;
@@ -60,8 +59,10 @@ fn the_first_of_both_queues_is_taken() {
 fn current_goes_on_if_nothing_waits() {
     let (mut rig, curr) = rig();
     rig.kernel.now += 10 * SLICE;
+    rig.kernel.tasks[curr].raw_mut().se.exec_start = rig.kernel.now;
+    rig.cpu(0, |cctx| cctx.preempted_by = preempter_BY_WAKEE as u8);
     assert!(rig.dispatch(0, Some(curr)).is_empty());
-    assert_eq!(slice_of(&rig, curr), SLICE);
+    assert_eq!((slice_of(&rig, curr), rig.cpu(0, |cctx| cctx.preempted_by)), (SLICE, 0));
     // That is a slice of its own.
     assert_eq!(rig.cpu(0, |cctx| cctx.curr_started), rig.kernel.now);
 }
@@ -76,25 +77,18 @@ fn an_idle_cpu_that_counts_as_busy_does_not_any_more() {
     assert_eq!(rig.cpu(1, |cctx| cctx.pelt.running), 0);
 }
 
-/// Its deadline is before theirs when it is heavy, or they woke just now.
+/// The wakee, or another one that came before it meanwhile.
 #[test]
-fn a_sched_idle_task_makes_way_for_any_once() {
-    for policy in [SCHED_NORMAL, SCHED_IDLE] {
+fn current_that_was_preempted_makes_way_once_whatever_its_deadline() {
+    for by in [preempter_BY_NONE, preempter_BY_WAKEE] {
         let (mut rig, curr) = rig();
-        rig.kernel.tasks[curr].raw_mut().policy = policy;
-        rig.set_weight(curr, 100);
-        rig.run_noted(curr, 0);
-        let wakee = rig.task();
-        rig.remembered(wakee, |tctx| (tctx.vruntime, tctx.vclock_cpu) = (2 * DEADLINE, 0));
-        rig.cpu(0, |cctx| cctx.preempted = cctx.curr_idle_policy);
-        rig.queue(wakee, 0, 2 * DEADLINE);
-        let makes_way = policy == SCHED_IDLE;
-        assert_eq!(rig.dispatch(0, Some(curr)), if makes_way { vec![wakee] } else { vec![] });
-        if makes_way {
-            rig.kernel.take_out(wakee);
-            rig.queue(wakee, 0, 2 * DEADLINE);
-            assert!(rig.dispatch(0, Some(curr)).is_empty());
-        }
+        let first = rig.task();
+        rig.cpu(0, |cctx| cctx.preempted_by = by as u8);
+        rig.queue(first, 0, 2 * DEADLINE);
+        let makes_way = by == preempter_BY_WAKEE;
+        assert_eq!(rig.dispatch(0, Some(curr)), if makes_way { vec![first] } else { vec![] });
+        rig.stopping(curr, true);
+        assert_eq!(rig.cpu(0, |cctx| cctx.preempted_by), 0);
     }
 }
 
@@ -130,7 +124,33 @@ fn a_starved_task_comes_first() {
     rig.queue(starved, 0, 3 * DEADLINE);
     rig.kernel.now += 60_000_000_000;
     rig.queue(first, 0, 0);
+    rig.tick(curr);
     assert_eq!(rig.dispatch(0, Some(curr)), [starved]);
+    // It may not be the only one, and what does not starve is not looked at each time.
+    assert_eq!(rig.cpu(0, |cctx| u32::from(cctx.due)), due_DUE_STARVED);
+    assert_eq!(rig.dispatch(0, None), [starved, first]);
+    assert_eq!(rig.cpu(0, |cctx| cctx.due), 0);
+}
+
+/// No dispatch() comes as long as the kernel finds tasks in the local DSQ.
+#[test]
+fn a_tick_that_finds_something_due_ends_the_slice_if_the_local_dsq_has_tasks() {
+    for (local, due, throttled_due, ends) in
+        [(true, true, 0, true), (true, false, 0, false), (true, false, 1, true), (false, true, 1, false)]
+    {
+        let (mut rig, curr) = rig();
+        rig.kernel.tasks[curr].raw_mut().scx.slice = SLICE;
+        rig.kernel.now += 1 << 30;
+        let now = rig.kernel.now;
+        let at = if due { 0 } else { now };
+        rig.cpu(0, |cctx| (cctx.balanced_at, cctx.throttled_due) = (at, throttled_due));
+        if local {
+            let task = rig.task_on([0]);
+            rig.kernel.cpus[0].local.push_back(task);
+        }
+        rig.tick(curr);
+        assert_eq!(slice_of(&rig, curr) == 0, ends, "{local} {due} {throttled_due}");
+    }
 }
 
 /// By way of the idle loop it would take two switches.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `order/preempt.bpf.h`: which wakee takes the CPU of which task, and that critical tasks wait for each other only.
 
+use std::ops::Range;
+
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{PF_KTHREAD, SCX_WAKE_SYNC, SCX_WAKE_TTWU};
+use magpie_sim::native::{PF_KTHREAD, SCX_WAKE_SYNC, SCX_WAKE_TTWU, WEIGHT_SHIFT};
 use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
@@ -14,22 +16,22 @@ const SLICE: i64 = 3_000_000;
 /// The default of --slice-us-lag.
 const CREDIT: i64 = 9_000_000;
 
-/// A wakee, and the task that runs on CPU 0.
+/// A wakee, and the task that runs on CPU 0, whose vruntime is the CPU's.
 #[derive(Clone, Debug)]
 struct Pair {
     policy: u32,
     weight: u32,
     short: bool,
     sync: bool,
-    /// By how much its vruntime is before that of the running task.
+    /// Its positive lag.
     owed: i64,
     curr_policy: u32,
     curr_weight: u32,
     curr_short: bool,
     curr_sync: bool,
     curr_critical: bool,
-    /// ns since the running task's slice began.
-    ran: i64,
+    /// ns until the running task sleeps, by its estimate.
+    left: i64,
 }
 
 const PLAIN: Pair = Pair {
@@ -43,44 +45,54 @@ const PLAIN: Pair = Pair {
     curr_short: false,
     curr_sync: false,
     curr_critical: false,
-    ran: 0,
+    left: 0,
 };
 
 impl Pair {
     fn preempts(&self, flags: &[&str]) -> bool {
         let mut rig = Rig::new("1x1x2x1", flags);
         let (curr, wakee) = (rig.task(), rig.task());
-        let vruntime = 1 << 40;
-        for (task, policy, weight, short, sync, vruntime) in [
-            (curr, self.curr_policy, self.curr_weight, self.curr_short, self.curr_sync, vruntime),
-            (wakee, self.policy, self.weight, self.short, self.sync, vruntime - self.owed),
+        let vclock = 1_u64 << 40;
+        rig.cpu(0, |cctx| cctx.vclock = vclock);
+        for (task, policy, weight, short, sync, owed) in [
+            (curr, self.curr_policy, self.curr_weight, self.curr_short, self.curr_sync, 0),
+            (wakee, self.policy, self.weight, self.short, self.sync, self.owed),
         ] {
             rig.kernel.tasks[task].raw_mut().policy = policy;
             rig.set_weight(task, weight);
             let burst_est = if short { 0 } else { SLICE as u64 };
-            rig.remembered(task, |tctx| (tctx.vruntime, tctx.burst_est) = (vruntime as u64, burst_est));
+            rig.remembered(task, |tctx| {
+                (tctx.vruntime, tctx.burst_est) = (vclock.wrapping_add_signed(-owed), burst_est)
+            });
             let flags = SCX_WAKE_TTWU | if sync { SCX_WAKE_SYNC } else { 0 };
             rig.call(rig.u.note_wakeup, (rig.raw(task), rig.tctx(task), flags));
+            rig.set_deadline(task, 0);
         }
         rig.run_noted(curr, 0);
-        rig.cpu(0, |cctx| cctx.curr_critical = self.curr_critical.into());
-        let now = rig.kernel.now.wrapping_add_signed(self.ran);
-        rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), now))
+        let now = rig.kernel.now;
+        rig.cpu(0, |cctx| {
+            cctx.curr_critical = self.curr_critical.into();
+            (cctx.curr_started, cctx.curr_left) = (now - 5000, self.left + 5000);
+        });
+        rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), 0))
     }
 
     fn expected(&self) -> bool {
-        let due = |short, sync, policy, weight: u32| {
-            let request = if short { 0 } else { SLICE };
-            let credit = if sync || policy != SCHED_NORMAL { 0 } else { CREDIT };
-            request * 100 / i64::from(weight) - credit * 100 / i64::from(weight)
+        let due = |short: bool, sync: bool, policy, weight: u32, ahead: i64| {
+            let slice = SLICE * 100 / i64::from(weight);
+            let (least, request) = (slice.min(SLICE), if short { 0 } else { slice });
+            let has_credit = !sync && policy == SCHED_NORMAL && ahead <= 3 * least;
+            let credit = if has_credit { CREDIT * 100 / i64::from(weight) } else { 0 };
+            let lead = if ahead <= least { ahead.max(0) } else { 0 };
+            ahead + request - credit - lead
         };
-        let deadline = due(self.short, self.sync, self.policy, self.weight) - self.owed;
-        let curr_deadline = due(self.curr_short, self.curr_sync, self.curr_policy, self.curr_weight);
+        let deadline = due(self.short, self.sync, self.policy, self.weight, -self.owed);
+        let curr_deadline = due(self.curr_short, self.curr_sync, self.curr_policy, self.curr_weight, 0);
         match () {
             () if self.policy != SCHED_NORMAL => false,
             () if self.curr_policy == SCHED_IDLE => true,
             () if self.sync || self.curr_critical || deadline >= curr_deadline => false,
-            () => self.curr_sync || self.short && !self.curr_short || self.ran >= SLICE,
+            () => self.left <= 0 || self.left > SLICE / 2,
         }
     }
 }
@@ -89,13 +101,12 @@ fn pair() -> impl Strategy<Value = Pair> {
     let policy = || prop_oneof![8 => Just(SCHED_NORMAL), 1 => Just(SCHED_BATCH), 1 => Just(SCHED_IDLE)];
     let weight = || prop_oneof![Just(100), 1..=10_000u32];
     let sync = || prop::bool::weighted(0.3);
-    // The clock of the running task's CPU may be ahead by a little.
-    let ran = prop_oneof![-1000..2 * SLICE, Just(SLICE), Just(SLICE - 1)];
+    let left = prop_oneof![-1000..2 * SLICE, Just(SLICE / 2), Just(SLICE / 2 + 1), Just(0), Just(1)];
     let wakee = (policy(), weight(), any::<bool>(), sync(), -2 * CREDIT..2 * CREDIT);
-    let curr = (policy(), weight(), any::<bool>(), sync(), prop::bool::weighted(0.1), ran);
+    let curr = (policy(), weight(), any::<bool>(), sync(), prop::bool::weighted(0.1), left);
     (wakee, curr).prop_map(|((policy, weight, short, sync, owed), curr)| {
-        let (curr_policy, curr_weight, curr_short, curr_sync, curr_critical, ran) = curr;
-        Pair { policy, weight, short, sync, owed, curr_policy, curr_weight, curr_short, curr_sync, curr_critical, ran }
+        let (curr_policy, curr_weight, curr_short, curr_sync, curr_critical, left) = curr;
+        Pair { policy, weight, short, sync, owed, curr_policy, curr_weight, curr_short, curr_sync, curr_critical, left }
     })
 }
 
@@ -110,32 +121,50 @@ proptest! {
 #[test]
 fn at_the_edges() {
     for (pair, preempts) in [
-        // Current has run for a slice.
-        (Pair { ran: SLICE, owed: 1, ..PLAIN }, true),
-        (Pair { ran: SLICE, ..PLAIN }, false),
-        (Pair { ran: SLICE - 1, owed: 1 << 30, ..PLAIN }, false),
-        (Pair { ran: -1, owed: 1 << 30, ..PLAIN }, false),
-        // Current was woken by a message, and has no credit.
-        (Pair { curr_sync: true, ..PLAIN }, true),
+        // By the deadlines.
+        (Pair { owed: 1, ..PLAIN }, true),
+        (PLAIN, false),
+        // A lead of up to a slice counts for nothing, and one of more than three leaves no credit.
+        (Pair { curr_sync: true, owed: -SLICE, ..PLAIN }, true),
+        (Pair { curr_sync: true, owed: -2 * SLICE, ..PLAIN }, true),
         (Pair { curr_sync: true, owed: 1 - CREDIT, ..PLAIN }, true),
         (Pair { curr_sync: true, owed: -CREDIT, ..PLAIN }, false),
         // The wakee is short, and current is not.
         (Pair { short: true, ..PLAIN }, true),
-        (Pair { short: true, owed: 1 - SLICE, ..PLAIN }, true),
-        (Pair { short: true, owed: -SLICE, ..PLAIN }, false),
-        (Pair { short: true, curr_short: true, owed: 1 << 30, ..PLAIN }, false),
-        (Pair { curr_short: true, owed: 1 << 30, ..PLAIN }, false),
+        (Pair { short: true, curr_short: true, ..PLAIN }, false),
+        (Pair { curr_short: true, owed: SLICE, ..PLAIN }, false),
+        (Pair { curr_short: true, owed: SLICE + 1, ..PLAIN }, true),
+        // Current is about to sleep, unless it has overrun its estimate.
+        (Pair { left: 1, owed: 1 << 30, ..PLAIN }, false),
+        (Pair { left: SLICE / 2, owed: 1 << 30, ..PLAIN }, false),
+        (Pair { left: SLICE / 2 + 1, owed: 1, ..PLAIN }, true),
+        (Pair { left: -1, owed: 1, ..PLAIN }, true),
         // The wakee was sent a message.
-        (Pair { sync: true, curr_sync: true, ran: SLICE, owed: 1 << 30, ..PLAIN }, false),
-        (Pair { curr_critical: true, ran: SLICE, owed: 1 << 30, ..PLAIN }, false),
+        (Pair { sync: true, curr_sync: true, owed: 1 << 30, ..PLAIN }, false),
+        (Pair { curr_critical: true, owed: 1 << 30, ..PLAIN }, false),
         // Tasks that run when nothing else wants to.
-        (Pair { curr_policy: SCHED_IDLE, sync: true, owed: -(1 << 30), ..PLAIN }, true),
+        (Pair { curr_policy: SCHED_IDLE, sync: true, left: 1, owed: -(1 << 30), ..PLAIN }, true),
         (Pair { curr_policy: SCHED_IDLE, policy: SCHED_BATCH, ..PLAIN }, false),
         (Pair { curr_policy: SCHED_IDLE, policy: SCHED_IDLE, ..PLAIN }, false),
-        (Pair { policy: SCHED_BATCH, ran: SLICE, owed: 1 << 30, ..PLAIN }, false),
+        (Pair { policy: SCHED_BATCH, owed: 1 << 30, ..PLAIN }, false),
     ] {
         assert_eq!(pair.preempts(&[]), preempts, "{pair:?}");
         assert_eq!(pair.expected(), preempts, "{pair:?}");
+    }
+}
+
+/// What interrupts took is not the task's.
+#[test]
+fn what_a_task_has_run_for_is_without_interrupts() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    let curr = rig.task();
+    rig.cpu(0, |cctx| cctx.clock_lag = 1000);
+    rig.remembered(curr, |tctx| tctx.burst_est = 5000);
+    rig.run_noted(curr, 0);
+    // The kernel's clock of tasks stood still for another 3000 ns.
+    let now = rig.kernel.now + 1000;
+    for (ran, sleeps) in [(0, true), (4999, true), (5000, false)] {
+        assert_eq!(rig.call(rig.u.is_about_to_sleep, (rig.cctx(0).cast_const(), now + ran)), sleeps, "{ran}");
     }
 }
 
@@ -149,13 +178,13 @@ fn a_task_of_a_cpu_idle_group_is_preempted_and_preempts_not() {
     for task in [of_idle_group, other] {
         rig.call(rig.u.note_wakeup, (rig.raw(task), rig.tctx(task), SCX_WAKE_TTWU));
     }
-    for (curr, wakee, ran, preempts) in [(of_idle_group, other, 0, true), (other, of_idle_group, 10 * SLICE, false)] {
+    for (curr, wakee, preempts) in [(of_idle_group, other, true), (other, of_idle_group, false)] {
         // By its deadline it would.
         rig.remembered(curr, |tctx| tctx.vruntime = 1 << 50);
         rig.remembered(wakee, |tctx| tctx.vruntime = 0);
         rig.run_noted(curr, 0);
-        let now = rig.kernel.now + ran as u64;
-        assert_eq!(rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), now)), preempts);
+        rig.set_deadline(wakee, 0);
+        assert_eq!(rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), 0)), preempts);
     }
 }
 
@@ -164,12 +193,16 @@ fn a_task_is_preempted_once() {
     let mut rig = Rig::new("1x1x2x1", &[]);
     let wakee = rig.task();
     rig.cpu(0, |cctx| (cctx.curr_weight, cctx.curr_idle_policy) = (0, 1));
-    assert!(!rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), rig.kernel.now)));
+    assert!(!rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), 0)));
 }
 
 /// On CPU 0 a task that a timer woke has run for a slice, and such CPUs are idle.
 fn rig(idle: &[usize], policy: u32) -> (Rig, TaskId) {
-    let mut rig = Rig::new("1x1x2x1", &[]);
+    rig_of(idle, policy, &[])
+}
+
+fn rig_of(idle: &[usize], policy: u32, flags: &[&str]) -> (Rig, TaskId) {
+    let mut rig = Rig::new("1x1x2x1", flags);
     rig.only_idle(idle);
     let curr = rig.task();
     rig.kernel.tasks[curr].raw_mut().policy = policy;
@@ -178,7 +211,8 @@ fn rig(idle: &[usize], policy: u32) -> (Rig, TaskId) {
     rig.kernel.now += SLICE as u64;
     rig.kernel.tasks[curr].raw_mut().se.sum_exec_runtime += SLICE as u64;
     rig.call(rig.u.charge, (rig.raw(curr), rig.tctx(curr)));
-    rig.call(rig.u.note_current, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
+    rig.set_deadline(curr, 0);
+    rig.call(rig.u.note_current, (rig.tctx(curr), rig.cctx(0), 100 << WEIGHT_SHIFT));
     (rig, curr)
 }
 
@@ -193,6 +227,11 @@ fn preempted_queued(rig: &Rig) -> (u64, u64) {
     (rig.stat(magpie_stat_STAT_PREEMPT), rig.stat(magpie_stat_STAT_QUEUED))
 }
 
+/// The weight of current, and what it makes way for.
+fn made_way(rig: &mut Rig) -> (u32, u32) {
+    rig.cpu(0, |cctx| (cctx.curr_weight, cctx.preempted_by.into()))
+}
+
 /// Where another CPU may take it until the running task is out of the kernel.
 #[test]
 fn a_wakee_that_preempts_waits_in_the_queue() {
@@ -201,8 +240,7 @@ fn a_wakee_that_preempts_waits_in_the_queue() {
         let wakee = rig.task();
         rig.wake(wakee, 0);
         assert_eq!((rig.waiting(0), rig.kicked(), preempted_queued(&rig)), (vec![wakee], vec![0], (1, 0)));
-        let idle_policy = u8::from(policy == SCHED_IDLE);
-        assert_eq!(rig.cpu(0, |cctx| (cctx.curr_weight, cctx.preempted)), (0, idle_policy));
+        assert_eq!(made_way(&mut rig), (0, preempter_BY_WAKEE));
         // The next one finds it preempted.
         let another = rig.task();
         rig.wake(another, 0);
@@ -218,12 +256,86 @@ fn an_idle_cpu_takes_a_wakee_that_would_preempt() {
     assert_eq!((rig.waiting(0), rig.kicked(), preempted_queued(&rig)), (vec![wakee], vec![1], (0, 1)));
 }
 
+/// Nothing else can take it, and the kernel preempts as it inserts it.
 #[test]
-fn a_pinned_wakee_preempts_though_another_cpu_is_idle() {
-    let (mut rig, _) = rig(&[1], SCHED_NORMAL);
-    let wakee = rig.task_on([0]);
-    rig.wake(wakee, 0);
-    assert_eq!((rig.waiting(0), rig.kicked(), preempted_queued(&rig)), (vec![wakee], vec![0], (1, 0)));
+fn a_pinned_wakee_that_preempts_is_first_in_the_local_dsq() {
+    for (flags, preempts) in [(&[][..], true), (&["--no-wakeup-preempt"], false)] {
+        let (mut rig, curr) = rig_of(&[1], SCHED_NORMAL, flags);
+        let (other, wakee) = (rig.task_on([0]), rig.task_on([0]));
+        rig.kernel.cpus[0].local.push_back(other);
+        rig.kernel.tasks[curr].raw_mut().scx.slice = 1000;
+        rig.wake(wakee, 0);
+        assert_eq!(rig.local(0), if preempts { vec![wakee, other] } else { vec![other] });
+        assert_eq!(rig.waiting(0), if preempts { vec![] } else { vec![wakee] });
+        assert_eq!((rig.kicked(), preempted_queued(&rig)), (vec![], if preempts { (1, 0) } else { (0, 1) }));
+        assert_eq!(rig.kernel.tasks[curr].raw().scx.slice == 0, preempts);
+        assert_eq!(
+            (made_way(&mut rig) == (0, preempter_BY_WAKEE), rig.kernel.cpus[0].need_resched),
+            (preempts, preempts)
+        );
+    }
+}
+
+/// A task that was preempted after it had run for `ran` of its slice, and another that waits with the deadline after its own.
+fn preempted(cpus: Range<usize>, ran: i64, by: preempter, first_come: u8) -> (Rig, TaskId, TaskId) {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    rig.only_idle(&[]);
+    let (curr, other) = (rig.task_on(cpus.clone()), rig.task_on(cpus));
+    rig.kernel.tasks[curr].raw_mut().scx.slice = SLICE as u64;
+    rig.running(curr, 0);
+    if rig.kernel.tasks[other].raw().nr_cpus_allowed > 1 {
+        let deadline = rig.remembered(curr, |tctx| tctx.deadline);
+        rig.queue(other, 0, deadline + 1);
+    } else {
+        rig.kernel.cpus[0].local.push_back(other);
+    }
+    rig.cpu(0, |cctx| (cctx.preempted_by, cctx.first_come) = (by as u8, first_come));
+    let raw = rig.kernel.tasks[curr].raw_mut();
+    (raw.se.sum_exec_runtime, raw.scx.slice) = (ran as u64, 0);
+    rig.stopping(curr, true);
+    rig.kernel.do_enqueue(curr, 0, 0);
+    (rig, curr, other)
+}
+
+/// It may hold a lock for which the next one spins. After a slice it comes by its deadline, as where the queue is long.
+#[test]
+fn a_preempted_task_resumes_with_the_rest_of_its_slice() {
+    for by in [preempter_BY_WAKEE, preempter_BY_KTHREAD] {
+        for (ran, first_come, resumes) in
+            [(0, 0, true), (SLICE - 1, 0, true), (SLICE, 0, false), (SLICE + 1, 0, false), (1, 1, false)]
+        {
+            let (rig, curr, other) = preempted(0..2, ran, by, first_come);
+            let order = if resumes { [curr, other] } else { [other, curr] };
+            assert_eq!(rig.waiting(0), order, "after {ran} ns, first come: {first_come}");
+            let slice = rig.kernel.tasks[curr].raw().scx.slice as i64;
+            assert_eq!(slice == SLICE - ran, resumes, "{slice} after {ran} ns");
+        }
+    }
+    // It was not preempted.
+    let (rig, curr, _) = preempted(0..2, 1, preempter_BY_NONE, 0);
+    assert_eq!(rig.kernel.tasks[curr].raw().scx.slice, SLICE as u64);
+}
+
+#[test]
+fn a_kthread_comes_before_a_pinned_task_that_is_next() {
+    let (mut rig, curr, other) = preempted(0..1, 1, preempter_BY_WAKEE, 0);
+    let kthread = kthread(&mut rig);
+    rig.cpu(0, |cctx| cctx.curr_critical = 1);
+    rig.wake(kthread, 0);
+    assert_eq!((rig.local(0), rig.waiting(0)), (vec![kthread, other], vec![curr]));
+}
+
+/// It resumes once.
+#[test]
+fn a_task_that_slept_since_it_was_preempted_does_not_resume() {
+    let (mut rig, curr, _) = preempted(0..2, 1, preempter_BY_WAKEE, 0);
+    rig.kernel.take_out(curr);
+    rig.running(curr, 0);
+    rig.cpu(0, |cctx| cctx.preempted_by = preempter_BY_WAKEE as u8);
+    rig.kernel.tasks[curr].raw_mut().__state = 1;
+    rig.stopping(curr, false);
+    rig.kernel.activate(curr, 0, 0);
+    assert_eq!(rig.kernel.tasks[curr].raw().scx.slice, SLICE as u64);
 }
 
 #[test]
@@ -234,7 +346,7 @@ fn a_task_whose_slice_is_over_preempts_not() {
     assert_eq!((rig.waiting(0), rig.kicked(), preempted_queued(&rig)), (vec![task], vec![], (0, 1)));
 }
 
-/// In the order in which they wake.
+/// The last one to wake is first: tasks that resume may be in the local DSQ, too.
 #[test]
 fn per_cpu_kthreads_wait_for_each_other_only() {
     let (mut rig, _) = rig(&[], SCHED_NORMAL);
@@ -244,7 +356,7 @@ fn per_cpu_kthreads_wait_for_each_other_only() {
         rig.wake(*task, 0);
         assert_eq!(rig.kernel.cpus[0].need_resched, takes_the_cpu);
     }
-    assert_eq!(rig.local(0), kthreads[..2]);
+    assert_eq!(rig.local(0), [kthreads[1], kthreads[0]]);
 
     // The first runs, and leaves the CPU to none of the others.
     rig.kernel.take_out(kthreads[0]);
@@ -253,7 +365,7 @@ fn per_cpu_kthreads_wait_for_each_other_only() {
     rig.wake(kthreads[2], 0);
     rig.wake(kthreads[3], 0);
     assert!(!rig.kernel.cpus[0].need_resched);
-    assert_eq!(rig.local(0), kthreads[1..]);
+    assert_eq!(rig.local(0), [kthreads[3], kthreads[2], kthreads[1]]);
     assert_eq!(rig.stat(magpie_stat_STAT_KTHREAD), 4);
 
     // Nor to a task that would preempt.
@@ -269,14 +381,15 @@ fn a_task_that_a_kthread_preempts_is_not_offered_to_idle_cpus() {
     let (mut rig, curr) = rig(&[1], SCHED_NORMAL);
     let kthread = kthread(&mut rig);
     rig.wake(kthread, 0);
-    assert_eq!(rig.cpu(0, |cctx| (cctx.kthread_pending, cctx.curr_weight)), (1, 0));
+    assert_eq!(made_way(&mut rig), (0, preempter_BY_KTHREAD));
+    rig.stopping(curr, true);
     rig.kernel.do_enqueue(curr, 0, 0);
     assert_eq!((rig.waiting(0), rig.kicked()), (vec![curr], vec![]));
 
     // From when the kernel thread runs, others are.
     rig.kernel.take_out(kthread);
     rig.running(kthread, 0);
-    assert_eq!(rig.cpu(0, |cctx| cctx.kthread_pending), 0);
+    assert_eq!(made_way(&mut rig).1, preempter_BY_NONE);
     let other = rig.task();
     rig.wake(other, 0);
     assert_eq!(rig.kicked(), [1]);
@@ -293,6 +406,7 @@ fn a_wakee_is_offered_while_a_kthread_is_pending() {
         rig.wake(other, 0);
         assert_eq!((rig.waiting(0), rig.kicked(), preempted_queued(&rig)), (vec![other], idle.to_vec(), (0, 1)));
         rig.only_idle(&[1]);
+        rig.stopping(curr, true);
         rig.kernel.do_enqueue(curr, 0, 0);
         assert_eq!((rig.waiting(0).len(), rig.kicked()), (2, vec![]));
     }
@@ -303,10 +417,12 @@ fn a_wakee_is_offered_while_a_kthread_is_pending() {
 fn only_a_kthread_that_preempts_is_pending() {
     let (mut rig, _) = rig(&[], SCHED_NORMAL);
     let kthread = kthread(&mut rig);
-    for (weight, critical, pending) in [(0, 0, 0), (100, 1, 0), (100, 0, 1)] {
+    for (weight, critical, by) in
+        [(0, 0, preempter_BY_NONE), (100, 1, preempter_BY_NONE), (100, 0, preempter_BY_KTHREAD)]
+    {
         rig.cpu(0, |cctx| (cctx.curr_weight, cctx.curr_critical) = (weight, critical));
         rig.wake(kthread, 0);
-        assert_eq!(rig.cpu(0, |cctx| cctx.kthread_pending), pending, "{weight} {critical}");
+        assert_eq!(made_way(&mut rig).1, by, "{weight} {critical}");
         rig.kernel.take_out(kthread);
     }
 }

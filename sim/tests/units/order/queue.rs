@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use magpie_sim::dsq::{TaskId, pinned_queue};
-use magpie_sim::native::{LONG_QUEUE_SLICE_NS, PF_KTHREAD, WEIGHT_SHIFT};
+use magpie_sim::native::{LONG_QUEUE_SLICE_NS, PF_KTHREAD, SCX_ENQ_LAST, SCX_ENQ_REENQ, SCX_ENQ_WAKEUP, WEIGHT_SHIFT};
 use magpie_sim::task::LOADER_TGID;
 use proptest::prelude::*;
-use scx_magpie::bpf_intf::magpie_stat_STAT_PREEMPT;
+use scx_magpie::bpf_intf::{due_DUE_BALANCE, magpie_stat_STAT_PREEMPT};
 
 use crate::rig::Rig;
 
@@ -66,7 +66,7 @@ fn a_task_waits_from_when_it_is_queued_until_it_runs() {
     let task = rig.task();
     for (enqueued_at, wait) in [(0, 0), (3000, 2000), (5000, 0), (5001, 0)] {
         rig.remembered(task, |tctx| tctx.enqueued_at = enqueued_at);
-        assert_eq!(rig.call(rig.u.wait_time, (rig.raw(task), 5000)), wait, "from {enqueued_at} to 5000");
+        assert_eq!(rig.call(rig.u.wait_time, (rig.tctx(task).cast_const(), 5000)), wait, "from {enqueued_at} to 5000");
     }
     rig.queue(task, 1, 0);
     assert_ne!(rig.remembered(task, |tctx| tctx.enqueued_at), 0);
@@ -248,6 +248,48 @@ fn no_task_preempts_into_a_long_queue() {
         rig.wake(wakee, 0);
         assert_eq!(rig.stat(magpie_stat_STAT_PREEMPT), preempts, "{waiting} wait");
     }
+}
+
+/// The kernel takes it from there, and no dispatch() has to find it.
+#[test]
+fn a_pinned_task_that_is_next_goes_to_the_local_dsq() {
+    type Change = fn(&mut Rig, TaskId);
+    let cases: [(&str, bool, u64, Change); 10] = [
+        ("its deadline is before current's next", true, SCX_ENQ_WAKEUP, |_, _| ()),
+        ("... also when it did not wake", true, 0, |_, _| ()),
+        ("a task waits", false, SCX_ENQ_WAKEUP, |rig, other| rig.queue(other, 0, u64::MAX >> 1)),
+        ("one is in the local DSQ", false, SCX_ENQ_WAKEUP, |rig, other| rig.kernel.cpus[0].local.push_back(other)),
+        ("dispatch() is to look at others", false, SCX_ENQ_WAKEUP, |rig, _| {
+            rig.cpu(0, |cctx| cctx.due = due_DUE_BALANCE as u8)
+        }),
+        ("a kernel thread runs", false, SCX_ENQ_WAKEUP, |rig, _| rig.cpu(0, |cctx| cctx.curr_critical = 1)),
+        ("the queue was long", false, SCX_ENQ_WAKEUP, |rig, _| rig.cpu(0, |cctx| cctx.first_come = 1)),
+        ("its deadline is after current's next", false, SCX_ENQ_WAKEUP, |rig, _| {
+            rig.cpu(0, |cctx| cctx.curr_requeued = 2_999_999)
+        }),
+        ("a higher class has the CPU", false, SCX_ENQ_REENQ, |_, _| ()),
+        ("the CPU is about to go idle", false, SCX_ENQ_LAST, |_, _| ()),
+    ];
+    for (what, local, flags, change) in cases {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        rig.only_idle(&[]);
+        let [curr, other, task] = [rig.task(), rig.task(), rig.task_on([0])];
+        rig.run_noted(curr, 0);
+        change(&mut rig, other);
+        rig.kernel.activate(task, 0, flags);
+        assert_eq!((rig.local(0).contains(&task), rig.waiting(0).contains(&task)), (local, !local), "{what}");
+        assert!(!rig.kernel.cpus[0].need_resched, "{what}");
+    }
+}
+
+#[test]
+fn a_task_that_may_migrate_waits_where_it_can_be_taken() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    rig.only_idle(&[]);
+    let [curr, task] = [rig.task(), rig.task()];
+    rig.run_noted(curr, 0);
+    rig.kernel.activate(task, 0, SCX_ENQ_WAKEUP);
+    assert_eq!((rig.local(0), rig.waiting(0)), (vec![], vec![task]));
 }
 
 /// It may come back with the time of a wait of long ago.

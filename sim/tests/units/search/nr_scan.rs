@@ -42,6 +42,9 @@ proptest! {
                     period_contrib: 512,
                     util_avg: util,
                     behind: 0,
+                    since: now - ago,
+                    ran: 0,
+                    idled: 0,
                     running: running.into(),
                 }
             });

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{
-    BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS, MAX_STARVED_LOOKS, NO_CPU, STARVE_LOOKS, WEIGHT_SHIFT,
+    BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS, MAX_STARVED_LOOKS, NO_CPU, REQUEUE_NS, STARVE_LOOKS,
+    WEIGHT_SHIFT,
 };
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
@@ -157,8 +158,8 @@ fn the_clock_of_an_idle_cpu_goes_on() {
     let mut rig = rig("1x1x2x1");
     let now = rig.kernel.now;
     for (running, voffset) in [(0, 5000), (1, 0)] {
-        rig.cpu(0, |cctx| (cctx.voffset, cctx.pelt.updated_at, cctx.pelt.running) = (0, now - 5000, running));
-        rig.call(rig.u.account_idle, (rig.cctx(0),));
+        rig.cpu(0, |cctx| (cctx.voffset, cctx.pelt.since, cctx.pelt.running) = (0, now - 5000, running));
+        rig.call(rig.u.account_idle, (rig.cctx(0), now));
         assert_eq!(rig.cpu(0, |cctx| cctx.voffset), voffset);
     }
 }
@@ -171,9 +172,9 @@ fn no_look_before_a_task_with_credit() {
         let mut rig = rig("1x1x2x1");
         let own = waiting(&mut rig, 0, 0, 100);
         rig.remembered(own, |tctx| (tctx.sync_wakeup, tctx.charged) = (sync, tctx.woke_exec + burst));
+        rig.set_deadline(own, 0);
         waiting(&mut rig, 1, WAIT, 100);
         assert_eq!(balance(&mut rig), looks, "sync: {sync}, has run for {burst} ns");
-        assert_eq!(rig.cpu(0, |cctx| cctx.balanced_at) != 0, looks);
     }
 }
 
@@ -200,16 +201,49 @@ fn a_strong_cpu_with_a_big_task_leaves_tasks_to_weak_ones() {
     }
 }
 
+/// What the tick finds due at CPU 0, so long after it found all that.
+fn due(rig: &mut Rig, since: u64) -> u32 {
+    let at = rig.kernel.now - since;
+    rig.cpu(0, |cctx| (cctx.due, cctx.balanced_at, cctx.starved_at, cctx.requeued_at) = (0, at, at, at));
+    rig.call(rig.u.note_due, (0, rig.cctx(0), rig.kernel.now));
+    // Once.
+    let due = rig.cpu(0, |cctx| std::mem::take(&mut cctx.due));
+    rig.call(rig.u.note_due, (0, rig.cctx(0), rig.kernel.now));
+    assert_eq!(rig.cpu(0, |cctx| cctx.due), 0);
+    due.into()
+}
+
 #[test]
-fn a_look_is_due_after_balance_ns() {
-    let mut rig = rig("1x1x2x1");
-    waiting(&mut rig, 1, WAIT, 100);
-    let now = rig.kernel.now;
-    for (since, looks) in [(BALANCE_NS as u64 - 1, false), (BALANCE_NS as u64, true)] {
-        rig.cpu(0, |cctx| cctx.balanced_at = now - since);
-        assert_eq!(balance(&mut rig), looks, "{since} ns after the last");
+fn each_look_is_due_after_its_time() {
+    let starve = STARVE / STARVE_LOOKS as u64;
+    let all = due_DUE_BALANCE | due_DUE_STARVED | due_DUE_SHARES;
+    for (waits, groups, since, expected) in [
+        (true, true, BALANCE_NS as u64 - 1, 0),
+        (true, true, BALANCE_NS as u64, due_DUE_BALANCE),
+        (true, true, REQUEUE_NS as u64, due_DUE_BALANCE | due_DUE_SHARES),
+        (true, true, starve - 1, due_DUE_BALANCE | due_DUE_SHARES),
+        (true, true, starve, all),
+        (true, false, starve, due_DUE_BALANCE | due_DUE_STARVED),
+        // Nothing waits here.
+        (false, true, starve, due_DUE_BALANCE),
+    ] {
+        let mut rig = Rig::new("1x1x2x1", &STARVE_FLAGS);
+        rig.kernel.now = 1_000_000_000_000;
+        if groups {
+            rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: false });
+        }
+        if waits {
+            waiting(&mut rig, 0, 0, 100);
+        } else {
+            waiting(&mut rig, 1, 0, 100);
+        }
+        assert_eq!(due(&mut rig, since), expected, "{waits} {groups} {since}");
     }
-    assert_eq!(rig.cpu(0, |cctx| cctx.balanced_at), now);
+    for (machine, flags) in [("1x1x1x1", &[][..]), ("1x1x2x1", &["--steal", "off"])] {
+        let mut rig = Rig::new(machine, flags);
+        rig.kernel.now = 1_000_000_000_000;
+        assert_eq!(due(&mut rig, starve), 0, "no other CPU: {machine} {flags:?}");
+    }
 }
 
 /// The CPUs that CPU 0 looks at in so many looks while these are overloaded.
@@ -331,34 +365,13 @@ fn a_task_starves_after_a_quarter_of_the_timeout() {
     }
 }
 
-/// Also while there is nothing else to compare the first task with.
+/// Also while there is nothing else to compare the first task with. A look that found one is repeated: there may be more.
 #[test]
-fn a_cpu_whose_task_sleeps_looks_for_starving_ones() {
-    for (due, taken) in [(STARVE / STARVE_LOOKS as u64, 1), (0, 0)] {
-        let (mut rig, tasks) = starving(false, &[0, STARVE]);
-        let now = rig.kernel.now;
-        rig.cpu(0, |cctx| (cctx.balanced_at, cctx.starved_at) = (now, now - due));
-        assert_eq!(rig.dispatch(0, None), [tasks[taken]], "{due}");
+fn a_cpu_that_is_due_looks_for_starving_tasks_until_it_finds_none() {
+    let (mut rig, tasks) = starving(false, &[0, STARVE, STARVE, 0]);
+    rig.cpu(0, |cctx| cctx.due = due_DUE_STARVED as u8);
+    for (taken, due) in [(2, due_DUE_STARVED), (1, due_DUE_STARVED), (0, 0), (3, 0)] {
+        assert_eq!(rig.dispatch(0, None).last(), Some(&tasks[taken]));
+        assert_eq!(u32::from(rig.cpu(0, |cctx| cctx.due)), due, "after {taken}");
     }
-}
-
-/// One that found a task is: there may be more.
-#[test]
-fn a_look_in_vain_is_not_repeated_for_a_while() {
-    let (mut rig, _) = starving(false, &[STARVE, STARVE, STARVE - 1]);
-    assert!(run_starved(&mut rig) && run_starved(&mut rig));
-    assert!(!run_starved(&mut rig));
-    let rest = STARVE / STARVE_LOOKS as u64;
-    rig.kernel.now += rest - 1;
-    assert!(!run_starved(&mut rig));
-    rig.kernel.now += 1;
-    assert!(run_starved(&mut rig));
-    assert_eq!(rig.local(0).len(), 3);
-}
-
-#[test]
-fn no_look_where_no_task_waits() {
-    let (mut rig, _) = starving(false, &[]);
-    assert!(!run_starved(&mut rig));
-    assert_eq!(rig.cpu(0, |cctx| cctx.starved_at), 0);
 }
