@@ -165,7 +165,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
 	bool wakes = enq_flags & SCX_ENQ_WAKEUP, preempt;
-	u64 rest;
+	u64 rest, kept;
 	u32 by;
 
 	if (tctx)
@@ -182,10 +182,11 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	if (throttle(p, tctx, cpu, cctx, enq_flags))
 		return;
 	rest = rest_of_slice(p, tctx, cctx, &by);
-	if (rest)
-		rebase(tctx, cpu);
-	else
-		place(p, tctx, cpu, wakes || is_throttled(tctx));
+	rebase(tctx, cpu);
+	kept = tctx->deadline;
+	place(p, tctx, cpu, wakes || is_throttled(tctx));
+	if (rest && vtime_before(kept, tctx->deadline))
+		tctx->deadline = kept;
 	if ((tctx->migrate_to && send_away(p, tctx, cpu, enq_flags)) || (is_asym() && send_up(p, tctx, cpu, enq_flags)))
 		return;
 

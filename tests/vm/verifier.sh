@@ -9,7 +9,7 @@
 [ ! -e "/boot/config-$(uname -r)" ] || fail "the guest shows the kernel's configuration: no test"
 for flags in verifier-stats "--cpufreq on --power powersave verifier-stats --asymmetric"; do
 	# shellcheck disable=SC2086 # words
-	scx_magpie $flags >/tmp/out 2>&1 || fail "$(cat /tmp/out)"
+	scx_magpie $flags >/tmp/out 2>/tmp/err || fail "$(cat /tmp/err)"
 	cat /tmp/out
 	awk 'NR > 1 { sub("%", "", $4); if ($4 + 0 >= 5) bad = 1; n++ } END { exit bad || n < 10 }' /tmp/out ||
 		fail "5 % or more of the verifier's limit"

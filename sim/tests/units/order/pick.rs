@@ -143,6 +143,8 @@ fn a_tick_that_finds_something_due_ends_the_slice_if_the_local_dsq_has_tasks() {
         rig.kernel.now += 1 << 30;
         let now = rig.kernel.now;
         let at = if due { 0 } else { now };
+        let elsewhere = rig.task();
+        rig.queue(elsewhere, 1, 0);
         rig.cpu(0, |cctx| (cctx.balanced_at, cctx.throttled_due) = (at, throttled_due));
         if local {
             let task = rig.task_on([0]);
