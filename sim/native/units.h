@@ -17,7 +17,7 @@
 	X(group) X(group_add) X(group_enter) X(group_leave) X(settle_cpu) X(settle) X(group_share) \
 	X(update_share) X(task_weight) X(is_idle_policy) X(free_group) \
 	X(bw_refill) X(take_slice) X(charge_groups) X(next_refill) X(cpu_budget) \
-	X(vtime_before) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(set_deadline) X(charge) \
+	X(peak) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(set_deadline) X(charge) \
 	X(note_current) X(note_running) X(yield_turn) X(rebase) X(place) \
 	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) X(update_first_come) \
 	X(preempts) X(is_about_to_sleep) X(run_at_once) \
@@ -33,15 +33,16 @@
 	X(affine_target) \
 	X(hands_off) X(judge_handoff) \
 	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_preferred_node) X(adapt_scan_period) \
-	X(node_any_idle) X(check_preferred_node) X(send_home) \
-	X(find_better) X(check_rank) X(send_better) \
-	X(find_stronger) X(runs_small) X(check_misfit) X(send_up) \
+	X(node_any_idle) \
+	X(find_stronger) X(runs_small) \
+	X(nr_idle) X(find_core) X(find_room) \
+	X(check_move) X(send_away) \
 	X(mark_overloaded) X(note_taken) X(note_none_queued) X(note_all_taken) X(take_queued) \
 	X(hot_remaining) X(kick_idle_for) X(kick_idle_for_queued) \
 	X(pull) X(steal) X(work_in_reach) \
 	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(carry_over) X(balance) X(run_starved) X(note_due) \
 	X(requeue_heavier) \
-	X(log2_bucket) X(timed_find_idle) \
+	X(note_latency) \
 	X(throttled_queue) X(is_throttled) X(unthrottle)
 /* clang-format on */
 

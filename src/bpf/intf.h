@@ -28,29 +28,19 @@ enum magpie_limits {
 	MAX_CPUS = 1024,
 	MAX_LLCS = 256,
 	MAX_LINES = 512,
-	/* cgroups with a share of their own, and the root, at most; --max-cgroups says how many. */
-	MAX_GROUPS = 65536,
-	/*
-	 * Density of the sparse bitmaps: few CPUs write one line, and an LLC of 1024 CPUs fits
-	 * (docs/experiments/search.md has others). A multiple of every SMT width.
-	 */
-	SLOTS_PER_LINE = 16,
+	MAX_GROUPS = 65536,  /* cgroups with a share of their own, and the root; --max-cgroups says how many */
+	SLOTS_PER_LINE = 16, /* of the sparse bitmaps; a multiple of every SMT width */
 	MAX_SLOTS = MAX_LINES * SLOTS_PER_LINE,
 	NO_SLOT = MAX_SLOTS,
 	LINES_PER_LLC = 64, /* as many as a word has bits */
 	CACHE_LINE = 64,
-	/* CPUs of an LLC whose nr_scan --small-llc-boost scales up. */
-	SMALL_LLC = 16,
-	/* What is published counts for so many intervals. */
-	STALE_INTERVALS = 3,
+	SMALL_LLC = 16,	     /* CPUs of an LLC whose nr_scan --small-llc-boost scales up */
+	STALE_INTERVALS = 3, /* for which what is published counts */
 	LATENCY_BUCKETS = 32,
-	/* From which of the first LLCs tasks are stolen is counted for each. */
-	MATRIX_LLCS = 8,
-	MAX_NODE_IDS = 1024, /* the kernel's ids */
-	/* Processes whose use of CPU time and memory is known; with more the kernel forgets those that run least. */
-	MAX_PROCESSES = 1024,
-	/* Tasks that wait on a CPU: more are served first come, first served. A look for a starving one may go over all. */
-	MAX_LONG_QUEUE = 1024,
+	MATRIX_LLCS = 8,       /* the first LLCs: from which of them tasks are stolen is counted for each */
+	MAX_NODE_IDS = 1024,   /* the kernel's ids */
+	MAX_PROCESSES = 1024,  /* whose memory is known; with more the kernel forgets those that run least */
+	MAX_LONG_QUEUE = 1024, /* tasks that wait on a CPU: more are served first come, first served */
 };
 
 enum { NO_NODE = -1 };
@@ -85,10 +75,7 @@ struct machine {
 	u32 perf_scale; /* part of its utilization that a CPU's target is, of CAPACITY_SCALE */
 };
 
-/*
- * From the loader's flags; it may write them while the program runs, each on its own. A page of their own: no line of it is
- * written otherwise.
- */
+/* From the loader's flags; it may write them while the program runs, each on its own. They have a page of their own. */
 struct tunables {
 	u64 slice_ns;	  /* for which a task runs before its queue is looked at */
 	u64 credit_ns;	  /* how far ahead a task comes that was not woken by a message, until it has run for a slice */
@@ -141,7 +128,6 @@ struct llc_layout {
 	u16 others[MAX_LLCS];
 };
 
-/* For place_cpu(). */
 struct placed_cpu {
 	s32 cpu;
 };
@@ -208,8 +194,8 @@ enum magpie_stat {
 	STAT_MISFIT_NS,	  /* for which such tasks ran there */
 	STAT_MISFIT_MOVE, /* ... that were moved to a stronger one */
 	STAT_MISFIT_SWAP, /* ... which a task had to leave that fits elsewhere */
-	STAT_RANK_MOVE,	  /* running tasks that were moved to a more preferred core */
-	STAT_BUSY_NS,	  /* not idle */
+	STAT_ROOM_MOVE, /* running tasks that were moved off a shared core, to a preferred one, or to an LLC with more room */
+	STAT_BUSY_NS, /* not idle */
 	MAGPIE_NR_STATS,
 };
 
@@ -256,6 +242,7 @@ struct cpu_ctx {
 	u32 curr_util;	     /* task_util of current, when it started or at the last tick */
 	u8 curr_idle_policy; /* SCHED_IDLE or cpu.idle */
 	u8 curr_critical;    /* is_critical() */
+	u8 curr_resumes;     /* it has the rest of its slice */
 	u8 preempted_by;     /* enum preempter: current makes way */
 	u8 idle;	     /* in the idle loop */
 	u8 misfit;	     /* current is too big for this CPU */
@@ -273,9 +260,10 @@ struct cpu_ctx {
 
 	/* steal/ */
 	u64 starved_at;	  /* scx_bpf_now() of the last look for starved tasks that found none */
-	u64 balanced_at;  /* scx_bpf_now() of the last balance() */
+	u64 balanced_at;  /* scx_bpf_now() of the last balance_victim() */
 	u32 balance_turn; /* counts them */
-	u32 balance_slot; /* of the last CPU of the LLC that it looked at */
+	u32 balance_slot; /* of the last CPU of the LLC that it found */
+	s32 balance_with; /* the CPU that balance() is to look at */
 	u32 steal_slot;	  /* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
 
 	/* numa/: the hand-off of current. */
@@ -290,7 +278,7 @@ struct cpu_ctx {
 	u32 util_est;	    /* util_avg when the CPU went idle, rising at once and falling slowly */
 	u32 cpuperf_target; /* what the kernel holds; sampled by sample_queues() */
 	u32 fallback_turn;  /* the next CPU that fallback_cpu() looks at, */
-	u32 misfit_turn;    /* ... and find_stronger() */
+	u32 move_turn;	    /* ... and find_stronger(), and the next LLC that find_room() does */
 
 	/* cgroup/weight.bpf.h */
 	u32 settle_turn; /* the next idle CPU that it settles */

@@ -17,6 +17,7 @@
  *	                                                cgroup/    its own times its groups' shares
  *	         tick        away from its memory?      numa/      sent home when it is next enqueued
  *	                     too big for its CPU?       capacity/  sent to a stronger one
+ *	                     room elsewhere?            search/    sent to an idle core
  *	                     how fast should it be?     capacity/  the governor is told; also when the CPU enters or leaves idle
  *
  * core/ has what all use: the machine, tasks, bitmaps, utilization, counters.
@@ -52,12 +53,12 @@
 #include "numa/handoff.bpf.h"
 #include "numa/migrate_home.bpf.h"
 #include "capacity/misfit.bpf.h"
-#include "capacity/rank.bpf.h"
+#include "search/room.bpf.h"
+#include "search/move.bpf.h"
 #include "steal/overload.bpf.h"
 #include "steal/pull.bpf.h"
 #include "steal/steal.bpf.h"
 #include "steal/balance.bpf.h"
-#include "core/latency.bpf.h"
 #include "cgroup/throttle.bpf.h"
 #include "order/pick.bpf.h"
 #include "cgroup/groups.bpf.h"
@@ -92,7 +93,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 		cpu = target;
 	} else {
 		stat_inc(STAT_SEARCH);
-		cpu = timed_find_idle(p, tctx, prev, target);
+		cpu = find_idle(p, tctx, prev, target);
 	}
 	/* The loader: a task that it preempts would have to wait for it. */
 	if (cpu < 0 && is_critical(p))
@@ -135,7 +136,7 @@ static void queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 	bool waits = waits_already(tctx) && tctx->queued_cpu == cpu;
 
 	queue = queue_add(p, tctx, cpu, cctx, now);
-	if (vtime_before(cctx->last_deadline, at))
+	if (time_before(cctx->last_deadline, at))
 		cctx->last_deadline = at;
 	if (critical) {
 		at = cctx->vclock - FIRST_NS;
@@ -143,7 +144,10 @@ static void queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 		at = waits ? p->scx.dsq_vtime : ++cctx->last_deadline;
 		slice = LONG_QUEUE_SLICE_NS;
 		preempt = false;
+	} else if (rest || (tctx->has_credit && !is_short(tctx))) {
+		at = after_resuming(cpu, cctx, at, rest ? 0 : to_vtime(tunables.credit_ns, task_weight(p, tctx)));
 	}
+	tctx->resumes = rest > 0;
 	/* The CPU's own queue, where others can take it. */
 	scx_bpf_dsq_insert_vtime(p, queue, slice, at, enq_flags);
 	if (queue == cpu) {
@@ -185,9 +189,9 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	rebase(tctx, cpu);
 	kept = tctx->deadline;
 	place(p, tctx, cpu, wakes || is_throttled(tctx));
-	if (rest && vtime_before(kept, tctx->deadline))
+	if (rest && time_before(kept, tctx->deadline))
 		tctx->deadline = kept;
-	if ((tctx->migrate_to && send_away(p, tctx, cpu, enq_flags)) || (is_asym() && send_up(p, tctx, cpu, enq_flags)))
+	if (tctx->move_why && send_away(p, tctx, cpu, enq_flags))
 		return;
 
 	/* Already claimed for another task: then this one waits in the queue, where it can be stolen. */
@@ -340,10 +344,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 		note_boundary(p, tctx);
 		set_deadline(p, tctx, cctx);
 		note_current(tctx, cctx, task_weight(p, tctx));
-		check_preferred_node(p, tctx, cpu, cctx);
-		if (is_asym())
-			check_misfit(p, tctx, cpu, cctx);
-		check_rank(p, tctx, cpu);
+		check_move(p, tctx, cpu, cctx, now);
 	}
 	/* What is wanted of dispatch() does not wait until the local DSQ is empty by chance: nothing is put there meanwhile. */
 	if ((cctx->due || READ_ONCE(cctx->throttled_due)) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))

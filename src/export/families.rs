@@ -45,7 +45,7 @@ const LLC_COUNTERS: [(&str, &str); 28] = [
     ("misfits", "misfit"),
     ("misfit_moves", "misfit_move"),
     ("misfit_swaps", "misfit_swap"),
-    ("rank_moves", "rank_move"),
+    ("room_moves", "room_move"),
 ];
 
 /// Of each LLC: the metric, its help text, its label, and the statistic for each value of the label.

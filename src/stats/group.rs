@@ -138,8 +138,10 @@ pub struct Group {
     pub misfit_move: u64,
     #[stat(desc = "... which a task had to leave that fits elsewhere")]
     pub misfit_swap: u64,
-    #[stat(desc = "running tasks that were moved to a more preferred core; 0 where cores are alike")]
-    pub rank_move: u64,
+    #[stat(
+        desc = "long-running tasks that were moved off a shared core, to a preferred core, or to an LLC with more room"
+    )]
+    pub room_move: u64,
 }
 
 impl LlcSnapshot {
@@ -212,7 +214,7 @@ impl LlcSnapshot {
             misfit_ms: of(magpie_stat_STAT_MISFIT_NS) / 1_000_000,
             misfit_move: of(magpie_stat_STAT_MISFIT_MOVE),
             misfit_swap: of(magpie_stat_STAT_MISFIT_SWAP),
-            rank_move: of(magpie_stat_STAT_RANK_MOVE),
+            room_move: of(magpie_stat_STAT_ROOM_MOVE),
             at_home: percent(of(magpie_stat_STAT_HOME), of(magpie_stat_STAT_HOME) + of(magpie_stat_STAT_AWAY)),
         }
     }

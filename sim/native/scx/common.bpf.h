@@ -290,6 +290,8 @@ bool sim_can_loop(void);
 /* Accesses to memory that CPUs share, so that cache lines can be seen to travel (src/cache.rs). */
 void sim_load(const volatile void *addr);
 void sim_store(const volatile void *addr);
+#define time_before(a, b) ((s64)((u64)(a) - (u64)(b)) < 0)
+
 #define READ_ONCE(x)                                                                                                   \
 	({                                                                                                             \
 		sim_load(&(x));                                                                                        \

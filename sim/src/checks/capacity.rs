@@ -60,12 +60,11 @@ impl Kernel {
         stronger(self.capacity(to), self.capacity(from)) && !fits(self.task_util(task), self.capacity(from))
     }
 
-    /// `to` idles in the same LLC, claimed for the task, and is preferred to its CPU.
-    pub fn moves_to_better(&self, task: TaskId, to: usize) -> bool {
+    /// `to` idles, claimed for the task: in another LLC of the node, or in the same, where it is preferred or its core was shared.
+    pub fn moves_to_room(&self, task: TaskId, to: usize) -> bool {
         let (from, to_place) = (&self.machine.places[self.tasks[task].cpu], &self.machine.places[to]);
-        // A core that it shared a moment ago is no better than any other.
-        let preferred = self.machine.shape.smt > 1 || to_place.rank > from.rank;
-        self.layout.is_ranked() && to_place.llc == from.llc && preferred && self.native.cpu_ctx(to).idle != 0
+        let better = to_place.llc != from.llc || self.machine.shape.smt > 1 || to_place.rank > from.rank;
+        to_place.node == from.node && better && self.native.cpu_ctx(to).idle != 0
     }
 
     /// enqueue() sends the task, which runs, up to `to`.

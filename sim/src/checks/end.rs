@@ -45,7 +45,7 @@ impl Kernel {
                     magpie_stat_STAT_THROTTLED,
                     magpie_stat_STAT_HOME_MOVE,
                     magpie_stat_STAT_MISFIT_MOVE,
-                    magpie_stat_STAT_RANK_MOVE,
+                    magpie_stat_STAT_ROOM_MOVE,
                 ]),
             ),
             (

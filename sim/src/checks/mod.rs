@@ -221,15 +221,15 @@ impl Kernel {
         }
     }
 
-    /// select_cpu() or enqueue() names the queue. Only running tasks go to other CPUs' local ones: up, if they have migrate_up
-    /// theirs, or home, if nothing holds them back.
+    /// select_cpu() or enqueue() names the queue. Only running tasks go to other CPUs' local ones: up, to where
+    /// there is more room, or home, if nothing holds them back.
     pub fn check_sent(&mut self, task: TaskId, dsq_id: u64) {
         let (Some(to), Some(tctx)) = (local_on(dsq_id), self.tasks[task].tctx()) else { return };
         let (home, held) = (tctx.preferred_node, tctx.numa_backoff != 0);
         if self.moves_up(task, to) {
             return self.check_moved_up(task, to);
         }
-        if self.moves_to_better(task, to) {
+        if self.moves_to_room(task, to) {
             return;
         }
         if self.machine.places[to].node as i32 != home || held {
@@ -258,7 +258,8 @@ impl Kernel {
         let slice = self.tunables.slice_us * USEC;
         let Some(tctx) = self.tasks[task].tctx() else { return };
         let (burst, limit) = (tctx.charged - tctx.woke_exec, slice / u64::from(SHORT_SHARE));
-        let asks = if burst < limit && tctx.burst_est < limit { 0 } else { by_weight(slice) };
+        let is_short = burst < limit && tctx.burst_est < limit;
+        let asks = if is_short { 0 } else { by_weight(slice) };
         let never_preempts =
             matches!(raw.policy, SCHED_BATCH | SCHED_IDLE) || tctx.group != 0 && tctx.share & GROUP_IDLE != 0;
         let is_ahead = tctx.vruntime.wrapping_sub(vclock) as i64 > 3 * by_weight(slice).min(slice as i64);
@@ -275,7 +276,13 @@ impl Kernel {
         }
         // A long queue is served first come, first served.
         let cctx = self.native.cpu_ctx(id);
-        if !first && cctx.first_come == 0 && before != 0 {
+        // A preempted task comes before others, and long ones that wake come after it.
+        let in_place = match (before as i64).signum() {
+            0 => true,
+            1 => tctx.resumes != 0,
+            _ => !is_short,
+        };
+        if !first && cctx.first_come == 0 && !in_place {
             return self.violate("virtual time", format!("task {task} waits {before} ns before its deadline"));
         }
         if !first && cctx.first_come == 0 && !(least.saturating_sub(1)..=most + 1).contains(&ahead) {

@@ -9,7 +9,6 @@ mod core {
     mod bitmap;
     mod context;
     mod hotplug;
-    mod latency;
     mod pelt;
     mod task;
     mod topology;
@@ -22,7 +21,9 @@ mod order {
 }
 mod search {
     mod idle;
+    mod latency;
     mod nr_scan;
+    mod room;
     mod scan;
 }
 mod capacity {
@@ -31,7 +32,6 @@ mod capacity {
     mod cpufreq;
     mod fallback;
     mod misfit;
-    mod rank;
     mod task_util;
     mod wake_cases;
 }

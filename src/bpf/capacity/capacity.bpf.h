@@ -13,9 +13,7 @@
  */
 #pragma once
 
-enum {
-	FITS_MARGIN = 1280, /* of 1024: a task is to leave a fifth of its CPU unused */
-};
+enum { FITS_MARGIN = 1280 }; /* of 1024: a task is to leave a fifth of its CPU unused */
 
 struct capacities capacities;
 u32 kernel_capacities[MAX_CPUS]; /* by note_capacities() */

@@ -16,9 +16,7 @@
  */
 #pragma once
 
-enum {
-	CPUPERF_STEP = 32, /* a target that differs by less than a part of so many of the capacity is left as it is */
-};
+enum { CPUPERF_STEP = 32 }; /* a target that differs by less than a part of so many of the capacity is left as it is */
 
 /* Not in the BTF of every kernel. */
 extern struct rq runqueues __ksym __weak;
@@ -40,17 +38,6 @@ static u32 kernel_perf(s32 cpu, u64 util)
 	return util * scx_bpf_cpuperf_cap(cpu) * machine.perf_scale / CAPACITY_SCALE / cpu_layout(cpu)->capacity;
 }
 
-/* As the kernel's util_est: a CPU that a busy task leaves for a while starts at what that task needs. */
-static void update_cpu_util_est(struct cpu_ctx *cctx)
-{
-	u32 util = cctx->pelt.util_avg;
-
-	if (util >= cctx->util_est)
-		cctx->util_est = util;
-	else
-		cctx->util_est -= (cctx->util_est - util) >> UTIL_EST_WEIGHT_SHIFT;
-}
-
 /*
  * Utilization of this CPU has changed, and its rq lock is held. A governor that was told something less than its rate limit ago
  * does not listen: ticks tell it again.
@@ -63,10 +50,11 @@ static void update_cpuperf(s32 cpu, struct cpu_ctx *cctx, bool tick)
 
 	if (!machine.cpufreq || !bpf_ksym_exists(&runqueues))
 		return;
+	/* A CPU that a busy task leaves for a while starts at what that task needs. */
 	if (!cctx->pelt.running)
-		update_cpu_util_est(cctx);
-	else if (target < cctx->util_est)
-		target = cctx->util_est;
+		cctx->util_est = peak(cctx->util_est, target);
+	else
+		target = max(target, cctx->util_est);
 	rq = bpf_this_cpu_ptr(&runqueues);
 	target = kernel_perf(cpu, target);
 	others = rq->avg_rt.util_avg + rq->avg_dl.util_avg;

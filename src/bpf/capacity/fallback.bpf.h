@@ -5,10 +5,8 @@
  */
 #pragma once
 
-enum {
-	/* A weak CPU leaves a waiting task that is too big for it to stronger ones for so long. */
-	WEAK_WAIT_NS = 500000,
-};
+/* A weak CPU leaves a waiting task that is too big for it to stronger ones for so long. */
+enum { WEAK_WAIT_NS = 500000 };
 
 /* ns for which weak CPUs are still to leave the waiting task to stronger ones. */
 static s64 weak_wait(const struct task_ctx *tctx, u64 now)

@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Misfits: running tasks that have outgrown their CPU, which Rasmussen's patches leave open. They move within a
- * tick, if there is room:
- *
- *	tick     too big for its CPU? check_misfit() ------> find_stronger(): its slice ends
- *	enqueue  send_up() -----> find_stronger()  idle: ---------------------------------> claimed, sent there
- *	                                           runs a task that fits the misfit's CPU -> sent there, preempts that
- *
- * The preempted task waits in the queue then, and the misfit's old CPU has nothing else to do: it steals it.
+ * Misfits: running tasks that have outgrown their CPU, which Rasmussen's patches leave open. Within a tick they move to a
+ * stronger one (MOVE_UP in search/move.bpf.h) that idles, or runs a task that fits the misfit's CPU. That task is preempted, and
+ * waits in the queue; the misfit's old CPU has nothing else to do, and steals it.
  *
  * Bounded by MAX_MISFIT_LOOKS CPUs, the next ones each time.
  */
 #pragma once
 
-enum {
-	MAX_MISFIT_LOOKS = 16,
-};
+enum { MAX_MISFIT_LOOKS = 16 };
 
 /* A task of ours that would do as well on @weaker runs on @cpu. */
 static bool runs_small(s32 cpu, s32 weaker)
@@ -32,7 +25,7 @@ static bool runs_small(s32 cpu, s32 weaker)
  */
 __noinline s32 find_stronger(struct task_struct *p __arg_trusted, s32 cpu)
 {
-	u32 turn = cpu_ctx(cpu)->misfit_turn, i;
+	u32 turn = cpu_ctx(cpu)->move_turn, i;
 	s32 other, small = -1;
 
 	if (!machine.nr_stronger)
@@ -51,37 +44,21 @@ __noinline s32 find_stronger(struct task_struct *p __arg_trusted, s32 cpu)
 	return small;
 }
 
-/* In tick of @cpu, on which @p runs. */
-static void check_misfit(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+/* In tick of @cpu, on which @p runs: is it too big for it, and could go to a stronger one? */
+static bool outgrows(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
 	util_runs(p, tctx, cpu, cctx);
 	note_curr_util(tctx, cpu, cctx);
-	if (!cctx->misfit || !can_migrate_now(p))
-		return;
-	cctx->misfit_turn++;
-	if (find_stronger(p, cpu) >= 0) {
-		tctx->migrate_up = true;
-		scx_bpf_task_set_slice(p, 0);
-	}
+	return cctx->misfit && find_stronger(p, cpu) >= 0;
 }
 
-/* In enqueue of @p, which is on @cpu. True: it was sent to a stronger one. Wakeups have searched already. */
-static bool send_up(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
+/* In enqueue of @p, which is on @cpu: has it come to run on @to, claimed if that is idle? */
+static bool takes_stronger(const struct task_struct *p, s32 cpu, s32 to)
 {
-	s32 to;
-
-	tctx->migrate_up = false;
-	if (enq_flags & SCX_ENQ_WAKEUP || !is_weak(cpu) || fits_cpu(tctx->task_util, cpu) || !can_migrate_now(p))
+	if (claim_idle(to))
+		return true;
+	if (no_preempt(p) || !runs_small(to, cpu))
 		return false;
-	to = find_stronger(p, cpu);
-	if (to < 0)
-		return false;
-	if (!claim_idle(to)) {
-		if (no_preempt(p) || !runs_small(to, cpu))
-			return false;
-		stat_inc(STAT_MISFIT_SWAP);
-	}
-	stat_inc(STAT_MISFIT_MOVE);
-	send(p, tctx, to, enq_flags);
+	stat_inc(STAT_MISFIT_SWAP);
 	return true;
 }

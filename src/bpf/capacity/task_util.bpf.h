@@ -13,10 +13,7 @@
  */
 #pragma once
 
-enum {
-	UTIL_EST_WEIGHT_SHIFT = 2,
-	PELT_MIN_DIVIDER = PELT_LOAD_AVG_MAX - PELT_PERIOD,
-};
+enum { PELT_MIN_DIVIDER = PELT_LOAD_AVG_MAX - PELT_PERIOD };
 
 #ifdef __VMLINUX_H__
 /* Kernels with CONFIG_UCLAMP_TASK have these; vmlinux.h is of one that has not. */
@@ -33,25 +30,19 @@ struct task_struct___uclamp {
 static u32 clamp_util(const struct task_struct *p, u32 util)
 {
 	const struct task_struct___uclamp *clamped = (const void *)p;
-	u32 min, max;
+	u32 least, most;
 
 	if (!bpf_core_field_exists(clamped->uclamp_req))
 		return util;
-	min = BPF_CORE_READ_BITFIELD_PROBED(&clamped->uclamp_req[UCLAMP_MIN], value);
-	max = BPF_CORE_READ_BITFIELD_PROBED(&clamped->uclamp_req[UCLAMP_MAX], value);
-	if (util < min)
-		util = min;
-	return min_u32(util, max);
+	least = BPF_CORE_READ_BITFIELD_PROBED(&clamped->uclamp_req[UCLAMP_MIN], value);
+	most = BPF_CORE_READ_BITFIELD_PROBED(&clamped->uclamp_req[UCLAMP_MAX], value);
+	return min(max(util, least), most);
 }
 
 /* util_avg or util_est has changed. */
 static void update_task_util(const struct task_struct *p, struct task_ctx *tctx)
 {
-	u32 util = tctx->util.util_avg;
-
-	if (util < tctx->util_est)
-		util = tctx->util_est;
-	tctx->task_util = clamp_util(p, util);
+	tctx->task_util = clamp_util(p, max(tctx->util.util_avg, tctx->util_est));
 }
 
 /* Utilization of @cpu without what the task itself, which does not run, has left there. */
@@ -115,22 +106,11 @@ static void util_starts(const struct task_struct *p, struct task_ctx *tctx, s32 
 	note_curr_util(tctx, cpu, cctx);
 }
 
-/* As the kernel's util_est_update(). */
-static void update_util_est(struct task_ctx *tctx)
-{
-	s32 diff = tctx->util.util_avg - tctx->util_est;
-
-	if (diff > 0)
-		tctx->util_est = tctx->util.util_avg;
-	else
-		tctx->util_est += diff / (1 << UTIL_EST_WEIGHT_SHIFT);
-}
-
 static void util_stops(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, bool sleeps)
 {
 	util_runs(p, tctx, cpu, cctx);
 	cctx->misfit = false;
 	cctx->curr_util = 0;
 	if (sleeps)
-		update_util_est(tctx);
+		tctx->util_est = peak(tctx->util_est, tctx->util.util_avg);
 }

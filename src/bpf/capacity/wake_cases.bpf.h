@@ -3,9 +3,7 @@
  * Rasmussen's wake cases, counted on the waking CPU of machines with CPUs of different capacity:
  *
  *	case  task    previous  waking CPU     ->  new CPU little or big, found fast, by a search, or not at all (queued)
- *	1     little  little    little
- *	2     little  little    big
- *	...
+ *	1     little  little    little       ...
  *	8     big     big       big
  *
  * A task is little if it fits the weakest CPUs, a CPU is big if it is one of the strongest.

@@ -72,8 +72,7 @@ static void bw_refill(struct group *g, u64 now)
 	periods = (now - start) / g->period;
 	if (__sync_val_compare_and_swap(&g->period_start, start, start + periods * g->period) != start)
 		return;
-	if (periods > BW_PERIODS)
-		periods = BW_PERIODS;
+	periods = min(periods, (u64)BW_PERIODS);
 	__sync_fetch_and_add(&g->budget, periods * g->quota);
 	excess = READ_ONCE(g->budget) - (g->quota + g->burst);
 	if (excess > 0)
@@ -93,19 +92,13 @@ static struct cpu_budget *cpu_budget(s32 cpu, u32 id)
 static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u64 now)
 {
 	u64 slice = g->quota / (2 * machine.nr_cpus_possible);
-	s64 want, left;
+	s64 want = min(max(slice, (u64)BW_SLICE_MIN), (u64)BW_SLICE_MAX) - cpu_budget->left, left;
 
-	if (slice > BW_SLICE_MAX)
-		slice = BW_SLICE_MAX;
-	if (slice < BW_SLICE_MIN)
-		slice = BW_SLICE_MIN;
-	want = slice - cpu_budget->left;
 	bw_refill(g, now);
 	left = READ_ONCE(g->budget);
 	if (left <= 0)
 		return false;
-	if (want > left)
-		want = left;
+	want = min(want, left);
 	__sync_fetch_and_add(&g->budget, -want);
 	cpu_budget->left += want;
 	return cpu_budget->left > 0;
@@ -133,8 +126,7 @@ __noinline u64 take_slice(s32 cpu, u32 id, u64 now)
 				__sync_val_compare_and_swap(&g->throttled_at, 0, now);
 				return 0;
 			}
-			if (slice > own->left)
-				slice = own->left;
+			slice = min(slice, (u64)own->left);
 		}
 		id = g->parent;
 	}

@@ -16,9 +16,7 @@
  */
 #pragma once
 
-enum {
-	MAX_ASKED = 16384, /* tasks at a time; others are found by the tick */
-};
+enum { MAX_ASKED = 16384 }; /* tasks at a time; others are found by the tick */
 
 struct boundary_work {
 	struct bpf_task_work work;
@@ -69,10 +67,7 @@ static int boundary_reached(struct bpf_map *map, void *key, void *value)
 		return 0;
 	tctx->asked = false;
 	tctx->at_user = true;
-	/*
-	 * Last, for it is preempted here: dispatch() has it go on if its group has a slice again. Not within the kick, where the
-	 * kernel is an RCU reader: all grace periods would wait for the group's next one.
-	 */
+	/* Last, for it is preempted here; not within the kick, where the kernel is an RCU reader: grace periods would wait for it. */
 	bpf_preempt_disable();
 	kick_cpu(bpf_get_smp_processor_id(), SCX_KICK_PREEMPT);
 	bpf_preempt_enable();

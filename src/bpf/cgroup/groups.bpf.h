@@ -137,8 +137,7 @@ static s32 add_group(struct cgroup *cgrp, u32 weight)
 	g->weight = weight;
 	look_at_group(id, cgrp);
 	last_group = id;
-	if (id > max_group)
-		max_group = id;
+	max_group = max(max_group, id);
 	nr_groups++;
 	return 0;
 }

@@ -73,13 +73,11 @@ static void init_throttle_timer(s32 cpu)
 static void set_throttle_timer(s32 cpu, struct cpu_ctx *cctx, u64 at, u64 now)
 {
 	struct throttle_timer *t = bpf_map_lookup_elem(&throttle_timers, &cpu);
-	s64 delay = at - now;
+	s64 delay = max((s64)(at - now), (s64)THROTTLE_MIN_NS);
 
 	if (!t || (cctx->throttle_timer_at && (s64)(at - cctx->throttle_timer_at) >= 0))
 		return;
 	cctx->throttle_timer_at = at;
-	if (delay < THROTTLE_MIN_NS)
-		delay = THROTTLE_MIN_NS;
 	if (!bpf_timer_start(&t->timer, delay, 0))
 		return;
 	/* From 7.0 on the kernel allocates memory for it where interrupts are off: until there is some, the CPU looks. */
@@ -102,10 +100,7 @@ static bool throttle(struct task_struct *p, struct task_ctx *tctx, s32 cpu, stru
 
 	if (!tctx->at_user || !is_limited(tctx) || is_exempt(p))
 		return false;
-	/*
-	 * Its affinity is set: it has to leave its task work for that. (While it is still current it is the kernel that notes the
-	 * disabled migration so.)
-	 */
+	/* Its affinity is set: it has to leave its task work for that. (While it is current, the prolog disables migration.) */
 	if (is_throttled(tctx) && p->migration_disabled && p != bpf_get_current_task_btf()) {
 		tctx->at_user = false;
 		return false;

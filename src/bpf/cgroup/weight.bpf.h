@@ -147,10 +147,7 @@ __noinline s32 group_add(u32 id, s64 change)
 	return 0;
 }
 
-/*
- * A group's own weight has changed. Returns 0. A function of its own also for the verifier of 6.16, which follows a
- * null pointer where a loop is come to by ways that use more and less of the stack (widen_imprecise_scalars()).
- */
+/* A group's own weight has changed. Returns 0. Not inlined: 6.16's verifier crashes in widen_imprecise_scalars(). */
 __noinline s32 group_reweighted(u32 id)
 {
 	struct group *g = group(id);
@@ -223,8 +220,7 @@ __noinline u32 group_share(u32 id, u32 weight)
 		const struct group *g = group(id);
 
 		all = READ_ONCE(g->shown);
-		if (all < part)
-			all = part;
+		all = max(all, part);
 		part = group_weight(g);
 		share = share * part / all;
 		if (g->idle)
@@ -233,10 +229,8 @@ __noinline u32 group_share(u32 id, u32 weight)
 			flags |= GROUP_LIMITED;
 		id = g->parent;
 	}
-	share >>= SHARE_SHIFT - WEIGHT_SHIFT;
-	if (share > MAX_WEIGHT << WEIGHT_SHIFT)
-		share = MAX_WEIGHT << WEIGHT_SHIFT;
-	return flags | (share ? share : 1);
+	share = min(share >> (SHARE_SHIFT - WEIGHT_SHIFT), (u64)MAX_WEIGHT << WEIGHT_SHIFT);
+	return flags | (share ?: 1);
 }
 
 /*
@@ -245,7 +239,7 @@ __noinline u32 group_share(u32 id, u32 weight)
  */
 static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 {
-	u64 vclock, lag, most;
+	u64 vclock, lag;
 	bool owed;
 
 	if (!from || from == to || tctx->vclock_cpu < 0)
@@ -253,10 +247,7 @@ static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 	vclock = cpu_ctx(tctx->vclock_cpu)->vclock;
 	owed = (s64)(tctx->vruntime - vclock) < 0;
 	lag = owed ? vclock - tctx->vruntime : tctx->vruntime - vclock;
-	most = (u64)MAX_LAG_NS * (WEIGHT_DFL << WEIGHT_SHIFT) / from;
-	if (lag > most)
-		lag = most;
-	lag = lag * from / to;
+	lag = min(lag, (u64)MAX_LAG_NS * (WEIGHT_DFL << WEIGHT_SHIFT) / from) * from / to;
 	tctx->vruntime = owed ? vclock - lag : vclock + lag;
 }
 

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Sparse bitmaps: one bit a CPU, SLOTS_PER_LINE bits a cache line, each LLC on lines of its own, so
- * that CPUs which write seldom share a line with many others ("a limited number of
- * significant bits per cacheline", Sistare's task stealing). Above them a word for each LLC says which of its lines may
- * have bits set, so that looking for one in vain costs the same in an LLC of 8 CPUs and of 1024:
+ * Sparse bitmaps, idle_map and overload_map: one bit a CPU, SLOTS_PER_LINE bits a cache line, each LLC on lines of its own, so that
+ * a line is written by few CPUs (Sistare's task stealing). A word for each LLC says which of its lines may have bits set, so that
+ * looking for one in vain costs the same in an LLC of 8 CPUs and of 1024:
  *
  *	llcs[]    0 0 ... 1 0 1        set with the first bit of a line, cleared by a walk over an empty line
  *	                  |   |
  *	lines[]          [. 1 . 1]    [. . . .]    [1 . . .]
- *
- * Two of them: idle_map and overload_map.
  *
  * A walk visits the set bits of a window of one LLC's slots once: so many from the slot after a given one on, wrapping:
  *
@@ -21,8 +18,7 @@
  *		if (map_walk_next(&map, &walk))
  *			... walk.slot ...
  *
- * Bounded by the lines of which llcs[] tells, the first of them twice, and SLOTS_PER_LINE bits a line. One loop, not two:
- * so the verifier sees soon that all rounds are alike.
+ * Bounded by the lines of which llcs[] tells, the first of them twice, and SLOTS_PER_LINE bits a line.
  */
 #pragma once
 
@@ -48,11 +44,6 @@ struct map_walk {
 	u32 slot;	    /* where the walk is */
 	bool whole_cores;   /* only the first slots of cores all of whose CPUs are set */
 };
-
-static u32 min_u32(u32 a, u32 b)
-{
-	return a < b ? a : b;
-}
 
 static struct map_line *map_line(struct sparse_map *map, u32 slot)
 {
@@ -107,9 +98,8 @@ static bool map_test_and_clear(struct sparse_map *map, u32 slot)
 }
 
 /*
- * The LLC's word says that a line may have bits set, and it has none. It may just have got one, from a CPU that found the
- * word as it should be: looking once more sees that. The value makes the first a full barrier: pairs with map_set(), which sets a
- * bit of the line and then reads the word.
+ * The LLC's word says that a line may have bits set, and it has none. If it has just got one the second look sees that. The value
+ * makes the first a full barrier: pairs with map_set(), which sets a bit of the line and then reads the word.
  */
 static void map_line_emptied(struct sparse_map *map, u32 llc, u32 line, const struct map_line *emptied)
 {
@@ -160,7 +150,7 @@ static struct map_walk map_walk_from(struct sparse_map *map, u32 llc, u32 slot, 
 	u32 end;
 
 	walk.pos = map_walk_start(llc, slot);
-	walk.window = min_u32(window, walk.nr_slots);
+	walk.window = min(window, walk.nr_slots);
 	end = walk.pos + walk.window - 1;
 	walk.first = ~(map_bit(walk.pos) - 1);
 	walk.start = walk.pos / SLOTS_PER_LINE;

@@ -46,22 +46,17 @@ static u32 preempt_count(void)
 #endif
 }
 
-static bool user_mode(const struct pt_regs *regs)
-{
-#ifdef __TARGET_ARCH_arm64
-	return !(regs->pstate & 0xf);
-#else
-	return regs->cs & 3;
-#endif
-}
-
 /* In a tick: has it interrupted user space? */
 static bool tick_in_user(void)
 {
 	struct pt_regs **at = bpf_ksym_exists(&__irq_regs) ? bpf_this_cpu_ptr(&__irq_regs) : NULL;
 	const struct pt_regs *regs = at ? bpf_core_cast(*at, struct pt_regs) : NULL;
 
-	return regs && user_mode(regs);
+#ifdef __TARGET_ARCH_arm64
+	return regs && !(regs->pstate & 0xf);
+#else
+	return regs && regs->cs & 3;
+#endif
 }
 
 /* By which system call @curr, no kernel thread, has entered the kernel; -1: by an interrupt. */

@@ -15,9 +15,7 @@
  */
 #pragma once
 
-enum {
-	ABSENT_CPUS = 4, /* that a tick looks at */
-};
+enum { ABSENT_CPUS = 4 }; /* that a tick looks at */
 
 u64 nr_hotplugs; /* CPUs that went or came; the loader looks whether it has to do something */
 

@@ -14,9 +14,8 @@
  *	highest frequency    |####........|####........|
  *	half of it           |########....|########....|    runs as |####|, then idles as |........|
  *
- * A CPU notes how long it ran when it enters or leaves idle and at each tick, not at each switch; once a period or later the
- * sum is brought up to date, as if it had run evenly since the last time. The loader reads the state as it lies in memory and
- * does the rest of the way to its own now (src/pelt.rs).
+ * A CPU notes how long it ran when it enters or leaves idle and at each tick; once a period or later the sum is brought up to date,
+ * as if it had run evenly since the last time. The loader reads the state and does the way to its own now (src/pelt.rs).
  */
 #pragma once
 
@@ -66,9 +65,8 @@ static void pelt_accumulate(struct pelt *pelt, u64 now, u64 ran, u32 scale, u32 
 	if ((s64)(now - pelt->updated_at) < 0 || !delta)
 		return;
 	pelt->updated_at += delta << PELT_UNIT_SHIFT;
-	if (used > delta)
-		used = delta;
-	slow = used * (CAPACITY_SCALE - min_u32(freq, CAPACITY_SCALE)) / CAPACITY_SCALE;
+	used = min(used, delta);
+	slow = used * (CAPACITY_SCALE - min(freq, CAPACITY_SCALE)) / CAPACITY_SCALE;
 	if (used < delta) {
 		/* Idle time has made up for what the CPU was behind. Now it is behind by what it did in this time. */
 		pelt_add(pelt, pelt->behind, 0);

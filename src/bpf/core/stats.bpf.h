@@ -14,9 +14,3 @@ static void stat_inc(enum magpie_stat stat)
 {
 	stat_add(stat, 1);
 }
-
-static void count_stolen_from(u32 llc)
-{
-	if (llc < MATRIX_LLCS)
-		this_cpu_ctx()->stolen_from[llc]++;
-}

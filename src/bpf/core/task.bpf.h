@@ -11,15 +11,17 @@
 #define SCHED_IDLE 5
 #endif
 
-enum migrate_to {
-	MIGRATE_NOT,
-	MIGRATE_HOME,	/* to its preferred node: numa/migrate_home.bpf.h */
-	MIGRATE_BETTER, /* to a preferred core: capacity/rank.bpf.h */
+/* Why a running task is to go elsewhere: search/move.bpf.h. */
+enum move_why {
+	MOVE_NOT,
+	MOVE_HOME,
+	MOVE_UP,
+	MOVE_ROOM,
 };
 
 /*
  * Written by the task's CPU under its rq lock, or in select_cpu while the task sleeps. Current itself writes without that lock
- * at_user and asked on its way to user space (cgroup/boundary.bpf.h), and migrate_to and home_retry_at as a waker (numa/).
+ * at_user and asked on its way to user space (cgroup/boundary.bpf.h), and move_why and home_retry_at as a waker (numa/).
  */
 struct task_ctx {
 	/* order/deadline.bpf.h */
@@ -31,6 +33,7 @@ struct task_ctx {
 	u8 sync_wakeup;	 /* what woke it: see there */
 	u8 has_credit;	 /* and what deadline has of that */
 	u8 preempted_by; /* enum preempter, when it stopped */
+	u8 resumes;	 /* it waits for the rest of its slice */
 	u8 arrives;	 /* sent to an idle CPU, or taken from another one, and has not run since */
 	u64 charged;	 /* sum_exec_runtime when vruntime was brought up to date */
 	u64 woke_exec;	 /* sum_exec_runtime when it last woke: from there on it is one burst */
@@ -64,10 +67,12 @@ struct task_ctx {
 	u64 scan_at;	    /* ... when scan_period is adapted next */
 	u32 scan_period;    /* ms; 0: not yet known */
 	u8 numa_backoff;    /* home_retry_at is wake-affine's back-off */
-	u8 migrate_to;	    /* enum migrate_to: to be sent there when it is next put into a queue */
 
-	/* capacity/task_util.bpf.h, misfit.bpf.h: where CPUs differ in capacity only */
-	u8 migrate_up;	  /* it is too big for its CPU, and there is room on a stronger one */
+	/* search/move.bpf.h */
+	u8 move_why; /* enum move_why: to be sent elsewhere when it is next put into a queue */
+	u64 room_since; /* scx_bpf_now() of the first of the last looks that all found room elsewhere; 0: the last one did not */
+
+	/* capacity/task_util.bpf.h: where CPUs differ in capacity only */
 	u32 task_util;	  /* what it is expected to use of a CPU: 0..CAPACITY_SCALE */
 	u32 util_est;	  /* its util_avg when it fell asleep, rising at once and falling slowly */
 	struct pelt util; /* of the time that it runs */
@@ -89,9 +94,7 @@ static struct task_ctx *task_ctx(struct task_struct *p)
 	return bpf_task_storage_get(&task_ctxs, p, NULL, 0);
 }
 
-enum {
-	MAX_PROLOGS = 2, /* of an enqueue() by scx_bpf_reenqueue_local() in cpu_release() */
-};
+enum { MAX_PROLOGS = 2 }; /* of an enqueue() by scx_bpf_reenqueue_local() in cpu_release() */
 
 /*
  * A kernel whose BPF prolog disables migration counts that in the current task, which is @p when @p is being put back
@@ -102,16 +105,11 @@ static bool is_migratable(const struct task_struct *p)
 	return p->nr_cpus_allowed > 1 && p->migration_disabled <= (p == bpf_get_current_task_btf() ? MAX_PROLOGS : 0);
 }
 
-/* Softirq threads, per-CPU workers. */
-static bool is_pcpu_kthread(const struct task_struct *p)
-{
-	return p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1;
-}
-
-/* Those, and the loader, but for its thread that samples: they run at once. */
+/* Kernel threads of one CPU (softirq, workers), and the loader, but for its thread that samples: they run at once. */
 static bool is_critical(const struct task_struct *p)
 {
-	return is_pcpu_kthread(p) || (p->tgid == loader_tgid && p->policy != SCHED_BATCH);
+	return (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1) ||
+	       (p->tgid == loader_tgid && p->policy != SCHED_BATCH);
 }
 
 /* A function of its own, for the verifier takes milliseconds to judge a load of cpus_ptr: once is enough. */

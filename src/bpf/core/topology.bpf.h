@@ -11,6 +11,10 @@
  */
 #pragma once
 
+/* Both evaluate their arguments twice. */
+#define min(a, b) ((a) < (b) ? (a) : (b))
+#define max(a, b) ((a) > (b) ? (a) : (b))
+
 const volatile struct machine machine;
 const volatile u16 node_llcs[MAX_NODE_IDS];  /* the first of the node's LLCs */
 const volatile u16 capacity_order[MAX_CPUS]; /* ids of the CPUs that have a place, strongest first */
@@ -116,4 +120,10 @@ static u32 node_llc(u32 node)
 static bool share_llc(s32 a, s32 b)
 {
 	return cpu_layout(a)->llc == cpu_layout(b)->llc;
+}
+
+/* An estimate by what was @seen last: it rises at once, and falls by a quarter of the distance, as the kernel's util_est does. */
+static u64 peak(u64 estimate, u64 seen)
+{
+	return seen >= estimate ? seen : estimate - (estimate - seen) / 4;
 }

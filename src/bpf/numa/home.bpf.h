@@ -40,25 +40,9 @@ struct {
 	__type(value, struct process);
 } processes SEC(".maps");
 
-/* What the prolog of a callback adds to the current task's migration_disabled: 0 or 1; NO_PROLOG: not yet known. */
-enum { NO_PROLOG = 0xff };
-u8 prolog_disables = NO_PROLOG;
-
 static bool is_numa(void)
 {
 	return machine.nr_nodes > 1;
-}
-
-/* When an idle CPU's callback comes to know it, for the idle task itself is never migration disabled. */
-static void note_prolog(void)
-{
-	const struct task_struct *curr;
-
-	if ((!is_numa() && !is_asym() && !machine.ranked) || prolog_disables != NO_PROLOG)
-		return;
-	curr = bpf_get_current_task_btf();
-	if (is_idle_task(curr))
-		prolog_disables = curr->migration_disabled;
 }
 
 static u32 scan_period(const struct task_ctx *tctx)
@@ -76,7 +60,7 @@ static void delay_return(struct task_ctx *tctx, u64 now, u64 ms, bool held)
 	tctx->home_retry_at = at;
 	tctx->numa_backoff = held;
 	if (held)
-		tctx->migrate_to = MIGRATE_NOT;
+		tctx->move_why = MOVE_NOT;
 }
 
 /* In select_cpu: wake-affine pulls the task from another node to @node, where its waker runs, if it has one. */
@@ -152,10 +136,6 @@ static void adapt_scan_period(struct task_ctx *tctx, u64 now)
 		period += slot;
 	else
 		period -= (SCAN_PERIOD_THRESHOLD - local) * slot;
-	if (period < SCAN_PERIOD_MIN)
-		period = SCAN_PERIOD_MIN;
-	if (period > SCAN_PERIOD_MAX)
-		period = SCAN_PERIOD_MAX;
-	tctx->scan_period = period;
+	tctx->scan_period = period = min(max(period, (u32)SCAN_PERIOD_MIN), (u32)SCAN_PERIOD_MAX);
 	tctx->scan_at = now + period * NSEC_PER_MSEC;
 }

@@ -29,9 +29,8 @@
  * queue is ordered by what is stored, a waker compares the wakee's with current's (preempt.bpf.h), and a CPU whose slice is over
  * current's with that of the first task of its queue (pick.bpf.h).
  *
- * A task that is preempted before its slice is over keeps its deadline, and the rest of its slice: so it comes before the tasks
- * that waited already when it began. It may hold a lock, and those that run next would spin for it. Once the slice is used up its
- * deadline is computed again.
+ * A task that is preempted before its slice is over keeps its deadline and the rest of its slice, and comes before the tasks that
+ * wait already (queue.bpf.h). Once the slice is used up its deadline is computed again.
  *
  * When a task goes to another CPU, rebase() keeps its lag. No virtual time is shared, and none has two writers.
  */
@@ -39,20 +38,13 @@
 
 enum {
 	OVERRUN_NS = 20000000, /* beyond a slice that a waiting task may be ahead: it overran by two ticks at HZ=100 */
-	CREDIT_LEAD =
-		3, /* slices that a task with credit may be ahead: place() leaves it two, and it may run for one */
-	SHORT_SHARE = 4,	      /* of a slice that a short task runs for at most */
+	CREDIT_LEAD = 3, /* slices that a task with credit may be ahead: two by place(), and one that it ran for */
+	SHORT_SHARE = 4, /* of a slice that a short task runs for at most */
 	LONG_QUEUE_SLICE_NS = 100000, /* until the next tick */
-	BURST_SHIFT = 2,	      /* the estimate of bursts falls by a quarter of the distance at each sleep */
 };
 
 /* So far before a CPU's virtual time that no deadline is earlier. */
 #define FIRST_NS (1ULL << 60)
-
-static bool vtime_before(u64 a, u64 b)
-{
-	return (s64)(a - b) < 0;
-}
 
 /* Virtual time that a task of this task_weight() spends in ns of CPU time, up to half a day. */
 static u64 to_vtime(u64 ns, u32 weight)
@@ -101,15 +93,10 @@ static __always_inline void note_wakeup(const struct task_struct *p, struct task
 	tctx->charged = tctx->woke_exec = p->se.sum_exec_runtime;
 }
 
-/* The task stops to sleep. Its estimate rises at once, and falls slowly: a task is short if all its last bursts were. */
+/* The task stops to sleep. It is short if all its last bursts were. */
 static void note_sleep(struct task_ctx *tctx)
 {
-	u64 ns = burst(tctx);
-
-	if (ns >= tctx->burst_est)
-		tctx->burst_est = ns;
-	else
-		tctx->burst_est -= (tctx->burst_est - ns) >> BURST_SHIFT;
+	tctx->burst_est = peak(tctx->burst_est, burst(tctx));
 }
 
 /* By the rule above. @p is on the virtual time of the CPU of @cctx. */
@@ -117,7 +104,7 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 {
 	u32 weight = task_weight(p, tctx);
 	u64 slice = vslice(tctx, weight), at = tctx->vruntime;
-	s64 lead = at - cctx->vclock, least = slice < tunables.slice_ns ? slice : tunables.slice_ns;
+	s64 lead = at - cctx->vclock, least = min(slice, tunables.slice_ns);
 
 	if (!is_short(tctx))
 		at += slice;
@@ -167,17 +154,19 @@ static void note_current(struct task_ctx *tctx, struct cpu_ctx *cctx, u32 weight
 static __always_inline void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx,
 					 u64 slice, bool in_turn)
 {
-	u64 at = vtime_before(tctx->deadline, tctx->vruntime) ? tctx->deadline : tctx->vruntime;
+	u64 at = time_before(tctx->deadline, tctx->vruntime) ? tctx->deadline : tctx->vruntime;
 	u32 weight = task_weight(p, tctx);
 	bool critical = is_critical(p);
 
-	if (in_turn && vtime_before(cctx->vclock, at) && !critical &&
+	if (in_turn && time_before(cctx->vclock, at) && !critical &&
 	    !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | scx_bpf_task_cpu(p)))
 		cctx->vclock = at;
 	note_current(tctx, cctx, weight);
 	cctx->curr_started = ran_until(p, cctx);
 	cctx->curr_left = tctx->burst_est - burst(tctx);
 	cctx->curr_critical = critical;
+	cctx->curr_resumes = tctx->resumes;
+	tctx->resumes = false;
 	cctx->curr_idle_policy = is_idle_policy(p, tctx);
 	cctx->curr_weight = weight;
 	tctx->slice_end = tctx->charged + slice;
@@ -189,7 +178,7 @@ static void yield_turn(const struct task_struct *p, struct task_ctx *tctx, const
 	u64 ahead = cctx->vclock + vslice(tctx, task_weight(p, tctx)) + 1;
 
 	tctx->sync_wakeup = true;
-	if (vtime_before(tctx->vruntime, ahead))
+	if (time_before(tctx->vruntime, ahead))
 		tctx->vruntime = ahead;
 }
 
@@ -228,9 +217,9 @@ static __always_inline void place(const struct task_struct *p, struct task_ctx *
 	rebase(tctx, cpu);
 	weight = task_weight(p, tctx);
 	latest = cctx->vclock + vslice(tctx, weight) + (woke ? vslice(tctx, weight) : to_vtime(OVERRUN_NS, weight));
-	if (woke && vtime_before(tctx->vruntime, cctx->vclock))
+	if (woke && time_before(tctx->vruntime, cctx->vclock))
 		tctx->vruntime = cctx->vclock;
-	else if (vtime_before(latest, tctx->vruntime))
+	else if (time_before(latest, tctx->vruntime))
 		tctx->vruntime = latest;
 	set_deadline(p, tctx, cctx);
 }

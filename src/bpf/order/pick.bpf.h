@@ -31,7 +31,7 @@ static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 
 			return NULL;
 	}
 	tctx->at_user = false;
-	if (tctx->migrate_to || tctx->migrate_up)
+	if (tctx->move_why)
 		return NULL;
 	set_deadline(prev, tctx, cpu_ctx(cpu));
 	return tctx;
@@ -125,7 +125,7 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		next = first_queued(cpu, cctx, &queue);
 	keep = tctx;
 	at = tctx ? tctx->deadline : 0;
-	if (next && (!tctx || cctx->first_come || !vtime_before(at, next->scx.dsq_vtime))) {
+	if (next && (!tctx || cctx->first_come || !time_before(at, next->scx.dsq_vtime))) {
 		at = next->scx.dsq_vtime;
 		keep = false;
 	}

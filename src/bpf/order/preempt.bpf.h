@@ -5,6 +5,7 @@
  *	wakee is SCHED_BATCH, SCHED_IDLE, cpu.idle? ----------------------------> it waits
  *	current is SCHED_IDLE, cpu.idle? ---------------------------------------> it preempts
  *	sync wakeup, or current's deadline first? ------------------------------> it waits
+ *	current was preempted and has the rest of its slice, wakee not short? --> it waits
  *	current is about to sleep? ---------------------------------------------> it waits
  *	else -------------------------------------------------------------------> it preempts
  *
@@ -46,7 +47,8 @@ static __always_inline bool preempts(const struct task_struct *p, struct task_ct
 		return false;
 	if (cctx->curr_idle_policy)
 		return true;
-	if (tctx->sync_wakeup || cctx->curr_critical || !vtime_before(tctx->deadline, cctx->curr_deadline))
+	if (tctx->sync_wakeup || cctx->curr_critical || (cctx->curr_resumes && !is_short(tctx)) ||
+	    !time_before(tctx->deadline, cctx->curr_deadline))
 		return false;
 	return !is_about_to_sleep(cctx, locked_now(cpu));
 }

@@ -33,6 +33,7 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 
 	if (!waits_already(tctx))
 		tctx->enqueued_at = now;
+	tctx->resumes = false;
 	tctx->queued_cpu = cpu;
 	tctx->queued_weight = task_weight(p, tctx);
 	/* The value makes it a full barrier: pairs with note_all_taken(), which clears the overload bit and then reads it. */
@@ -84,7 +85,7 @@ static u64 cpu_load(const struct cpu_ctx *cctx)
 static bool is_next(s32 cpu, const struct cpu_ctx *cctx, const struct task_ctx *tctx)
 {
 	return !cctx->queued && !cctx->due && !cctx->first_come && !cctx->curr_critical &&
-	       !vtime_before(cctx->curr_requeued, tctx->deadline) && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
+	       !time_before(cctx->curr_requeued, tctx->deadline) && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 }
 
 /* ns for which the task has been in a queue. */
@@ -104,10 +105,30 @@ static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64
 		p = __COMPAT_scx_bpf_dsq_peek(cpu);
 	if (cctx->queued_pinned)
 		pinned = __COMPAT_scx_bpf_dsq_peek(pinned_queue(cpu));
-	if (pinned && (!p || vtime_before(pinned->scx.dsq_vtime, p->scx.dsq_vtime))) {
+	if (pinned && (!p || time_before(pinned->scx.dsq_vtime, p->scx.dsq_vtime))) {
 		*queue = pinned_queue(cpu);
 		return pinned;
 	}
 	*queue = cpu;
 	return p;
+}
+
+/*
+ * In enqueue: the place in the queue of a task with the deadline @at. If it was preempted it comes before those that wait already,
+ * but for others that were: it may hold a lock, and those that run before it would spin for that. A long task that wakes with
+ * @credit (else 0) does not use it to come before them.
+ */
+static u64 after_resuming(s32 cpu, const struct cpu_ctx *cctx, u64 at, u64 credit)
+{
+	u64 queue, first_at;
+	struct task_struct *first = first_queued(cpu, cctx, &queue);
+	struct task_ctx *tctx = first ? task_ctx(first) : NULL;
+
+	if (!tctx)
+		return at;
+	first_at = first->scx.dsq_vtime;
+	if (credit)
+		return tctx->resumes && time_before(at, first_at) ? at + min(credit, first_at + 1 - at) : at;
+	first_at -= tctx->resumes ? 0 : 2;
+	return time_before(at, first_at) ? at : first_at;
 }

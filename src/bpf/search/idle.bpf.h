@@ -12,9 +12,7 @@
  */
 #pragma once
 
-enum {
-	MAX_BEYOND = 8, /* other LLCs that a search for an idle CPU goes to */
-};
+enum { MAX_BEYOND = 8 }; /* other LLCs that a search for an idle CPU goes to */
 
 struct sparse_map idle_map;
 

@@ -26,7 +26,7 @@ static u32 nr_scan_of(u64 sum_util, u64 capacity, u32 nr_cpus)
 		return 0;
 	nr = nr_cpus * (CAPACITY_SCALE - used) / CAPACITY_SCALE;
 	if (tunables.small_llc_boost && nr_cpus <= SMALL_LLC)
-		nr = min_u32(nr * 2 * SMALL_LLC / nr_cpus, nr_cpus);
+		nr = min(nr * 2 * SMALL_LLC / nr_cpus, nr_cpus);
 	return nr;
 }
 

@@ -33,6 +33,7 @@ struct search {
 } __attribute__((aligned(CACHE_LINE)));
 
 struct search searches[MAX_CPUS];
+struct latency_hist latency_hists[MAX_CPUS];
 
 static struct search *this_search(void)
 {
@@ -67,7 +68,7 @@ __noinline u64 count_allowed(struct task_struct *p __arg_trusted, u32 llc, u32 s
 	u32 first = l->first_line * SLOTS_PER_LINE, start = map_walk_start(llc, slot), i;
 	u32 found = bpf_arena_loop_zero;
 
-	slots = min_u32(slots, l->nr_slots);
+	slots = min(slots, l->nr_slots);
 	bpf_for(i, 0, slots) {
 		u32 at = first + (start + i < l->nr_slots ? start + i : start + i - l->nr_slots);
 
@@ -233,10 +234,19 @@ static s32 find_near(struct task_struct *p, const struct task_ctx *tctx, const s
 	return cpu;
 }
 
+/* With --latency-hist only: to read the clock twice costs as much as some searches. */
+static void note_latency(u64 started)
+{
+	u64 ns = bpf_ktime_get_ns() - started, bucket = ns ? 63 - __builtin_clzll(ns) : 0;
+
+	latency_hists[bpf_get_smp_processor_id() & (MAX_CPUS - 1)].buckets[min(bucket, LATENCY_BUCKETS - 1)]++;
+}
+
 /* In select_cpu: claims an idle CPU for @p to wake on, counting where it was found; -1 if there is none. */
 static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 prev, s32 target)
 {
 	const volatile struct cpu_layout *l = cpu_layout(target);
+	u64 started = tunables.latency_hist ? bpf_ktime_get_ns() : 0;
 	struct search *s = begin_search(tctx, true);
 	s32 cpu = find_near(p, tctx, s, prev, target);
 
@@ -250,5 +260,7 @@ static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 pre
 	}
 	if (s->scanned)
 		stat_add(STAT_SCANNED, s->scanned);
+	if (started)
+		note_latency(started);
 	return cpu;
 }

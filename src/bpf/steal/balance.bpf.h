@@ -18,8 +18,8 @@
  * When they are further apart than MAX_DRIFT_NS, the CPU that looks forgets the rest: tasks that no other CPU may take have
  * kept them apart, and no others shall have to pay for it.
  *
- * Nothing waits until the watchdog bites, either: a task of weight 1 beside many heavy ones may have to wait for minutes. One
- * that has waited for starve_ns (a quarter of timeout_ms) runs next.
+ * By weight a task may have to wait for minutes beside heavy ones. One that has waited for starve_ns (a quarter of timeout_ms)
+ * runs next, before the kernel's watchdog bites.
  */
 #pragma once
 
@@ -51,50 +51,32 @@ __noinline s32 next_overloaded(s32 cpu, u32 llc, u32 slot)
 	return NO_CPU;
 }
 
-/* The next overloaded CPU of the LLC of @cpu. */
-static s32 near_victim(s32 cpu, struct cpu_ctx *cctx)
-{
-	s32 victim = next_overloaded(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
-
-	if (victim >= 0)
-		cctx->balance_slot = cpu_layout(victim)->slot;
-	return victim;
-}
-
-/* Where a look at another LLC starts: elsewhere each time that its turn comes. */
-static u32 far_slot(u32 llc, u32 round)
-{
-	const volatile struct llc_layout *l = llc_layout(llc);
-
-	return l->first_line * SLOTS_PER_LINE + (l->nr_slots ? round % l->nr_slots : 0);
-}
-
-/* One of another LLC, elsewhere each @turn. Bounded by MAX_BEYOND. */
-static s32 far_victim(s32 cpu, u32 turn)
-{
-	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
-	s32 victim = NO_CPU;
-	u32 i;
-
-	for (i = bpf_arena_loop_zero; victim < 0 && i < MAX_BEYOND && i < l->nr_reach && can_loop; i++) {
-		u32 llc = other_llc(l, (turn + i) % l->nr_reach);
-
-		if (map_any(&overload_map, llc))
-			victim = next_overloaded(cpu, llc, far_slot(llc, turn / l->nr_reach));
-	}
-	return victim;
-}
-
-/* The CPU that @cpu looks at this time: of its LLC and of another one in turns. */
+/*
+ * The CPU that @cpu looks at this time: of its LLC, every second time of another one, and each overloaded CPU when its turn comes.
+ * NO_CPU: there is none. Bounded by MAX_BEYOND LLCs.
+ */
 __noinline s32 balance_victim(s32 cpu)
 {
+	const volatile struct llc_layout *own = llc_layout(cpu_layout(cpu)->llc), *l;
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
-	u32 turn = cctx->balance_turn++;
-	s32 victim = turn % 2 ? far_victim(cpu, turn / 2) : near_victim(cpu, cctx);
+	u32 turn = cctx->balance_turn++, reach = min(own->nr_reach, MAX_BEYOND), i, llc;
+	s32 victim;
 
-	if (victim >= 0)
-		return victim;
-	return turn % 2 ? near_victim(cpu, cctx) : far_victim(cpu, turn / 2);
+	for (i = bpf_arena_loop_zero; i <= reach && can_loop; i++) {
+		if (i == (turn % 2 ? reach : 0)) {
+			victim = next_overloaded(cpu, cpu_layout(cpu)->llc, cctx->balance_slot);
+			if (victim >= 0)
+				cctx->balance_slot = cpu_layout(victim)->slot;
+		} else {
+			llc = other_llc(own, (turn / 2 + i) % reach);
+			l = llc_layout(llc);
+			victim = next_overloaded(
+				cpu, llc, l->first_line * SLOTS_PER_LINE + turn / 2 / reach % (l->nr_slots ?: 1));
+		}
+		if (victim >= 0)
+			return victim;
+	}
+	return NO_CPU;
 }
 
 /* Forgets what keeps the clocks of the two CPUs further apart than MAX_DRIFT_NS. */
@@ -117,21 +99,7 @@ static void trim_drift(struct cpu_ctx *cctx, const struct cpu_ctx *victim, u32 w
 /* The wait, by weight, that is due to what runs on @victim: heavy tasks have many slices before a light one has its. */
 static u64 patience(const struct cpu_ctx *victim)
 {
-	u32 weight = victim->curr_weight;
-
-	return weight > WEIGHT_DFL << WEIGHT_SHIFT ? by_weight(BALANCE_WAIT_NS, weight) : BALANCE_WAIT_NS;
-}
-
-/* May a CPU that @cpu balances with be overloaded? Bounded by MAX_BEYOND. */
-static bool others_overloaded(s32 cpu)
-{
-	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
-	bool any = map_any(&overload_map, cpu_layout(cpu)->llc);
-	u32 i;
-
-	for (i = bpf_arena_loop_zero; !any && i < MAX_BEYOND && i < l->nr_reach && can_loop; i++)
-		any = map_any(&overload_map, other_llc(l, i));
-	return any;
+	return by_weight(BALANCE_WAIT_NS, max(victim->curr_weight, WEIGHT_DFL << WEIGHT_SHIFT));
 }
 
 /* In tick: what is due in the next dispatch() of @cpu. */
@@ -139,9 +107,11 @@ static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	u8 due = 0;
 
-	if (tunables.steal && now - cctx->balanced_at >= BALANCE_NS && others_overloaded(cpu)) {
+	if (tunables.steal && now - cctx->balanced_at >= BALANCE_NS) {
 		cctx->balanced_at = now;
-		due |= DUE_BALANCE;
+		cctx->balance_with = balance_victim(cpu);
+		if (cctx->balance_with >= 0)
+			due |= DUE_BALANCE;
 	}
 	if (cctx->queued && now - cctx->starved_at >= machine.starve_ns / STARVE_LOOKS) {
 		cctx->starved_at = now;
@@ -165,7 +135,7 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 	struct cpu_ctx *from;
 	struct task_ctx *tctx, *own;
 	u32 weight;
-	s32 victim;
+	s32 victim = cctx->balance_with;
 	u64 gran;
 
 	/*
@@ -173,13 +143,12 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 	 * it was tried, a group of many sleepers had 16 % more than its share beside ten hogs on eight CPUs in place of 11 %.)
 	 */
 	own = next ? task_ctx(next) : NULL;
+	if (victim < 0)
+		return false;
 	if (own && own->has_credit) {
 		cctx->due |= DUE_BALANCE;
 		return false;
 	}
-	victim = balance_victim(cpu);
-	if (victim < 0)
-		return false;
 	first = __COMPAT_scx_bpf_dsq_peek(victim);
 	tctx = first ? task_ctx(first) : NULL;
 	if (!tctx)
@@ -213,8 +182,7 @@ static __noinline bool run_starved(s32 cpu, struct cpu_ctx *cctx, struct task_st
 	struct task_ctx *tctx = next ? task_ctx(next) : NULL;
 	u64 wait = tctx ? wait_time(tctx, now) : 0;
 
-	if (wait > want.min_wait)
-		want.min_wait = wait;
+	want.min_wait = max(want.min_wait, wait);
 	if (pull(cpu, cpu, cpu, &want) || pull(cpu, cpu, pinned_queue(cpu), &want)) {
 		stat_inc(STAT_STARVED);
 		cctx->due |= DUE_STARVED;

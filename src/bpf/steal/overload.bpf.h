@@ -16,9 +16,7 @@
  */
 #pragma once
 
-enum {
-	MAX_PULL_LOOKS = 8, /* waiting tasks of a queue looked at for one that may go to another CPU */
-};
+enum { MAX_PULL_LOOKS = 8 }; /* waiting tasks of a queue looked at for one that may go to another CPU */
 
 struct sparse_map overload_map;
 
@@ -116,7 +114,7 @@ static u32 nr_llcs_cold(const struct task_ctx *tctx, const volatile struct llc_l
 {
 	if (hot_remaining(tctx, tunables.llc_cost_ns, now) > 0)
 		return 0;
-	return hot_remaining(tctx, tunables.node_cost_ns, now) > 0 ? min_u32(l->nr_near, l->nr_reach) : l->nr_reach;
+	return hot_remaining(tctx, tunables.node_cost_ns, now) > 0 ? min(l->nr_near, l->nr_reach) : l->nr_reach;
 }
 
 /* Claims an idle CPU that would steal @p from @cpu: one of its LLC, else where it is not too hot to go. -1 if there is none. */

@@ -63,7 +63,7 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 		weight = task_weight(p, tctx);
 		if (by_weight(wait, weight) < pull->min_wait)
 			return false;
-		if (vtime_before(p->scx.dsq_vtime, pull->before) && !outweighs(weight, cpu_ctx(victim)))
+		if (time_before(p->scx.dsq_vtime, pull->before) && !outweighs(weight, cpu_ctx(victim)))
 			return true;
 		return wait >= BALANCE_WAIT_NS && by_weight(wait, weight) >= pull->long_wait;
 	default:
@@ -81,7 +81,7 @@ static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 c
 	u64 earliest = cctx->vclock - to_vtime(tunables.credit_ns, task_weight(p, tctx));
 	u64 at = tctx->vruntime + cpu_ctx(victim)->voffset - cctx->voffset;
 
-	if (vtime_before(at, earliest))
+	if (time_before(at, earliest))
 		at = earliest;
 	tctx->deadline += at - tctx->vruntime;
 	tctx->vruntime = at;

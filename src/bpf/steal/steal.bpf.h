@@ -65,7 +65,8 @@ static bool steal_beyond(s32 cpu, u32 why, u32 first, u32 last, u32 *tries)
 		u32 llc = other_llc(l, i);
 
 		if (map_any(&overload_map, llc) && steal_from(cpu, llc, why, tries)) {
-			count_stolen_from(llc);
+			if (llc < MATRIX_LLCS)
+				cpu_ctx(cpu)->stolen_from[llc]++;
 			return true;
 		}
 	}
@@ -75,7 +76,7 @@ static bool steal_beyond(s32 cpu, u32 why, u32 first, u32 last, u32 *tries)
 static bool steal(s32 cpu)
 {
 	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
-	u32 near = min_u32(l->nr_near, l->nr_reach), tries = bpf_arena_loop_zero, home_tries = bpf_arena_loop_zero;
+	u32 near = min(l->nr_near, l->nr_reach), tries = bpf_arena_loop_zero, home_tries = bpf_arena_loop_zero;
 
 	if (!tunables.steal || !is_present(cpu))
 		return false;

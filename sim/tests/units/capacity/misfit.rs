@@ -48,8 +48,9 @@ fn tick(rig: &mut Rig, task: TaskId) -> bool {
     let cpu = rig.kernel.tasks[task].cpu;
     rig.kernel.cpu = cpu;
     rig.kernel.tasks[task].raw_mut().scx.slice = 5;
-    rig.call(rig.u.check_misfit, (rig.raw(task), rig.tctx(task), cpu as i32, rig.cctx(cpu)));
-    let migrate_up = rig.remembered(task, |tctx| tctx.migrate_up != 0);
+    let now = rig.kernel.now;
+    rig.call(rig.u.check_move, (rig.raw(task), rig.tctx(task), cpu as i32, rig.cctx(cpu), now));
+    let migrate_up = rig.remembered(task, |tctx| tctx.move_why == move_why_MOVE_UP as u8);
     assert_eq!(rig.kernel.tasks[task].raw().scx.slice == 0, migrate_up);
     migrate_up
 }
@@ -91,7 +92,7 @@ fn a_misfit_moves_to_a_stronger_cpu_that_is_idle_or_runs_a_small_task() {
         let swaps = u64::from(goes.is_some() && idle.is_empty());
         let moved = [magpie_stat_STAT_MISFIT_MOVE, magpie_stat_STAT_MISFIT_SWAP].map(|stat| rig.stat(stat));
         assert_eq!(moved, [u64::from(goes.is_some()), swaps], "{what}");
-        assert!(!rig.remembered(task, |tctx| tctx.migrate_up != 0));
+        assert!(!rig.remembered(task, |tctx| tctx.move_why != 0));
     }
 }
 
@@ -106,7 +107,7 @@ fn a_misfit_that_may_not_move_stays() {
         others(&mut rig, [900, 0, 900]);
         rig.only_idle(&[1]);
         assert_eq!(tick(&mut rig, task), moves, "{disabled} {allowed:?}");
-        rig.remembered(task, |tctx| tctx.migrate_up = 1);
+        rig.remembered(task, |tctx| tctx.move_why = move_why_MOVE_UP as u8);
         assert_eq!(enqueue(&mut rig, task) == Place::Local(1), moves);
     }
 }
@@ -132,8 +133,9 @@ fn a_wakeup_has_searched_already() {
     let mut rig = rig();
     let task = runner(&mut rig, WEAK, 800);
     rig.only_idle(&[1]);
+    rig.remembered(task, |tctx| tctx.move_why = move_why_MOVE_UP as u8);
     let args = (rig.raw(task), rig.tctx(task), WEAK as i32, SCX_ENQ_WAKEUP);
-    assert!(!rig.call(rig.u.send_up, args));
+    assert!(!rig.call(rig.u.send_away, args));
 }
 
 /// Its slice is not renewed.
@@ -143,7 +145,7 @@ fn a_task_that_is_to_move_up_does_not_keep_running() {
         let mut rig = rig();
         let task = runner(&mut rig, WEAK, 800);
         rig.kernel.tasks[task].set_queued(true);
-        rig.remembered(task, |tctx| tctx.migrate_up = migrate_up.into());
+        rig.remembered(task, |tctx| tctx.move_why = if migrate_up { move_why_MOVE_UP as u8 } else { 0 });
         let (ops, raw) = (rig.kernel.ops, rig.raw(task));
         rig.call(ops.dispatch, (WEAK as i32, raw));
         assert_eq!(rig.stat(magpie_stat_STAT_KEEP), u64::from(!migrate_up));

@@ -97,7 +97,7 @@ fn a_pull_away_from_home_holds_wakee_and_waker_back() {
         rig.kernel.cpu = HERE;
         rig.cpu(HERE, |cctx| cctx.curr_weight = 1);
         rig.remembered(task, |tctx| (tctx.preferred_node, tctx.scan_period) = (home, 5000));
-        rig.remembered(waker, |tctx| (tctx.scan_period, tctx.migrate_to) = (0, 1));
+        rig.remembered(waker, |tctx| (tctx.scan_period, tctx.move_why) = (0, 1));
         let flags = SCX_WAKE_TTWU | SCX_WAKE_SYNC;
         let target = rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), prev as i32, flags));
         assert_eq!(target as usize, HERE);
@@ -111,7 +111,7 @@ fn a_pull_away_from_home_holds_wakee_and_waker_back() {
                 "{flag} {prev} {home}"
             );
         }
-        assert_eq!(rig.remembered(waker, |tctx| tctx.migrate_to != 0), !starts);
+        assert_eq!(rig.remembered(waker, |tctx| tctx.move_why != 0), !starts);
     }
 }
 

@@ -29,12 +29,13 @@ fn look(rig: &mut Rig, task: TaskId) {
     rig.kernel.now += 4 * MSEC;
     let cpu = rig.kernel.tasks[task].cpu;
     rig.kernel.cpu = cpu;
-    rig.call(rig.u.check_preferred_node, (rig.raw(task), rig.tctx(task), cpu as i32, rig.cctx(cpu)));
+    let now = rig.kernel.now;
+    rig.call(rig.u.check_move, (rig.raw(task), rig.tctx(task), cpu as i32, rig.cctx(cpu), now));
 }
 
 /// Is it to go home when it is next enqueued?
 fn migrate_home(rig: &mut Rig, task: TaskId) -> bool {
-    rig.remembered(task, |tctx| tctx.migrate_to != 0)
+    rig.remembered(task, |tctx| tctx.move_why != 0)
 }
 
 #[test]
@@ -153,7 +154,7 @@ fn a_task_is_sent_home_if_it_is_known_to_be_migratable() {
         rig.run(task, HERE);
         rig.kernel.cpus[HERE].nr_running += 1;
         rig.kernel.tasks[task].raw_mut().migration_disabled = disabled;
-        rig.remembered(task, |tctx| (tctx.preferred_node, tctx.migrate_to) = (1, 1));
+        rig.remembered(task, |tctx| (tctx.preferred_node, tctx.move_why) = (1, 1));
         rig.only_idle(idle);
         let place = enqueue(&mut rig, task);
         let expected = if sent { Place::Local(idle[0]) } else { Place::Dsq(HERE) };
@@ -173,7 +174,7 @@ fn a_task_that_is_to_go_home_does_not_keep_running() {
         let mut rig = rig(&[]);
         let task = runner(&mut rig, 1);
         rig.kernel.tasks[task].set_queued(true);
-        rig.remembered(task, |tctx| tctx.migrate_to = migrate_home.into());
+        rig.remembered(task, |tctx| tctx.move_why = migrate_home.into());
         let (ops, raw) = (rig.kernel.ops, rig.raw(task));
         rig.call(ops.dispatch, (HERE as i32, raw));
         assert_eq!(rig.stat(magpie_stat_STAT_KEEP), u64::from(!migrate_home));

@@ -5,8 +5,7 @@
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{
-    BURST_SHIFT, Context, OVERRUN_NS, SCX_ENQ_WAKEUP, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, SHORT_SHARE,
-    WEIGHT_SHIFT,
+    Context, OVERRUN_NS, SCX_ENQ_WAKEUP, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, SHORT_SHARE, WEIGHT_SHIFT,
 };
 use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
 use proptest::prelude::*;
@@ -117,10 +116,9 @@ proptest! {
         rig.run(task, 0);
         rig.kernel.tasks[task].raw_mut().__state = sleeps.into();
         rig.stopping(task, !sleeps);
-        let falls = if sleeps { (estimate - burst).max(0) >> BURST_SHIFT } else { 0 };
+        let falls = if sleeps { (estimate - burst).max(0) / 4 } else { 0 };
         let rises = if sleeps { (burst - estimate).max(0) } else { 0 };
         prop_assert_eq!(rig.remembered(task, |tctx| tctx.burst_est) as i64, estimate - falls + rises);
-        prop_assert_eq!(BURST_SHIFT, 2);
     }
 
     #[test]
@@ -194,14 +192,6 @@ proptest! {
         note_wakeup(&mut rig, task, way | if message { SCX_WAKE_SYNC } else { 0 });
         let sync = rig.remembered(task, |tctx| tctx.sync_wakeup != 0);
         prop_assert_eq!(sync, fork || message || (uninterruptible && !in_iowait));
-    }
-
-    #[test]
-    fn order_survives_the_wrap(a in any::<u64>(), by in 1..i64::MAX as u64) {
-        let mut rig = Rig::new("1x1x1x1", &[]);
-        prop_assert!(rig.call(rig.u.vtime_before, (a, a.wrapping_add(by))));
-        prop_assert!(!rig.call(rig.u.vtime_before, (a.wrapping_add(by), a)));
-        prop_assert!(!rig.call(rig.u.vtime_before, (a, a)));
     }
 
     #[test]

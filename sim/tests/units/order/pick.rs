@@ -3,7 +3,7 @@
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::SHARE_NS;
+use magpie_sim::native::{SHARE_NS, move_why_MOVE_HOME, move_why_MOVE_NOT, move_why_MOVE_UP};
 use scx_magpie::bpf_intf::*;
 
 use crate::rig::Rig;
@@ -94,10 +94,10 @@ fn current_that_was_preempted_makes_way_once_whatever_its_deadline() {
 
 #[test]
 fn current_does_not_go_on_if_it_sleeps_or_is_sent_elsewhere() {
-    for (sleeps, home, up) in [(true, 0, 0), (false, 1, 0), (false, 0, 1)] {
+    for (sleeps, why) in [(true, move_why_MOVE_NOT), (false, move_why_MOVE_HOME), (false, move_why_MOVE_UP)] {
         let (mut rig, curr) = rig();
         rig.kernel.tasks[curr].set_queued(!sleeps);
-        rig.remembered(curr, |tctx| (tctx.migrate_to, tctx.migrate_up) = (home, up));
+        rig.remembered(curr, |tctx| tctx.move_why = why as u8);
         let next = rig.task();
         rig.queue(next, 0, 2 * DEADLINE);
         assert_eq!(rig.dispatch(0, Some(curr)), [next]);

@@ -276,7 +276,7 @@ fn a_pinned_wakee_that_preempts_is_first_in_the_local_dsq() {
     }
 }
 
-/// A task that was preempted after it had run for `ran` of its slice, and another that waits with the deadline after its own.
+/// A task that was preempted after it had run for `ran` of its slice, and another that waits with a deadline before its own.
 fn preempted(cpus: Range<usize>, ran: i64, by: preempter, first_come: u8) -> (Rig, TaskId, TaskId) {
     let mut rig = Rig::new("1x1x2x1", &[]);
     rig.only_idle(&[]);
@@ -285,7 +285,7 @@ fn preempted(cpus: Range<usize>, ran: i64, by: preempter, first_come: u8) -> (Ri
     rig.running(curr, 0);
     if rig.kernel.tasks[other].raw().nr_cpus_allowed > 1 {
         let deadline = rig.remembered(curr, |tctx| tctx.deadline);
-        rig.queue(other, 0, deadline + 1);
+        rig.queue(other, 0, deadline - 1);
     } else {
         rig.kernel.cpus[0].local.push_back(other);
     }
@@ -314,6 +314,36 @@ fn a_preempted_task_resumes_with_the_rest_of_its_slice() {
     // It was not preempted.
     let (rig, curr, _) = preempted(0..2, 1, preempter_BY_NONE, 0);
     assert_eq!(rig.kernel.tasks[curr].raw().scx.slice, SLICE as u64);
+}
+
+/// Between them and those that waited already; a light task does not wait for them.
+#[test]
+fn a_long_task_that_wakes_comes_after_those_that_resume() {
+    for light in [false, true] {
+        let (mut rig, curr, other) = preempted(0..2, 1, preempter_BY_WAKEE, 0);
+        let wakee = rig.task();
+        let vclock = rig.cpu(0, |cctx| cctx.vclock);
+        rig.remembered(wakee, |tctx| {
+            (tctx.burst_est, tctx.sync_wakeup) = (if light { 0 } else { SLICE as u64 }, 0);
+            (tctx.vclock_cpu, tctx.vruntime) = (0, vclock);
+        });
+        rig.kernel.activate(wakee, 0, 0);
+        assert_eq!(rig.waiting(0), if light { [wakee, curr, other] } else { [curr, wakee, other] });
+    }
+}
+
+/// In the order in which they were.
+#[test]
+fn tasks_that_resume_come_one_after_the_other() {
+    let (mut rig, first, other) = preempted(0..2, 1, preempter_BY_WAKEE, 0);
+    let second = rig.task();
+    rig.kernel.tasks[second].raw_mut().scx.slice = SLICE as u64;
+    rig.running(second, 0);
+    rig.cpu(0, |cctx| cctx.preempted_by = preempter_BY_WAKEE as u8);
+    rig.kernel.tasks[second].raw_mut().se.sum_exec_runtime = 1;
+    rig.stopping(second, true);
+    rig.kernel.do_enqueue(second, 0, 0);
+    assert_eq!(rig.waiting(0), [first, second, other]);
 }
 
 #[test]

@@ -39,8 +39,9 @@ fn rig(machine: &str) -> Rig {
 /// CPU 0 looks. It would run the first task of its queue next, or goes on with current, which has this deadline.
 fn balance_at(rig: &mut Rig, deadline: u64) -> bool {
     let next = rig.waiting(0).first().map_or(std::ptr::null_mut(), |&task| rig.raw(task));
-    let now = rig.kernel.now;
-    rig.call(rig.u.balance, (0, rig.cctx(0), next, deadline, now))
+    let (now, victim) = (rig.kernel.now, rig.call(rig.u.balance_victim, (0,)));
+    rig.cpu(0, |cctx| cctx.balance_with = victim);
+    victim >= 0 && rig.call(rig.u.balance, (0, rig.cctx(0), next, deadline, now))
 }
 
 fn balance(rig: &mut Rig) -> bool {
@@ -232,10 +233,9 @@ fn each_look_is_due_after_its_time() {
         if groups {
             rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: false });
         }
+        waiting(&mut rig, 1, 0, 100);
         if waits {
             waiting(&mut rig, 0, 0, 100);
-        } else {
-            waiting(&mut rig, 1, 0, 100);
         }
         assert_eq!(due(&mut rig, since), expected, "{waits} {groups} {since}");
     }
@@ -283,7 +283,7 @@ fn a_look_is_where_cpus_are_overloaded() {
         (&[20], [20; 4]),
         // In turns.
         (&[3, 13], [3, 13, 3, 13]),
-        (&[13, 20], [13, 13, 20, 20]),
+        (&[13, 20], [20, 13, 13, 20]),
         (&[], [NO_CPU; 4]),
     ] {
         assert_eq!(looks("1x3x8x1", overloaded, 4), looked_at, "{overloaded:?}");

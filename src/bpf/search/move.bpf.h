@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Moves of running tasks:
+ *
+ *	MOVE_HOME   away from its preferred node, where a CPU idles                     numa/migrate_home.bpf.h
+ *	MOVE_UP     too big for its CPU                                                 capacity/misfit.bpf.h
+ *	MOVE_ROOM   a preferred core is idle; or it has run for ROOM_NS without a
+ *	            sleep, and for that long there was a core or an LLC with more room  search/room.bpf.h
+ *
+ *	tick     one of these, and it may migrate? check_move(): its slice ends
+ *	enqueue  send_away(): the CPU is looked for again, claimed, and the task sent there
+ *
+ * The kernel ejects a scheduler that sends away a task which may not migrate, so whether it may has to be known exactly:
+ * can_migrate_now().
+ */
+#pragma once
+
+/* For which room elsewhere is to last: a few slices, as what others do changes from tick to tick. */
+enum { ROOM_NS = 20000000 };
+
+/* What the prolog of a callback adds to the current task's migration_disabled: 0 or 1; NO_PROLOG: not yet known. */
+enum { NO_PROLOG = 0xff };
+u8 prolog_disables = NO_PROLOG;
+
+/* When an idle CPU's callback comes to know it, for the idle task itself is never migration disabled. */
+static void note_prolog(void)
+{
+	const struct task_struct *curr;
+
+	if (prolog_disables != NO_PROLOG)
+		return;
+	curr = bpf_get_current_task_btf();
+	if (is_idle_task(curr))
+		prolog_disables = curr->migration_disabled;
+}
+
+/* @p may be the current task, in which the prolog may count. */
+static bool can_migrate_now(const struct task_struct *p)
+{
+	u32 ours = p == bpf_get_current_task_btf() ? prolog_disables : 0;
+
+	return p->nr_cpus_allowed > 1 && p->migration_disabled == ours;
+}
+
+/* In tick of @cpu, on which @p runs: is there a preferred core, or has there been room elsewhere for long enough? */
+static bool has_room(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
+{
+	if (machine.ranked && !is_short(tctx) && find_core(p, cpu, cpu_layout(cpu)->llc, true) >= 0)
+		return true;
+	if (burst(tctx) < ROOM_NS || machine.pack || find_room(p, cpu) < 0)
+		tctx->room_since = 0;
+	else if (!tctx->room_since)
+		tctx->room_since = now;
+	return tctx->room_since && now - tctx->room_since >= ROOM_NS;
+}
+
+/* In tick of @cpu, on which @p runs, charged until now. */
+static void check_move(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
+{
+	u32 why = MOVE_NOT;
+
+	cctx->move_turn++;
+	if (has_room(p, tctx, cpu, now))
+		why = MOVE_ROOM;
+	if (is_asym() && outgrows(p, tctx, cpu, cctx))
+		why = MOVE_UP;
+	if (goes_home(p, tctx, cpu, cctx, now))
+		why = MOVE_HOME;
+	if (!why || !can_migrate_now(p))
+		return;
+	tctx->move_why = why;
+	scx_bpf_task_set_slice(p, 0);
+}
+
+/*
+ * In enqueue: @p goes to @cpu, another one, and takes it from the task that runs there. Kernels whose enqueue_task_scx() has an int
+ * for enq_flags (6.18 for one) lose SCX_ENQ_PREEMPT on that way: the kick does the same, and comes after @p, for both wait
+ * until this CPU's interrupts come on, and what was asked for last is done first.
+ */
+static void send(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
+{
+	tctx->arrives = true;
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, tunables.slice_ns, enq_flags | arrival_flags(p));
+	if (!no_preempt(p))
+		kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
+/* In enqueue of @p, which is on @cpu and is to go elsewhere. True: it was sent. A wakeup has searched already. */
+static bool send_away(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
+{
+	u32 why = tctx->move_why, stat = STAT_ROOM_MOVE;
+	s32 to;
+
+	tctx->move_why = MOVE_NOT;
+	if (enq_flags & SCX_ENQ_WAKEUP || !can_migrate_now(p))
+		return false;
+	if (why == MOVE_HOME) {
+		begin_search(tctx, false);
+		to = tctx->preferred_node == cpu_node(cpu) ? -1
+							   : scan_node(p, tctx->preferred_node, cpu_layout(cpu)->slot);
+		stat = STAT_HOME_MOVE;
+	} else if (is_asym() && why == MOVE_UP) {
+		to = find_stronger(p, cpu);
+		if (to >= 0 && !takes_stronger(p, cpu, to))
+			return false;
+		stat = STAT_MISFIT_MOVE;
+	} else {
+		to = find_room(p, cpu);
+		if (to >= 0 && !claim_idle(to))
+			return false;
+		tctx->room_since = 0;
+	}
+	if (to < 0)
+		return false;
+	stat_inc(stat);
+	send(p, tctx, to, enq_flags);
+	return true;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Room elsewhere for a task that runs for long: it seldom wakes, so no search finds a better CPU for it (MOVE_ROOM in move.bpf.h).
+ *
+ *	under SMT its core runs another task ---------> a core that is idle as a whole, of its LLC or of another one of the node
+ *	cores of its LLC are ranked ------------------> an idle core that is preferred to its own
+ *	another LLC of the node has two idle CPUs more -> an idle core there
+ *
+ * Preferred cores are CPUs of one kind of which some reach higher frequencies (Intel's ITMT, AMD's preferred cores). An LLC's
+ * slots are by rank, the best core first, so that a walk from the first slot on finds that.
+ *
+ * Bounded by MAX_MISFIT_LOOKS idle cores, and one other LLC a look, the next one each time.
+ */
+#pragma once
+
+/* Under SMT: does another CPU of the core do something? */
+static bool shares_core(const volatile struct cpu_layout *l)
+{
+	u64 core = map_bit(l->slot & ~(machine.smt_width - 1));
+	u64 idle = READ_ONCE(map_line(&idle_map, l->slot)->bits) | map_bit(l->slot);
+
+	return machine.smt_width > 1 && !(whole_cores(idle, l->slot / SLOTS_PER_LINE) & core);
+}
+
+/* Idle CPUs of @llc. Bounded by LINES_PER_LLC. */
+__noinline u32 nr_idle(u32 llc)
+{
+	u64 lines = READ_ONCE(map_llc(&idle_map, llc)->bits);
+	u32 nr = bpf_arena_loop_zero;
+
+	while (lines && can_loop) {
+		u32 line = llc_layout(llc)->first_line + ctzll(lines);
+
+		nr += __builtin_popcountll(READ_ONCE(map_line(&idle_map, line * SLOTS_PER_LINE)->bits));
+		lines &= lines - 1;
+	}
+	return nr;
+}
+
+/*
+ * A core of @llc that is idle as a whole and does for @p, which runs on @cpu; -1 if there is none. @better: only one that is
+ * preferred to that of @cpu.
+ */
+__noinline s32 find_core(struct task_struct *p __arg_trusted, s32 cpu, u32 llc, bool better)
+{
+	struct map_walk walk = map_walk_from(&idle_map, llc, last_slot(llc), ALL_SLOTS);
+	struct task_ctx *tctx = task_ctx(p);
+	u32 looks = bpf_arena_loop_zero;
+	s32 other;
+
+	walk.whole_cores = machine.smt_width > 1;
+	while (tctx && map_walk_more(&walk) && can_loop) {
+		if (!map_walk_next(&idle_map, &walk))
+			continue;
+		other = slot_cpu(walk.slot);
+		if (looks >= MAX_MISFIT_LOOKS || (better && cpu_layout(other)->rank <= cpu_layout(cpu)->rank))
+			return -1;
+		looks += bpf_arena_loop_one;
+		if (may_use(p, other) && (!is_asym() || fits_cpu(tctx->task_util, other)))
+			return other;
+	}
+	return -1;
+}
+
+/* In tick and enqueue of @p, which is on @cpu: an idle CPU that is better for it; -1 if there is none. */
+static s32 find_room(struct task_struct *p, s32 cpu)
+{
+	const volatile struct cpu_layout *l = cpu_layout(cpu);
+	const volatile struct llc_layout *llc = llc_layout(l->llc);
+	s32 other = machine.ranked ? find_core(p, cpu, l->llc, true) : -1;
+	bool shares = shares_core(l);
+	u32 next;
+
+	if (other < 0 && shares)
+		other = find_core(p, cpu, l->llc, false);
+	if (other >= 0 || machine.nr_llcs == 1 || !llc->nr_near)
+		return other;
+	next = other_llc(llc, cpu_ctx(cpu)->move_turn % llc->nr_near);
+	return shares || nr_idle(next) > nr_idle(l->llc) + 1 ? find_core(p, cpu, next, false) : -1;
+}
