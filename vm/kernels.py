@@ -18,8 +18,8 @@ from cache import CACHE, DAY, Error, locked, replacing, say
 MATRIX = ["6.16", "6.18", "6.19", "7.0", "7.2", "7.3"]
 DEFAULT = "6.18"
 
-# These work on CPUs without cmpxchg16b. kmalloc_nolock(), which came with 6.18, needs it: without it 6.18 queues no task_work for a
-# BPF program (so cpu.max acts a tick later), and from 6.19 on no task can be attached, for its BPF storage is allocated so (-ENOMEM).
+# These work on CPUs without cmpxchg16b. kmalloc_nolock(), which came with 6.18, needs it. Without it 6.18 queues no task_work for
+# a BPF program, so that cpu.max acts a tick later; from 6.19 on no task can be attached (-ENOMEM), for its BPF storage needs it.
 WITHOUT_CX16 = ["6.16"]
 
 SUITES = {"bpo": "trixie-backports", "sid": "sid"}

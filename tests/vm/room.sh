@@ -2,9 +2,8 @@
 # vm: --cpus 8 --llcs 1 --nodes 1 --smt 2
 # vm: --cpus 8 --llcs 2 --nodes 1
 # Tasks that run for long and seldom sleep do not share what stands idle elsewhere: four hogs on two cores of four (SMT), or on
-# the four CPUs of one LLC beside an idle one, are spread evenly
-# soon after they may go anywhere, and most often stay so: this shell runs
-# beside them.
+# the four CPUs of one LLC beside an idle one, are spread evenly soon after they may go anywhere. They stay so most of the time:
+# this shell runs beside them.
 . /root/lib.sh
 CPU=/sys/devices/system/cpu
 
