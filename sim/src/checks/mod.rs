@@ -20,7 +20,7 @@ use scx_magpie::tunables::Steal;
 use crate::dsq::{TaskId, is_pinned_queue, is_throttled_queue, local_on, queue_cpu};
 pub use crate::kernel::Violation;
 use crate::kernel::cpufreq::MAX_FREQ;
-use crate::kernel::{Call, Curr, Event, Kernel, Moment, Notes, Util};
+use crate::kernel::{Call, Curr, Event, FULL_MARGINS, Kernel, Moment, Notes, Util};
 use crate::native::{
     GROUP_FLAGS, GROUP_IDLE, MAX_STARVED_LOOKS, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT,
 };
@@ -84,25 +84,26 @@ impl Util {
     fn update(&mut self, now: u64, capacity: u64, running: bool, freq: f64) {
         let capacity = capacity as f64;
         let passed = (now - self.at) as f64;
-        if self.running {
-            self.approach(capacity, passed * self.freq);
-            self.behind += passed * (1.0 - self.freq);
-            if self.avg + 1.0 >= capacity {
-                self.behind = 0.0;
+        for ((avg, behind), margin) in self.avgs.iter_mut().zip(FULL_MARGINS) {
+            if self.running {
+                approach(avg, capacity, passed * self.freq);
+                *behind += passed * (1.0 - self.freq);
+                if *avg + margin >= capacity {
+                    *behind = 0.0;
+                }
+            } else {
+                approach(avg, 0.0, passed);
             }
-        } else {
-            self.approach(0.0, passed);
-        }
-        if !running {
-            let behind = std::mem::take(&mut self.behind);
-            self.approach(0.0, behind);
+            if !running {
+                approach(avg, 0.0, std::mem::take(behind));
+            }
         }
         (self.at, self.running, self.freq) = (now, running, freq);
     }
+}
 
-    fn approach(&mut self, goal: f64, ns: f64) {
-        self.avg = goal + (self.avg - goal) * (-ns / HALF_LIFE).exp2();
-    }
+fn approach(avg: &mut f64, goal: f64, ns: f64) {
+    *avg = goal + (*avg - goal) * (-ns / HALF_LIFE).exp2();
 }
 
 impl Notes {
@@ -391,11 +392,12 @@ impl Kernel {
         let pelt = self.native.cpu_ctx(cpu).pelt;
         let util = &mut self.checks.utils[cpu];
         util.update(self.now, capacity, running, self.cpus[cpu].freq.now as f64 / MAX_FREQ as f64);
-        let (seen, avg) = (util.avg, pelt.util_avg);
+        let (seen, avg) = (util.avgs.map(|(avg, _)| avg), pelt.util_avg);
+        let is_right = seen.iter().any(|seen| (seen - f64::from(avg)).abs() <= UTIL_SLACK);
         // Less than a period counts later.
         let folded = std::mem::replace(&mut util.summed, pelt.updated_at) != pelt.updated_at;
-        if folded && self.native.slot(cpu).is_some() && (seen - f64::from(avg)).abs() > UTIL_SLACK {
-            self.violate("utilization", format!("CPU {cpu}'s is {seen:.0}, and the program has {avg}"));
+        if folded && self.native.slot(cpu).is_some() && !is_right {
+            self.violate("utilization", format!("CPU {cpu}'s is {:.0}, and the program has {avg}", seen[1]));
         }
     }
 

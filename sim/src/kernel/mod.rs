@@ -52,7 +52,7 @@ use scx_magpie::topology::Layout;
 use scx_magpie::tunables::Tunables;
 
 use self::cpufreq::Freq;
-pub use self::observe::{Moment, Notes, Util, Violation};
+pub use self::observe::{FULL_MARGINS, Moment, Notes, Util, Violation};
 use crate::cache::Line;
 use crate::cgroup::Cgroup;
 use crate::costs::TICK;

@@ -115,15 +115,19 @@ pub struct Notes {
     pub reenqueued: u64,
 }
 
+/// A CPU that is utilized up to its capacity but for so much has no idle time that could make up for what it is behind. It is a
+/// cliff, and on which side the program is depends on how it rounds: either is right.
+pub const FULL_MARGINS: [f64; 3] = [0.1, 1.0, 8.0];
+
 /// Utilization of a CPU: PELT in real numbers.
 #[derive(Clone, Copy, Default)]
 pub struct Util {
-    pub avg: f64,
+    /// By each of `FULL_MARGINS`: the utilization, and by how many ns PELT's time is behind.
+    pub avgs: [(f64, f64); FULL_MARGINS.len()],
     pub at: u64,
     pub running: bool,
-    /// 0..1; how much PELT's time is behind, ns.
+    /// 0..1
     pub freq: f64,
-    pub behind: f64,
     /// Up to when the program's sum was brought up to date.
     pub summed: u64,
 }
