@@ -9,8 +9,7 @@
  *	line 0            line 1            line 2
  *	[0 1|2 3|4 5|6 7] [8 9|10 11|. .]   [12 13|...        (4 cores a line here, 8 for real)
  *
- * The loader fills cpu_layouts, llc_layouts and slot_cpus before the program loads, for CPUs that are online; for others when
- * they come.
+ * The loader fills cpu_layouts, llc_layouts and slot_cpus before the program loads, or when a CPU comes.
  */
 #ifndef __MAGPIE_INTF_H
 #define __MAGPIE_INTF_H

@@ -145,7 +145,7 @@ static void queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 		slice = LONG_QUEUE_SLICE_NS;
 		preempt = false;
 	} else if (rest || (tctx->has_credit && !is_short(tctx))) {
-		at = after_resuming(cpu, cctx, at, rest ? 0 : to_vtime(tunables.credit_ns, task_weight(p, tctx)));
+		at = after_resuming(cpu, at, rest ? 0 : to_vtime(tunables.credit_ns, task_weight(p, tctx)));
 	}
 	tctx->resumes = rest > 0;
 	/* The CPU's own queue, where others can take it. */
@@ -191,7 +191,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	place(p, tctx, cpu, wakes || is_throttled(tctx));
 	if (rest && time_before(kept, tctx->deadline))
 		tctx->deadline = kept;
-	if (tctx->move_why && send_away(p, tctx, cpu, enq_flags))
+	if (tctx->move_why && send_away(p, cpu, enq_flags))
 		return;
 
 	/* Already claimed for another task: then this one waits in the queue, where it can be stolen. */

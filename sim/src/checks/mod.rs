@@ -281,7 +281,7 @@ impl Kernel {
         let in_place = match (before as i64).signum() {
             0 => true,
             1 => tctx.resumes != 0,
-            _ => !is_short,
+            _ => !is_short || tctx.resumes != 0,
         };
         if !first && cctx.first_come == 0 && !in_place {
             return self.violate("virtual time", format!("task {task} waits {before} ns before its deadline"));

@@ -121,6 +121,16 @@ static bool throttle(struct task_struct *p, struct task_ctx *tctx, s32 cpu, stru
 	return true;
 }
 
+/* As place(), for a task that was throttled on @cpu. Not inlined, for the verifier's sake. Returns 0. */
+__noinline s32 place_unthrottled(struct task_struct *p __arg_trusted, s32 cpu)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (tctx)
+		place(p, tctx, cpu, true);
+	return 0;
+}
+
 /*
  * In dispatch of @cpu, whose rq lock is held: puts throttled tasks whose time has come into its queues. Returns how many. Bounded
  * by MAX_UNTHROTTLES.
@@ -159,7 +169,7 @@ __noinline u32 unthrottle(s32 cpu)
 		/* It is not to stay in its task work for ever. */
 		if (!has_slice && p->migration_disabled)
 			tctx->at_user = false;
-		place(p, tctx, cpu, true);
+		place_unthrottled(p, cpu);
 		queue = queue_add(p, tctx, cpu, cctx, now);
 		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tctx->deadline);
 		if (!scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue, 0)) {

@@ -3,8 +3,7 @@
  * What time it is, by one clock in two ways:
  *
  *	scx_bpf_now()     the clock of this CPU's runqueue: free, and right where its lock is held
- *	ran_until(p)      the same for a task that stops, at no cost: when the kernel last accounted it, by its clock_task and what
- *	                  that lagged at the last tick
+ *	ran_until(p)      the same for a task that stops, at no cost: when the kernel last accounted it
  *	unlocked_now()    elsewhere: in select_cpu, in timers
  *	locked_now(cpu)   in enqueue, which may be called for another CPU
  *

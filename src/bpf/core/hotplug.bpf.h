@@ -5,8 +5,8 @@
  *	CPU_ONLINE   the kernel has it         init, cpu_online, cpu_offline
  *	CPU_PLACED   cpu_layouts[] has it      the loader: before it loads the program, or when a CPU comes that it had never seen
  *
- * Only present CPUs are searched for, sent tasks and counted. What stays behind in the queues of one that goes is put into its
- * local DSQ, from where the kernel moves tasks to other CPUs, also those that were pinned.
+ * Only present CPUs are searched for, sent tasks and counted. What waits in the queues of one that goes is put into its local DSQ,
+ * from where the kernel moves it to other CPUs.
  *
  * The kernel does not ask what is to run next on a CPU that is not online; it takes the first of the local DSQ. A task whose slice
  * is over goes there, too, and if it was the only one, the CPU idles over it (SCX_OPS_ENQ_LAST). So slices there are infinite.

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Kicks: interrupts by which a CPU is told to schedule. There is one at most for a task that is placed or queued: an idle CPU is
- * claimed before it is kicked, and current is preempted by one wakee at a time (curr_weight).
- */
+/* Kicks: interrupts by which a CPU is told to schedule, one at most for a task that is placed or queued. */
 #pragma once
 
 /*

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Counters: plain adds on the executing CPU's own lines. Callbacks that count run with interrupts off, so nothing comes between
- * load and store; the timer and the programs that the loader runs may lose one. The loader sums the CPUs up when asked.
+ * Counters: plain adds on the executing CPU's own lines, with interrupts off; the timer and the loader's programs may lose one.
  */
 #pragma once
 

@@ -5,9 +5,7 @@
  *	cpu id --cpu_layout()--> LLC, node, slot     slot --slot_cpu()--> cpu id
  *	cpu id --cpu_ctx()-----> clock, running task, queue state, util_avg, counters
  *
- * All tables are plain global arrays: a look-up is a mask and an addition, and the loader reads and
- * writes them through the same memory. Masking an index keeps the verifier content; indices are valid
- * by construction.
+ * All tables are plain global arrays, which the loader maps. Masking an index keeps the verifier content; all are valid.
  */
 #pragma once
 

@@ -48,8 +48,10 @@ __noinline s32 note_idled(s32 cpu)
 }
 
 /* @cpu has nothing of its own left, or another CPU has just taken it. True: it has now. Stealing lets go of the rq lock. */
-static bool run_other(s32 cpu, struct cpu_ctx *cctx)
+__noinline bool run_other(s32 cpu)
 {
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+
 	if (steal(cpu))
 		return true;
 	/* Kicked in vain, maybe claimed: idle again, and then comes the other half of the handshake with enqueue(). */
@@ -130,11 +132,15 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		keep = false;
 	}
 	if (due && (keep || next)) {
-		struct task_struct *first = keep ? NULL : next;
-		u64 now = scx_bpf_now();
+		struct task_ctx *own = keep ? NULL : task_ctx(next);
+		u64 wait = own ? wait_time(own, scx_bpf_now()) : 0;
 
-		if ((due & DUE_STARVED && run_starved(cpu, cctx, first, now)) ||
-		    (due & DUE_BALANCE && balance(cpu, cctx, first, at, now)))
+		if (due & DUE_STARVED && run_starved(cpu, wait))
+			return;
+		/* It has just woken, and where many wait all have waited for longer: look again in the next dispatch(). */
+		if (own && own->has_credit)
+			cctx->due |= due & DUE_BALANCE;
+		else if (due & DUE_BALANCE && balance(cpu, at, own ? by_weight(wait, task_weight(next, own)) : 0))
 			return;
 	}
 	if (!keep && cctx->queued && take_queued(cpu, cctx, queue))
@@ -146,6 +152,6 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		scx_bpf_task_set_slice(prev, slice);
 		return;
 	}
-	if (!run_other(cpu, cctx))
+	if (!run_other(cpu))
 		stat_inc(STAT_EMPTY);
 }

@@ -118,10 +118,10 @@ static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64
  * but for others that were: it may hold a lock, and those that run before it would spin for that. A long task that wakes with
  * @credit (else 0) does not use it to come before them.
  */
-static u64 after_resuming(s32 cpu, const struct cpu_ctx *cctx, u64 at, u64 credit)
+__noinline u64 after_resuming(s32 cpu, u64 at, u64 credit)
 {
 	u64 queue, first_at;
-	struct task_struct *first = first_queued(cpu, cctx, &queue);
+	struct task_struct *first = first_queued(cpu, cpu_ctx(cpu), &queue);
 	struct task_ctx *tctx = first ? task_ctx(first) : NULL;
 
 	if (!tctx)
@@ -129,6 +129,7 @@ static u64 after_resuming(s32 cpu, const struct cpu_ctx *cctx, u64 at, u64 credi
 	first_at = first->scx.dsq_vtime;
 	if (credit)
 		return tctx->resumes && time_before(at, first_at) ? at + min(credit, first_at + 1 - at) : at;
-	first_at -= tctx->resumes ? 0 : 2;
-	return time_before(at, first_at) ? at : first_at;
+	if (tctx->resumes)
+		return first_at;
+	return time_before(at, first_at) ? at : first_at - 2;
 }

@@ -86,11 +86,15 @@ static void send(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_
 }
 
 /* In enqueue of @p, which is on @cpu and is to go elsewhere. True: it was sent. A wakeup has searched already. */
-static bool send_away(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
+__noinline bool send_away(struct task_struct *p __arg_trusted, s32 cpu, u64 enq_flags)
 {
-	u32 why = tctx->move_why, stat = STAT_ROOM_MOVE;
+	struct task_ctx *tctx = task_ctx(p);
+	u32 why, stat = STAT_ROOM_MOVE;
 	s32 to;
 
+	if (!tctx)
+		return false;
+	why = tctx->move_why;
 	tctx->move_why = MOVE_NOT;
 	if (enq_flags & SCX_ENQ_WAKEUP || !can_migrate_now(p))
 		return false;

@@ -63,7 +63,7 @@ __noinline s32 find_core(struct task_struct *p __arg_trusted, s32 cpu, u32 llc, 
 }
 
 /* In tick and enqueue of @p, which is on @cpu: an idle CPU that is better for it; -1 if there is none. */
-static s32 find_room(struct task_struct *p, s32 cpu)
+__noinline s32 find_room(struct task_struct *p __arg_trusted, s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
 	const volatile struct llc_layout *llc = llc_layout(l->llc);

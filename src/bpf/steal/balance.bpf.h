@@ -125,31 +125,20 @@ static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 }
 
 /*
- * In dispatch of @cpu, which has work of its own: @deadline is that of the task it would run, and @next that task if it
- * waits. True if another CPU's task was taken. Not inlined, for steal() needs its stack.
+ * In dispatch of @cpu, which has work of its own: @deadline is that of the task that it would run, and @wait for how long that has
+ * waited, by weight. True if another CPU's task was taken.
  */
-static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct *next, u64 deadline, u64 now)
+__noinline bool balance(s32 cpu, u64 deadline, u64 wait)
 {
-	struct pull want = {.why = PULL_BALANCE};
-	struct task_struct *first;
-	struct cpu_ctx *from;
-	struct task_ctx *tctx, *own;
-	u32 weight;
+	struct pull want = {.why = PULL_BALANCE, .min_wait = wait};
+	struct cpu_ctx *cctx = cpu_ctx(cpu), *from;
 	s32 victim = cctx->balance_with;
+	struct task_struct *first;
+	struct task_ctx *tctx;
+	u32 weight;
 	u64 gran;
 
-	/*
-	 * @next has just woken, and where many wait all have waited for longer: look again in the next dispatch(). (At the next tick, as
-	 * it was tried, a group of many sleepers had 16 % more than its share beside ten hogs on eight CPUs in place of 11 %.)
-	 */
-	own = next ? task_ctx(next) : NULL;
-	if (victim < 0)
-		return false;
-	if (own && own->has_credit) {
-		cctx->due |= DUE_BALANCE;
-		return false;
-	}
-	first = __COMPAT_scx_bpf_dsq_peek(victim);
+	first = victim >= 0 ? __COMPAT_scx_bpf_dsq_peek(victim) : NULL;
 	tctx = first ? task_ctx(first) : NULL;
 	if (!tctx)
 		return false;
@@ -158,11 +147,7 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 	trim_drift(cctx, from, weight);
 	gran = to_vtime(share_llc(cpu, victim) ? BALANCE_GRAN_NS : 2 * BALANCE_GRAN_NS, weight);
 	want.before = deadline + cctx->voffset - from->voffset - gran;
-	want.long_wait = patience(from);
-	if (own) {
-		want.min_wait = by_weight(wait_time(own, now), task_weight(next, own));
-		want.long_wait += want.min_wait;
-	}
+	want.long_wait = patience(from) + wait;
 	/* A strong CPU with a big task takes small ones from weak CPUs only if they waited for too long. */
 	if (is_asym() && is_weak(victim) && !is_weak(cpu) && !fits_all(cctx->curr_util))
 		want.before = deadline - (1ULL << 62);
@@ -173,19 +158,16 @@ static __noinline bool balance(s32 cpu, struct cpu_ctx *cctx, struct task_struct
 }
 
 /*
- * In dispatch of @cpu: take a task of its own queues that has waited for starve_ns, and for longer than @next, which would run
- * (NULL: current). As long as there are some the next dispatch() looks again.
+ * In dispatch of @cpu: take a task of its own queues that has waited for starve_ns, and for longer than the one that would run, which
+ * has for @wait. As long as there are some the next dispatch() looks again.
  */
-static __noinline bool run_starved(s32 cpu, struct cpu_ctx *cctx, struct task_struct *next, u64 now)
+__noinline bool run_starved(s32 cpu, u64 wait)
 {
-	struct pull want = {.why = PULL_STARVED, .min_wait = machine.starve_ns};
-	struct task_ctx *tctx = next ? task_ctx(next) : NULL;
-	u64 wait = tctx ? wait_time(tctx, now) : 0;
+	struct pull want = {.why = PULL_STARVED, .min_wait = max(wait, machine.starve_ns)};
 
-	want.min_wait = max(want.min_wait, wait);
 	if (pull(cpu, cpu, cpu, &want) || pull(cpu, cpu, pinned_queue(cpu), &want)) {
 		stat_inc(STAT_STARVED);
-		cctx->due |= DUE_STARVED;
+		cpu_ctx(cpu)->due |= DUE_STARVED;
 		return true;
 	}
 	return false;

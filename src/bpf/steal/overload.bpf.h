@@ -109,7 +109,7 @@ static s64 hot_remaining(const struct task_ctx *tctx, u64 cost, u64 now)
 	return tctx->stopped_at ? tctx->stopped_at + cost - now : 0;
 }
 
-/* How many of the nearest other LLCs of @llc may take the task now, by how hot it is. */
+/* How many of the nearest other LLCs of @l may take the task now, by how hot it is. */
 static u32 nr_llcs_cold(const struct task_ctx *tctx, const volatile struct llc_layout *l, u64 now)
 {
 	if (hot_remaining(tctx, tunables.llc_cost_ns, now) > 0)

@@ -308,7 +308,7 @@ pub const MUTANTS: &[Mutant] = &[
         "if (steal_beyond(cpu, PULL_HOME,", "if (false && steal_beyond(cpu, PULL_HOME,",
         "it takes others instead; units/steal/steal.rs catches it"),
     // Balance.
-    survivor("balance-never", "busy CPUs do not balance", "steal/balance.bpf.h",
+    survivor("balance-never", "busy CPUs do not balance", "order/pick.bpf.h",
         "if (own && own->has_credit)", "if (true)",
         "no invariant compares waits on different CPUs; tests/fairness.rs catches it"),
     survivor("balance-eager", "a busy CPU takes whatever waits elsewhere", "steal/pull.bpf.h",
@@ -331,7 +331,7 @@ pub const MUTANTS: &[Mutant] = &[
         "pull->why == PULL_STARVED ? MAX_STARVED_LOOKS : MAX_PULL_LOOKS", "MAX_PULL_LOOKS",
         "queues of so many light tasks are too rare in scenarios this short; units/steal/balance.rs catches it"),
     mutant("starve-too-soon", "a task counts as starved after a millisecond", "steal/balance.bpf.h",
-        ".min_wait = machine.starve_ns}", ".min_wait = 1000000}"),
+        ".min_wait = max(wait, machine.starve_ns)}", ".min_wait = 1000000}"),
     // Virtual time.
     mutant("charge-weightless", "CPU time is charged without weight", "order/deadline.bpf.h",
         "tctx->vruntime += to_vtime(ran, task_weight(p, tctx));", "tctx->vruntime += ran;"),
@@ -555,7 +555,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("count-keep", "slices prolonged are not counted", "order/pick.bpf.h",
         "\t\tstat_inc(STAT_KEEP);\n", ""),
     mutant("count-empty", "dispatches that find nothing are not counted", "order/pick.bpf.h",
-        "\tif (!run_other(cpu, cctx))\n\t\tstat_inc(STAT_EMPTY);\n", "\trun_other(cpu, cctx);\n"),
+        "\tif (!run_other(cpu))\n\t\tstat_inc(STAT_EMPTY);\n", "\trun_other(cpu);\n"),
     mutant("count-kick", "kicks are not counted", "steal/overload.bpf.h",
         "\tstat_inc(STAT_KICK);\n", ""),
     mutant("count-reenqueue", "tasks that flee a higher class are not counted", "main.bpf.c",

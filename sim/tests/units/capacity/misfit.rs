@@ -134,7 +134,7 @@ fn a_wakeup_has_searched_already() {
     let task = runner(&mut rig, WEAK, 800);
     rig.only_idle(&[1]);
     rig.remembered(task, |tctx| tctx.move_why = move_why_MOVE_UP as u8);
-    let args = (rig.raw(task), rig.tctx(task), WEAK as i32, SCX_ENQ_WAKEUP);
+    let args = (rig.raw(task), WEAK as i32, SCX_ENQ_WAKEUP);
     assert!(!rig.call(rig.u.send_away, args));
 }
 

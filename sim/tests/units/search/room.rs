@@ -112,6 +112,6 @@ fn a_wakeup_is_not_sent() {
     rig.only_idle(&[4, 5]);
     let task = rig.task();
     rig.remembered(task, |tctx| tctx.move_why = move_why_MOVE_ROOM as u8);
-    assert!(!rig.call(rig.u.send_away, (rig.raw(task), rig.tctx(task), 0, SCX_ENQ_WAKEUP)));
+    assert!(!rig.call(rig.u.send_away, (rig.raw(task), 0, SCX_ENQ_WAKEUP)));
     assert_eq!((rig.stat(magpie_stat_STAT_ROOM_MOVE), rig.remembered(task, |tctx| tctx.move_why)), (0, 0));
 }

@@ -38,10 +38,14 @@ fn rig(machine: &str) -> Rig {
 
 /// CPU 0 looks. It would run the first task of its queue next, or goes on with current, which has this deadline.
 fn balance_at(rig: &mut Rig, deadline: u64) -> bool {
-    let next = rig.waiting(0).first().map_or(std::ptr::null_mut(), |&task| rig.raw(task));
-    let (now, victim) = (rig.kernel.now, rig.call(rig.u.balance_victim, (0,)));
+    let now = rig.kernel.now;
+    let wait = rig.waiting(0).first().map_or(0, |&task| {
+        let weight = rig.call(rig.u.task_weight, (rig.raw(task).cast_const(), rig.tctx(task).cast_const()));
+        rig.call(rig.u.wait_time, (rig.tctx(task).cast_const(), now)) * u64::from(weight) / (100 << WEIGHT_SHIFT)
+    });
+    let victim = rig.call(rig.u.balance_victim, (0,));
     rig.cpu(0, |cctx| cctx.balance_with = victim);
-    victim >= 0 && rig.call(rig.u.balance, (0, rig.cctx(0), next, deadline, now))
+    rig.call(rig.u.balance, (0, deadline, wait))
 }
 
 fn balance(rig: &mut Rig) -> bool {
@@ -174,8 +178,11 @@ fn no_look_before_a_task_with_credit() {
         let own = waiting(&mut rig, 0, 0, 100);
         rig.remembered(own, |tctx| (tctx.sync_wakeup, tctx.charged) = (sync, tctx.woke_exec + burst));
         rig.set_deadline(own, 0);
-        waiting(&mut rig, 1, WAIT, 100);
-        assert_eq!(balance(&mut rig), looks, "sync: {sync}, has run for {burst} ns");
+        let other = waiting(&mut rig, 1, WAIT, 100);
+        rig.cpu(0, |cctx| (cctx.due, cctx.balance_with) = (due_DUE_BALANCE as u8, 1));
+        assert_eq!(rig.dispatch(0, None), [if looks { other } else { own }], "sync: {sync}, has run for {burst} ns");
+        // The next dispatch() does.
+        assert_eq!(rig.cpu(0, |cctx| u32::from(cctx.due)), if looks { 0 } else { due_DUE_BALANCE });
     }
 }
 
@@ -331,8 +338,7 @@ fn starving(pinned: bool, waits: &[u64]) -> (Rig, Vec<TaskId>) {
 }
 
 fn run_starved(rig: &mut Rig) -> bool {
-    let now = rig.kernel.now;
-    rig.call(rig.u.run_starved, (0, rig.cctx(0), std::ptr::null_mut(), now))
+    rig.call(rig.u.run_starved, (0, 0))
 }
 
 proptest! {

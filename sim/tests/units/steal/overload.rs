@@ -265,6 +265,7 @@ fn a_hot_task_kicks_no_cpu_of_another_llc() {
             let task = rig.task();
             let at = rig.kernel.now - stopped * USEC;
             rig.remembered(task, |tctx| tctx.stopped_at = at);
+            rig.cpu(0, |cctx| cctx.curr_weight = 100);
             rig.queue(task, 0, 0);
             assert_eq!(kicks_for(&mut rig, task, 0), stopped >= cold, "CPU {idle}, stopped {stopped} us ago");
         }
@@ -279,6 +280,7 @@ fn a_hot_task_hides_none_behind_it() {
         rig.only_idle(&[2]);
         rig.kernel.now = 1_000_000_000;
         let now = rig.kernel.now;
+        rig.cpu(0, |cctx| cctx.curr_weight = 100);
         for i in 0..=hot {
             let task = rig.task();
             rig.remembered(task, |tctx| tctx.stopped_at = if i < hot { now } else { 0 });

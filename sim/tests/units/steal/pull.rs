@@ -63,6 +63,7 @@ fn no_more_than_max_pull_looks_tasks_are_looked_at() {
     for (way, stays) in stays.into_iter().enumerate() {
         for (nr, comes) in [(0, true), (LOOKS - 1, true), (LOOKS, false), (1000, false)] {
             let mut rig = rig("1x1x4x1");
+            rig.cpu(1, |cctx| cctx.curr_weight = 100);
             for _ in 0..nr {
                 let task = stays(&mut rig);
                 let disabled = std::mem::take(&mut rig.kernel.tasks[task].raw_mut().migration_disabled);
@@ -100,6 +101,7 @@ fn hot_tasks_stay_by_distance() {
             let task = rig.task();
             let at = rig.kernel.now - stopped * USEC;
             rig.remembered(task, |tctx| tctx.stopped_at = at);
+            rig.cpu(victim, |cctx| cctx.curr_weight = 100);
             rig.queue(task, victim, 0);
             let taken = stopped >= cold;
             assert_eq!(rig.call(rig.u.steal, (0,)), taken, "of CPU {victim}, stopped {stopped} us ago");
@@ -113,6 +115,7 @@ fn hot_tasks_stay_by_distance() {
 #[test]
 fn the_first_cold_task_is_taken() {
     let mut rig = rig("1x1x4x1");
+    rig.cpu(1, |cctx| cctx.curr_weight = 100);
     for stopped in [10, 49, 70, 80] {
         let task = rig.task();
         let at = rig.kernel.now - stopped * USEC;
