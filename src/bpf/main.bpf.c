@@ -145,7 +145,7 @@ static void queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 		slice = LONG_QUEUE_SLICE_NS;
 		preempt = false;
 	} else if (rest || (tctx->has_credit && !is_short(tctx))) {
-		at = after_resuming(cpu, at, rest ? 0 : to_vtime(tunables.credit_ns, task_weight(p, tctx)));
+		at = queue_key(cpu, at, rest ? 0 : to_vtime(tunables.credit_ns, task_weight(p, tctx)));
 	}
 	tctx->resumes = rest > 0;
 	/* The CPU's own queue, where others can take it. */

@@ -2,14 +2,14 @@
 # vm: --cpus 8 --llcs 1 --nodes 1 --smt 2
 # vm: --cpus 8 --llcs 2 --nodes 1
 # Tasks that run for long and seldom sleep do not share what stands idle elsewhere: four hogs on two cores of four (SMT), or on
-# the four CPUs of one LLC beside an idle one, are spread evenly soon after they may go anywhere. They stay so most of the time:
-# this shell runs beside them.
+# the four CPUs of one LLC next to an idle one, are spread evenly soon after they may go anywhere. They stay so most of the time:
+# this shell runs, too.
 . /root/lib.sh
 CPU=/sys/devices/system/cpu
 
 # place CPU: its core under SMT, else its LLC.
 place() {
-	if [ "$(cat /sys/devices/system/cpu/smt/active)" = 1 ]; then
+	if [ "$(cat $CPU/smt/active)" = 1 ]; then
 		cat $CPU/cpu"$1"/topology/core_cpus_list
 	else
 		cat $CPU/cpu"$1"/cache/index3/shared_cpu_list
@@ -29,7 +29,7 @@ spread() {
 
 start_magpie
 even=2
-[ "$(cat /sys/devices/system/cpu/smt/active)" != 1 ] || even=1
+[ "$(cat $CPU/smt/active)" != 1 ] || even=1
 for _ in 1 2 3 4; do
 	hog
 	taskset -p f "$HOG" >/dev/null || fail "taskset"

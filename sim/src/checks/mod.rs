@@ -277,11 +277,11 @@ impl Kernel {
         }
         // A long queue is served first come, first served.
         let cctx = self.native.cpu_ctx(id);
-        // A preempted task comes before others, and long ones that wake come after it.
+        // A preempted task comes before others, and long ones that wake with credit come after it.
         let in_place = match (before as i64).signum() {
             0 => true,
             1 => tctx.resumes != 0,
-            _ => !is_short || tctx.resumes != 0,
+            _ => tctx.resumes != 0 || tctx.has_credit != 0 && !is_short,
         };
         if !first && cctx.first_come == 0 && !in_place {
             return self.violate("virtual time", format!("task {task} waits {before} ns before its deadline"));

@@ -115,8 +115,8 @@ pub struct Notes {
     pub reenqueued: u64,
 }
 
-/// A CPU that is utilized up to its capacity but for so much has no idle time that could make up for what it is behind. It is a
-/// cliff, and on which side the program is depends on how it rounds: either is right.
+/// A CPU whose utilization is this close to its capacity has no idle time left, and PELT forgets how far its time is behind. Rounding
+/// decides whether the program's utilization is that close, so it is right if it agrees with any of these margins.
 pub const FULL_MARGINS: [f64; 3] = [0.1, 1.0, 8.0];
 
 /// Utilization of a CPU: PELT in real numbers.

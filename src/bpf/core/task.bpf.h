@@ -105,7 +105,7 @@ static bool is_migratable(const struct task_struct *p)
 	return p->nr_cpus_allowed > 1 && p->migration_disabled <= (p == bpf_get_current_task_btf() ? MAX_PROLOGS : 0);
 }
 
-/* Kernel threads of one CPU (softirq, workers), and the loader, but for its thread that samples: they run at once. */
+/* Kernel threads of one CPU (softirq, workers), and the loader, except its thread that samples: they run immediately. */
 static bool is_critical(const struct task_struct *p)
 {
 	return (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1) ||

@@ -114,17 +114,20 @@ static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64
 }
 
 /*
- * In enqueue: the place in the queue of a task with the deadline @at. If it was preempted it comes before those that wait already,
- * but for others that were: it may hold a lock, and those that run before it would spin for that. A long task that wakes with
- * @credit (else 0) does not use it to come before them.
+ * In enqueue on @cpu: return the key in its queue for a task with the deadline @at.
+ *
+ * 1. A preempted task (@credit is 0) comes before the tasks that wait already, except critical ones and tasks that were preempted
+ *    before it: it may hold a lock, and tasks that run before it would spin for that.
+ * 2. A long task that wakes with @credit does not use the credit to come before a preempted task. The key of that leaves room
+ *    for it before the other tasks.
  */
-__noinline u64 after_resuming(s32 cpu, u64 at, u64 credit)
+__noinline u64 queue_key(s32 cpu, u64 at, u64 credit)
 {
 	u64 queue, first_at;
 	struct task_struct *first = first_queued(cpu, cpu_ctx(cpu), &queue);
 	struct task_ctx *tctx = first ? task_ctx(first) : NULL;
 
-	if (!tctx)
+	if (!tctx || is_critical(first))
 		return at;
 	first_at = first->scx.dsq_vtime;
 	if (credit)

@@ -2,7 +2,7 @@
 /*
  * Room elsewhere for a task that runs for long: it seldom wakes, so no search finds a better CPU for it (MOVE_ROOM in move.bpf.h).
  *
- *	under SMT its core runs another task ---------> a core that is idle as a whole, of its LLC or of another one of the node
+ *	under SMT its core runs another task ---------> a core of the node, all of whose CPUs are idle
  *	cores of its LLC are ranked ------------------> an idle core that is preferred to its own
  *	another LLC of the node has two idle CPUs more -> an idle core there
  *
@@ -38,8 +38,8 @@ __noinline u32 nr_idle(u32 llc)
 }
 
 /*
- * A core of @llc that is idle as a whole and does for @p, which runs on @cpu; -1 if there is none. @better: only one that is
- * preferred to that of @cpu.
+ * Return an idle CPU of @llc for @p, which runs on @cpu: one whose whole core is idle and that is strong enough, with @better only
+ * one that is preferred to @cpu; -1 if there is none.
  */
 __noinline s32 find_core(struct task_struct *p __arg_trusted, s32 cpu, u32 llc, bool better)
 {
@@ -62,7 +62,7 @@ __noinline s32 find_core(struct task_struct *p __arg_trusted, s32 cpu, u32 llc, 
 	return -1;
 }
 
-/* In tick and enqueue of @p, which is on @cpu: an idle CPU that is better for it; -1 if there is none. */
+/* In tick and enqueue of @p, which is on @cpu: return an idle CPU that is better for it; -1 if there is none. */
 __noinline s32 find_room(struct task_struct *p __arg_trusted, s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);

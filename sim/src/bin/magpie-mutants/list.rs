@@ -523,8 +523,6 @@ pub const MUTANTS: &[Mutant] = &[
         "if (!is_stronger(capacity_of(other), capacity_of(cpu)) || !may_use(p, other))", "if (!is_stronger(capacity_of(other), capacity_of(cpu)))"),
     mutant("misfit-swaps-any", "a misfit preempts any task", "capacity/misfit.bpf.h",
         "\t       fits_capacity(READ_ONCE(cctx->curr_util), capacity_of(weaker));", "\t       true;"),
-    mutant("misfit-pinned", "the slice of a misfit that may not migrate ends", "search/move.bpf.h",
-        "\tif (!why || !can_migrate_now(p))", "\tif (!why)"),
     mutant("move-uncounted", "running tasks that move are not counted", "search/move.bpf.h",
         "\tstat_inc(stat);\n", ""),
     survivor("misfit-stays", "ticks do not see misfits", "capacity/misfit.bpf.h",
