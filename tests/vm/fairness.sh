@@ -26,7 +26,7 @@ hog taskset 2 chrt -i 0
 set -- $(shares 8 $zero $HOG)
 say "nice 0 : SCHED_IDLE = $1 us : $2 us"
 [ "$2" -gt 0 ] || fail "SCHED_IDLE starved"
-[ $(($1 / $2)) -ge 40 ] || fail "SCHED_IDLE got more than a fortieth"
+[ $(($1 / $2)) -ge 50 ] || fail "SCHED_IDLE got more than a fiftieth"
 kill $zero $HOG
 no_error_events
 stop_magpie
