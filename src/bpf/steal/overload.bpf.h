@@ -68,8 +68,10 @@ __noinline s32 note_all_taken(s32 victim)
 		return 0;
 	map_set(&overload_map, l);
 	idle = can_kick() ? any_idle(l->llc, l->slot) : -1;
-	if (idle >= 0)
+	if (idle >= 0) {
+		stat_inc(STAT_KICK);
 		send_kick(idle, SCX_KICK_IDLE);
+	}
 	return 0;
 }
 

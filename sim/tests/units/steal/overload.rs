@@ -322,6 +322,7 @@ fn a_task_that_comes_while_the_bit_is_cleared_is_not_lost() {
         rig.call(rig.u.note_all_taken, (0,));
         assert_eq!(rig.overloaded().contains(&0), comes);
         assert_eq!(rig.kicked(), if comes { vec![2] } else { vec![] });
+        assert_eq!(rig.stat(magpie_stat_STAT_KICK), comes.into());
     }
 }
 
