@@ -157,6 +157,8 @@ fn machine_of(layout: &Layout, tunables: &Tunables, possible: Possible) -> machi
         nr_nodes: layout.nr_nodes() as u32,
         max_groups: tunables.max_cgroups + 1,
         cgroups: u8::from(!tunables.no_cgroups),
+        polls_cgroups: 0,
+        autogroups: 0,
         asym: u8::from(!tunables.no_capacity && layout.nr_stronger() > 0),
         cpufreq: u8::from(tunables.cpufreq == CpuFreq::On),
         ranked: u8::from(layout.is_ranked()),

@@ -6,6 +6,7 @@ use std::ptr::null_mut;
 use serde::{Deserialize, Serialize};
 
 use crate::native::{cgroup, cgroup_subsys_state, kernfs_node, task_group};
+use crate::task::IDLE_POLICY_WEIGHT;
 use crate::time::MSEC;
 
 /// Index of a cgroup; 0 is the root.
@@ -14,12 +15,14 @@ pub type CgroupId = usize;
 /// The kernel's CGROUP_WEIGHT_DFL.
 pub const WEIGHT_DFL: u32 = 100;
 
-/// The kernel's weight of a cgroup with cpu.idle.
-pub const WEIGHT_IDLE: u32 = 1;
+/// The kernel's weight of a cgroup with this cpu.weight.
+pub fn kernel_weight(cpu_weight: u32) -> u32 {
+    (f64::from(cpu_weight) * 1024.0 / 100.0).round() as u32
+}
 
-/// task_group.shares
+/// task_group.shares of this kernel's weight.
 pub fn shares(weight: u32) -> u64 {
-    (f64::from(weight) * 1024.0 / 100.0).round() as u64 * 1024
+    u64::from(weight) * 1024
 }
 
 /// A cgroup to be made.
@@ -39,12 +42,23 @@ impl Default for Spec {
     }
 }
 
+/// Sessions that tasks may move to.
+pub const NR_AUTOGROUPS: usize = 4;
+
+/// What the kernel has of an autogroup.
+pub fn autogroup() -> Box<task_group> {
+    let mut tg = Box::new(task_group { shares: shares(kernel_weight(WEIGHT_DFL)), ..Default::default() });
+    tg.cfs_bandwidth.quota = u64::MAX;
+    tg
+}
+
 pub struct Cgroup {
     /// The program's view, and what that points to. Boxed, as the program keeps pointers.
     pub raw: Box<cgroup>,
     pub kn: Box<kernfs_node>,
     pub tg: Box<task_group>,
     pub parent: CgroupId,
+    /// cpu.weight
     pub weight: u32,
     pub alive: bool,
 }
@@ -56,7 +70,7 @@ impl Cgroup {
 
     pub fn new(id: CgroupId, above: Option<&mut cgroup>, spec: &Spec) -> Self {
         let mut kn = Box::new(kernfs_node { id: 1000 + id as u64 });
-        let mut tg = Box::new(task_group { shares: shares(spec.weight), ..Default::default() });
+        let mut tg = Box::new(task_group { shares: shares(kernel_weight(spec.weight)), ..Default::default() });
         tg.cfs_bandwidth.quota = u64::MAX;
         tg.cfs_bandwidth.period = 100 * MSEC as i64;
         let css: *mut cgroup_subsys_state = &mut tg.css;
@@ -65,6 +79,7 @@ impl Cgroup {
         let own = cgroup_subsys_state { cgroup: null_mut(), parent };
         let mut raw = Box::new(cgroup { self_: own, level, kn: &mut *kn, subsys: [css] });
         raw.self_.cgroup = &raw mut *raw;
+        tg.css.cgroup = &raw mut *raw;
         let (parent, weight) = (spec.parent, spec.weight);
         Self { raw, kn, tg, parent, weight, alive: true }
     }
@@ -75,5 +90,10 @@ impl Cgroup {
 
     pub fn is_idle(&self) -> bool {
         self.tg.idle != 0
+    }
+
+    /// What it counts for in its parent.
+    pub fn kernel_weight(&self) -> u32 {
+        if self.is_idle() { IDLE_POLICY_WEIGHT } else { kernel_weight(self.weight) }
     }
 }

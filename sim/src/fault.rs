@@ -28,6 +28,11 @@ pub enum Fault {
         pick: usize,
         to: CgroupId,
     },
+    /// setsid(), to one of few sessions, modulo.
+    Session {
+        pick: usize,
+        to: usize,
+    },
     Weight {
         cgroup: CgroupId,
         weight: u32,

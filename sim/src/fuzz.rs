@@ -291,6 +291,7 @@ fn faults() -> impl Strategy<Value = Fault> {
         3 => (any::<u16>(), masks()).prop_map(|(pick, allowed)| Fault::Affinity { pick: pick.into(), allowed }),
         2 => (any::<u16>(), -20..20i32).prop_map(|(pick, nice)| Fault::Nice { pick: pick.into(), nice }),
         2 => (any::<u16>(), 0..16usize).prop_map(|(pick, to)| Fault::Move { pick: pick.into(), to }),
+        2 => (any::<u16>(), 0..16usize).prop_map(|(pick, to)| Fault::Session { pick: pick.into(), to }),
         1 => (0..16usize, 1..=10_000u32).prop_map(|(cgroup, weight)| Fault::Weight { cgroup, weight }),
         1 => (0..16usize, any::<bool>()).prop_map(|(cgroup, idle)| Fault::Idle { cgroup, idle }),
         2 => (0..16usize, prop::option::weighted(0.8, limits()), 0..100_000u64).prop_map(|(cgroup, limit, burst_us)| {

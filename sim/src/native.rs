@@ -82,6 +82,7 @@ unsafe extern "C" {
     fn register_loader(ctx: *mut std::ffi::c_void) -> i32;
     fn sample_queues(ctx: *mut std::ffi::c_void) -> i32;
     fn decay_cpuperfs(ctx: *mut std::ffi::c_void) -> i32;
+    fn poll_groups(ctx: *mut std::ffi::c_void) -> i32;
     fn place_cpu(placed: *mut placed_cpu) -> i32;
 }
 
@@ -288,6 +289,11 @@ impl Native {
             *slot_cpus[place.slot].get() = cpu as u16;
             assert_eq!(place_cpu(&mut placed_cpu { cpu: cpu as i32 }), 0);
         }
+    }
+
+    pub fn poll_groups(&self) {
+        // SAFETY: as above.
+        assert_eq!(unsafe { poll_groups(std::ptr::null_mut()) }, 0);
     }
 
     pub fn decay_cpuperfs(&self) {

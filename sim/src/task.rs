@@ -38,14 +38,14 @@ pub struct Insert {
     pub enq_flags: u64,
 }
 
-/// What the sysadmin calls nice -20..19, as `sched_prio_to_weight`, in sched_ext's scale of 100 for nice 0.
+/// The kernel's sched_prio_to_weight, from nice -20 to 19.
 pub const NICE_WEIGHTS: [u32; 40] = [
-    8668, 7011, 5639, 4541, 3588, 2844, 2284, 1836, 1451, 1168, 932, 738, 591, 479, 380, 305, 244, 195, 155, 124, 100,
-    80, 64, 52, 41, 33, 27, 21, 17, 13, 11, 8, 7, 6, 4, 4, 3, 2, 2, 1,
+    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501,
+    1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
-/// SCHED_IDLE's weight, in the same scale (3 of 1024).
-pub const IDLE_POLICY_WEIGHT: u32 = 1;
+/// The kernel's WEIGHT_IDLEPRIO.
+pub const IDLE_POLICY_WEIGHT: u32 = 3;
 
 /// How a task differs from the ordinary.
 #[derive(Clone, Debug)]
@@ -66,8 +66,8 @@ pub struct Traits {
 }
 
 impl Traits {
-    pub fn weight(&self) -> u32 {
-        if self.policy == SCHED_IDLE { IDLE_POLICY_WEIGHT } else { NICE_WEIGHTS[(self.nice + 20) as usize] }
+    pub fn static_prio(&self) -> i32 {
+        120 + self.nice
     }
 }
 
@@ -94,6 +94,8 @@ pub struct Task {
     /// Where it started.
     pub first_cpu: usize,
     pub cgroup: CgroupId,
+    /// None: the first one, which has no autogroup.
+    pub session: Option<usize>,
     pub ddsp: Option<Insert>,
     /// Inserted with SCX_ENQ_IMMED.
     pub immed: bool,
@@ -149,18 +151,19 @@ impl Task {
         let mut raw = Box::new(task_struct {
             flags: if traits.kthread { PF_KTHREAD } else { 0 },
             policy: traits.policy,
+            static_prio: traits.static_prio(),
             pid: tgid,
             tgid,
             cpus_ptr: mask,
             sim_id: id as u32,
             ..Default::default()
         });
-        raw.scx.weight = traits.weight();
         raw.uclamp_req[uclamp_id_UCLAMP_MAX as usize].value = 1024;
         let mut task = Self {
             raw: Box::into_raw(raw),
             mask,
             cgroup: traits.cgroup,
+            session: None,
             traits,
             state: State::Sleeping,
             place: Place::Nowhere,
@@ -202,6 +205,12 @@ impl Task {
     pub fn raw(&self) -> &task_struct {
         // SAFETY: ours until drop; the BPF program only reads it, and not now.
         unsafe { &*self.raw }
+    }
+
+    /// The kernel's, 1024 at nice 0.
+    pub fn weight(&self) -> u32 {
+        let raw = self.raw();
+        if raw.policy == SCHED_IDLE { IDLE_POLICY_WEIGHT } else { NICE_WEIGHTS[raw.static_prio as usize - 100] }
     }
 
     /// What the program keeps of it.

@@ -40,11 +40,11 @@ fn unfairness(machine: &str, nr_cpus: f64, hogs: &[&str], flags: &[&str]) -> f64
     let kernel = scenario.run(false).unwrap().kernel;
     let tasks: Vec<TaskId> =
         (0..kernel.tasks.len()).filter(|&task| kernel.programs[kernel.tasks[task].program].name == HOG).collect();
-    let raw: Vec<_> = tasks.iter().map(|&task| kernel.tasks[task].raw()).collect();
-    let weights: Vec<f64> = raw.iter().map(|raw| f64::from(raw.scx.weight)).collect();
-    let worst = raw.iter().zip(due(&weights, nr_cpus)).map(|(raw, due)| {
-        let got = raw.se.sum_exec_runtime as f64 / 20e9;
-        println!("{machine} weight {:4}: got {got:.3} CPUs, due {due:.3}", raw.scx.weight);
+    let weights: Vec<f64> = tasks.iter().map(|&task| kernel.tasks[task].weight().into()).collect();
+    let worst = tasks.iter().zip(due(&weights, nr_cpus)).map(|(&task, due)| {
+        let task = &kernel.tasks[task];
+        let got = task.raw().se.sum_exec_runtime as f64 / 20e9;
+        println!("{machine} weight {:5}: got {got:.3} CPUs, due {due:.3}", task.weight());
         (got / due - 1.0).abs()
     });
     worst.fold(0.0, f64::max)

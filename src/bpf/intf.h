@@ -67,11 +67,13 @@ struct machine {
 	u32 nr_nodes;	 /* with CPUs */
 	u32 max_groups; /* ids of cgroups are below this; those for which there is none count as part of their parents */
 	u8 cgroups;	/* do cgroups' settings count? */
-	u8 asym;	/* do CPUs differ in capacity, and does that count? */
-	u8 cpufreq;	/* do CPUs' frequencies follow utilization? */
-	u8 ranked;	/* are cores of an LLC preferred to others? */
-	u8 pack;	/* do light tasks share few cores, of the weakest? */
-	u32 perf_scale; /* part of its utilization that a CPU's target is, of CAPACITY_SCALE */
+	u8 polls_cgroups; /* ... and are some of them not reported by the kernel? */
+	u8 autogroups;	  /* does the kernel have autogroups, and do cgroups count? */
+	u8 asym;	  /* do CPUs differ in capacity, and does that count? */
+	u8 cpufreq;	  /* do CPUs' frequencies follow utilization? */
+	u8 ranked;	  /* are cores of an LLC preferred to others? */
+	u8 pack;	  /* do light tasks share few cores, of the weakest? */
+	u32 perf_scale;	  /* part of its utilization that a CPU's target is, of CAPACITY_SCALE */
 };
 
 /* From the loader's flags; it may write them while the program runs, each on its own. They have a page of their own. */
@@ -220,11 +222,12 @@ enum preempter {
 	BY_KTHREAD, /* a per-CPU kernel thread, which is brief */
 };
 
-/* What a tick finds to be due in the next dispatch(). */
+/* What is due in the next dispatch(), as a tick finds. */
 enum due {
 	DUE_SHARES = 1,	 /* a look at the shares of the tasks that wait */
 	DUE_STARVED = 2, /* ... for tasks that starve */
 	DUE_BALANCE = 4, /* ... at the queue of another CPU */
+	DUE_YIELD = 8,	 /* the task that current yielded to; set by current */
 };
 
 /* State of a CPU. Written by the CPU itself or under its rq lock, unless it says otherwise; read by any CPU. */
@@ -244,6 +247,7 @@ struct cpu_ctx {
 	u8 curr_resumes;     /* it has the rest of its slice */
 	u8 preempted_by;     /* enum preempter: current makes way */
 	u8 idle;	     /* in the idle loop */
+	u8 taken;	     /* a higher class took it, and no task of ours has run since */
 	u8 misfit;	     /* current is too big for this CPU */
 	u8 queued;	     /* one of its two queues may have tasks: order/queue.bpf.h */
 	u8 queued_pinned;    /* ... that of tasks that may not migrate */
@@ -263,6 +267,8 @@ struct cpu_ctx {
 	u32 balance_turn; /* counts them */
 	u32 balance_slot; /* of the last CPU of the LLC that it found */
 	s32 balance_with; /* the CPU that balance() is to look at */
+	s32 yield_to;	  /* DUE_YIELD: PID of the task */
+	s32 yield_from;	  /* ... and the CPU for which it waits */
 	u32 steal_slot;	  /* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
 
 	/* numa/: the hand-off of current. */
@@ -317,12 +323,15 @@ struct group {
 
 	/* What all CPUs read; it changes seldom. */
 	s64 shown __attribute__((aligned(CACHE_LINE))); /* sum, nearly; atomic */
-	u64 cgroup;					/* the kernel's id */
-	u32 weight;					/* 1..10000; 0: the id is free */
+	u64 cgroup; /* the kernel's id; of an autogroup the address of its task_group */
+	u32 weight; /* the kernel's, 1024 for cpu.weight 100; 0: the id is free */
 	u32 parent;
 	u32 level;
-	u8 idle;   /* cpu.idle */
-	u64 quota; /* cpu.max, ns; 0: none */
+	u8 idle; /* cpu.idle */
+	u8 autogroup;
+	u32 members; /* of an autogroup: tasks; atomic */
+	u32 unused;  /* ... looks in a row that found none */
+	u64 quota;   /* cpu.max, ns; 0: none */
 	u64 period;
 	u64 burst;
 

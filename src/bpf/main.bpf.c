@@ -34,6 +34,7 @@
 #include "core/task.bpf.h"
 #include "core/bitmap.bpf.h"
 #include "core/pelt.bpf.h"
+#include "cgroup/ids.bpf.h"
 #include "cgroup/weight.bpf.h"
 #include "cgroup/bandwidth.bpf.h"
 #include "cgroup/boundary.bpf.h"
@@ -145,7 +146,7 @@ static void queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 		slice = LONG_QUEUE_SLICE_NS;
 		preempt = false;
 	} else if (rest || (tctx->has_credit && !is_short(tctx))) {
-		at = queue_key(cpu, at, rest ? 0 : to_vtime(tunables.credit_ns, task_weight(p, tctx)));
+		at = queue_key(cpu, at, rest ? 0 : to_vtime(tunables.credit_ns, task_weight(tctx)));
 	}
 	tctx->resumes = rest > 0;
 	/* The CPU's own queue, where others can take it. */
@@ -253,7 +254,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		return;
 
 	in_turn = queue_leave(tctx, cpu, cctx);
-	if (tctx->group && tctx->counted != p->scx.weight)
+	if (tctx->group && !tctx->counted)
 		group_enter(p, tctx);
 	rebase(tctx, cpu);
 	tctx->charged = p->se.sum_exec_runtime;
@@ -304,16 +305,28 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 		group_leave(tctx, cpu);
 }
 
-/* sched_yield(): the slice ends, and tasks that wait come first. The rq lock of @p's CPU is held. */
+/*
+ * sched_yield(), @to is NULL: the slice ends, and tasks that wait come first. The rq lock of @p's CPU is held.
+ * yield_to(), by KVM for a virtual CPU that spins: @p's CPU takes @to, if it waits and may come; both rq locks are held.
+ */
 bool BPF_STRUCT_OPS(magpie_yield, struct task_struct *p, struct task_struct *to)
 {
-	struct cpu_ctx *cctx = cpu_ctx(scx_bpf_task_cpu(p));
-	struct task_ctx *tctx = task_ctx(p);
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+	struct task_ctx *tctx = task_ctx(p), *target;
 
-	if (tctx && cctx->queued)
-		yield_turn(p, tctx, cctx);
+	if (to) {
+		target = task_ctx(to);
+		if (!target || !target->queued_weight || (target->queued_cpu != cpu && !can_migrate_to(to, cpu)))
+			return false;
+		cctx->yield_to = to->pid;
+		cctx->yield_from = target->queued_cpu;
+		cctx->due |= DUE_YIELD;
+	}
+	if (tctx && (cctx->queued || to))
+		yield_turn(tctx, cctx);
 	scx_bpf_task_set_slice(p, 0);
-	return false;
+	return to;
 }
 
 /* A timer tick while @p runs on this CPU. */
@@ -343,7 +356,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 		charge(p, tctx);
 		note_boundary(p, tctx);
 		set_deadline(p, tctx, cctx);
-		note_current(tctx, cctx, task_weight(p, tctx));
+		note_current(tctx, cctx, task_weight(tctx));
 		check_move(p, tctx, cpu, cctx, now);
 	}
 	/* What is wanted of dispatch() does not wait until the local DSQ is empty by chance: nothing is put there meanwhile. */
@@ -384,6 +397,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 /* As leave_to_higher_class(), up to 6.18. */
 void BPF_STRUCT_OPS(magpie_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
+	cpu_ctx(cpu)->taken = true;
 	kick_idle_for_queued(cpu);
 	scx_bpf_reenqueue_local();
 }
@@ -396,6 +410,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p, struct scx
 	if (!tctx)
 		return -ENOMEM;
 	tctx->vclock_cpu = -1;
+	tctx->share = WEIGHT_DFL << WEIGHT_SHIFT;
 	tctx->burst_est = tunables.slice_ns;
 	tctx->charged = tctx->woke_exec = p->se.sum_exec_runtime;
 	tctx->sync_wakeup = true;
@@ -422,6 +437,7 @@ void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
 	tctx->at_user = false;
 	tctx->enqueued_at = 0;
 	group_leave(tctx, scx_bpf_task_cpu(p));
+	leave_autogroup(tctx);
 }
 
 /* Sleepable. Comes before any task is in the group, and for groups that are there already before init_task(). */
@@ -444,8 +460,8 @@ void BPF_STRUCT_OPS(magpie_cgroup_move, struct task_struct *p, struct cgroup *fr
 	if (!tctx)
 		return;
 	group_leave(tctx, scx_bpf_task_cpu(p));
-	tctx->group = group_id(to);
-	tctx->share_of = 0;
+	join_group(tctx, group_id(to));
+	tctx->task_group = 0;
 }
 
 void BPF_STRUCT_OPS(magpie_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
@@ -454,8 +470,7 @@ void BPF_STRUCT_OPS(magpie_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 
 	if (!id)
 		return;
-	group(id)->weight = weight;
-	group_reweighted(id);
+	look_at_group(id, task_group(cgrp), kernel_weight(weight));
 }
 
 /* From 6.17 on. */
@@ -474,7 +489,7 @@ void BPF_STRUCT_OPS(magpie_cgroup_set_idle, struct cgroup *cgrp, bool idle)
 	u32 id = own_group(cgrp);
 
 	if (id)
-		look_at_group(id, cgrp);
+		look_at_group(id, task_group(cgrp), group(id)->weight);
 }
 
 /*
@@ -582,9 +597,9 @@ int place_cpu(struct placed_cpu *placed)
 	return 0;
 }
 
-/* Run by the loader ten times a second on kernels that do not report all of what is set of a cgroup. */
+/* Run by the loader ten times a second, unless --no-cgroups. */
 SEC("syscall")
-int poll_cgroups(void *ctx)
+int poll_groups(void *ctx)
 {
 	look_at_groups();
 	return 0;

@@ -21,6 +21,7 @@ mod ops;
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +55,10 @@ use follow::Hotplugs;
 /// How long Ctrl-C, an ejection or a request for statistics waits at most.
 const RESPONSE: Duration = Duration::from_millis(50);
 
-/// How often cgroups are looked at, where the kernel does not report all that is set of them.
+/// There if the kernel has autogroups; it need not be set.
+const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
+
+/// How often the program looks for what the kernel does not report of cgroups and autogroups.
 const CGROUP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Percent of --max-cgroups from which on there is a warning.
@@ -65,8 +69,6 @@ pub struct Scheduler<'a> {
     pub skel: BpfSkel<'a>,
     layout: Layout,
     publisher: Publisher,
-    /// The kernel does not report all that is set of cgroups.
-    polls_cgroups: bool,
     /// On the command line, and what this machine makes of it now.
     asked: Tunables,
     tunables: Tunables,
@@ -112,12 +114,15 @@ impl<'a> Scheduler<'a> {
         ops.exit_dump_len = opts.settings.exit_dump_len;
         ops.timeout_ms = opts.settings.tunables.timeout_ms;
         let polls_cgroups = ops::fit(ops, tunables.no_cgroups)?;
-        skel.progs.poll_cgroups.set_autoload(polls_cgroups);
+        skel.progs.poll_groups.set_autoload(!tunables.no_cgroups);
         if layout.nr_nodes() < 2 {
             skel.maps.processes.set_max_entries(1)?;
         }
         let possible = Possible { cpus: *NR_CPUS_POSSIBLE, ids: *NR_CPU_IDS };
-        memory::tell(&mut skel, &Told::new(&layout, &tunables, possible))?;
+        let mut told = Told::new(&layout, &tunables, possible);
+        told.machine.polls_cgroups = polls_cgroups.into();
+        told.machine.autogroups = (!tunables.no_cgroups && Path::new(AUTOGROUP).exists()).into();
+        memory::tell(&mut skel, &told)?;
         skel.maps.group_ids.set_max_entries(tunables.max_cgroups + 1)?;
         let groups = memory::cut_groups(&mut skel.maps.bss_groups, tunables.max_cgroups + 1)?;
         if !tunables.no_cgroups {
@@ -136,7 +141,6 @@ impl<'a> Scheduler<'a> {
             skel,
             publisher: Publisher::new(layout.clone(), ScanLimit::from(&opts.settings.tunables)),
             layout,
-            polls_cgroups,
             asked: opts.settings.tunables.clone(),
             tunables,
             groups,
@@ -254,8 +258,8 @@ impl<'a> Scheduler<'a> {
                 self.warn_of_lost_groups()?;
                 energy_at = now + energy::INTERVAL;
             }
-            if self.polls_cgroups && now >= cgroups_at {
-                call(&mut self.skel.progs.poll_cgroups)?;
+            if !self.tunables.no_cgroups && now >= cgroups_at {
+                call(&mut self.skel.progs.poll_groups)?;
                 cgroups_at = now + CGROUP_INTERVAL;
             }
             if self.follow_hotplugs(now)? && now >= self.outdated_from {

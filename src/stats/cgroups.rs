@@ -37,6 +37,11 @@ const TOP: usize = 20;
 /// So many are named in a warning.
 const NAMED: usize = 5;
 
+/// `cpu.weight` of what the kernel keeps of it: 1024 is 100.
+fn cpu_weight(kernel_weight: u32) -> u32 {
+    ((kernel_weight * 100 + 512) / 1024).max(1)
+}
+
 /// A cgroup at one time.
 #[derive(Clone, Debug, Default)]
 struct State {
@@ -157,7 +162,7 @@ impl Snapshot {
             let group = unsafe { group.get().read_volatile() };
             let state = State {
                 level: group.level,
-                weight: group.weight,
+                weight: cpu_weight(group.weight),
                 quota: group.quota,
                 period: group.period,
                 nr_periods: group.nr_periods,
@@ -165,7 +170,7 @@ impl Snapshot {
                 throttled_ns: group.throttled_ns,
                 used: None,
             };
-            (group.weight != 0).then_some((group.cgroup, state))
+            (group.weight != 0 && group.autogroup == 0).then_some((group.cgroup, state))
         });
         Self { cgroups: states.collect(), nr_lost }
     }
@@ -292,7 +297,7 @@ mod tests {
             fs::write(folder.join("cpu.stat"), format!("usage_usec {used}\nuser_usec 1\n")).unwrap();
             let group = groups[id].get_mut();
             group.cgroup = folder.metadata().unwrap().ino();
-            group.weight = [0, 70, 100, 0][id];
+            group.weight = [0, 717, 1024, 0][id];
             group.level = [0, 2, 1, 0][id];
             (group.quota, group.period) = (25_000_000, 100_000_000);
             (group.nr_throttled, group.throttled_ns) = (used / 1000, used * 1000);

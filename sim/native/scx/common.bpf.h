@@ -72,6 +72,7 @@ struct task_struct {
 	u32 __state; /* 0: not about to sleep */
 	u32 flags;   /* PF_* */
 	u32 policy;
+	s32 static_prio; /* 120 + nice */
 	s32 pid;
 	s32 tgid;
 	s32 nr_cpus_allowed;
@@ -88,10 +89,10 @@ struct task_struct {
 	} se;
 	struct {
 		u32 flags; /* SCX_TASK_* */
-		u32 weight;
 		u64 slice;
 		u64 dsq_vtime;
 	} scx;
+	struct task_group *sched_task_group; /* its cgroup's, or its autogroup's */
 	u32 sim_id; /* index among the simulator's tasks */
 };
 
@@ -122,7 +123,7 @@ struct cgroup_subsys_state {
 };
 
 struct task_group {
-	struct cgroup_subsys_state css;
+	struct cgroup_subsys_state css; /* of no cgroup: an autogroup's */
 	u64 shares;
 	s32 idle;
 	struct {

@@ -5,11 +5,12 @@
 use scx_magpie::bpf_intf::*;
 
 use super::{CHECK_EVERY, REACH};
+use crate::cgroup::NR_AUTOGROUPS;
 use crate::costs::TICK;
 use crate::dsq::{is_throttled_queue, pinned_queue, queue_cpu};
 use crate::kernel::{Curr, Event, Kernel};
 use crate::native::SHOWN_PART;
-use crate::task::{Place, SCHED_BATCH, SCHED_IDLE, State};
+use crate::task::{Place, SCHED_BATCH, SCHED_IDLE, State, Task};
 use crate::time::{MSEC, USEC};
 
 /// No CPU of an LLC idles while a task that may use all CPUs waits there for longer than that: a kick, the way out of
@@ -89,7 +90,7 @@ impl Kernel {
         let mut sums = vec![0i64; self.cgroups.len()];
         for (id, task) in self.tasks.iter().enumerate().filter(|(_, task)| task.is_alive()) {
             let Some(tctx) = task.tctx() else { continue };
-            let weight = task.raw().scx.weight;
+            let weight = task.weight();
             let counts = match task.state {
                 // Moved or reniced on its way to a CPU: it counts when it runs.
                 State::Runnable if matches!(task.place, Place::Local(_)) => true,
@@ -98,7 +99,10 @@ impl Kernel {
                 State::Sleeping => tctx.counted == 0,
                 State::Waking | State::Dead => true,
             };
-            if tctx.group != ids[task.cgroup] {
+            let autogroup = task.session.filter(|_| task.cgroup == 0).map_or(0, |session| self.autogroup_id(session));
+            // It joins its autogroup when it becomes runnable once that has an id.
+            let is_member = tctx.group != 0 && tctx.group == autogroup;
+            if !is_member && tctx.group != ids[task.cgroup] {
                 let what = format!("task {id} of cgroup {} is in group {}", task.cgroup, tctx.group);
                 return self.violate("cgroup", what);
             }
@@ -108,12 +112,21 @@ impl Kernel {
             }
             sums[task.cgroup] += i64::from(tctx.counted);
         }
+        for session in 0..NR_AUTOGROUPS {
+            let id = self.autogroup_id(session);
+            let counted = |task: &Task| task.tctx().filter(|tctx| tctx.group == id).map_or(0, |tctx| tctx.counted);
+            let members: u32 = self.tasks.iter().filter(|task| task.is_alive()).map(counted).sum();
+            let told = self.native.group(id).sum + self.native.untold(id);
+            if id != 0 && told != i64::from(members) {
+                return self.violate("cgroup", format!("session {session} has {told}, not {members}"));
+            }
+        }
         // Children come after their parents.
         for id in (1..self.cgroups.len()).rev().filter(|&id| self.cgroups[id].alive) {
             let group = self.native.group(ids[id]);
             let sum = sums[id] - self.native.untold(ids[id]);
             let cgroup = &self.cgroups[id];
-            let weight = if cgroup.is_idle() { 1 } else { u64::from(cgroup.weight) };
+            let weight = u64::from(cgroup.kernel_weight());
             let counted = if sum > 0 && cgroup.parent != 0 { weight } else { 0 };
             if (group.sum, group.counted) != (sum, counted) {
                 let (has, counts) = (group.sum, group.counted);

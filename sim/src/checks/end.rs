@@ -112,17 +112,17 @@ impl Kernel {
             let on: Vec<TaskId> = (hogs.iter().copied())
                 .filter(|&task| self.tasks[task].traits.allowed.is_only(cpu) && self.tasks[task].cgroup == 0)
                 .collect();
-            // Each in ns of weight 100.
+            // Each in ns of nice 0.
             let share = |kernel: &Self, task: TaskId| {
-                let raw = kernel.tasks[task].raw();
-                (raw.se.sum_exec_runtime * 100 / u64::from(raw.scx.weight), u64::from(raw.scx.weight))
+                let weight = u64::from(kernel.tasks[task].weight());
+                (kernel.tasks[task].raw().se.sum_exec_runtime * 1024 / weight, weight)
             };
             let slice = self.tunables.slice_us * USEC + 2 * TICK;
             for (i, &a) in on.iter().enumerate() {
                 for &b in &on[i + 1..] {
                     let ((ran_a, weight_a), (ran_b, weight_b)) = (share(self, a), share(self, b));
                     let credit = self.tunables.slice_us_lag * USEC;
-                    let slack = (turns * slice + credit) * 100 / weight_a + (turns * slice + credit) * 100 / weight_b;
+                    let slack = (turns * slice + credit) * 1024 / weight_a + (turns * slice + credit) * 1024 / weight_b;
                     if ran_a.abs_diff(ran_b) > slack {
                         return self.violate(
                             "fairness",

@@ -255,7 +255,7 @@ impl Kernel {
         // Its deadline is what it may ask for after its virtual time, which is not far from the clock.
         let raw = self.tasks[task].raw();
         let weight = self.weight(task);
-        let by_weight = |ns: u64| (ns * (100 << WEIGHT_SHIFT) / weight) as i64;
+        let by_weight = |ns: u64| (ns * (1024 << WEIGHT_SHIFT) / weight) as i64;
         let slice = self.tunables.slice_us * USEC;
         let Some(tctx) = self.tasks[task].tctx() else { return };
         let (burst, limit) = (tctx.charged - tctx.woke_exec, slice / u64::from(SHORT_SHARE));
@@ -339,27 +339,23 @@ impl Kernel {
 
     /// What the program took for the task's weight when it last looked, in its units.
     fn weight(&self, task: TaskId) -> u64 {
-        let task = &self.tasks[task];
-        match task.tctx() {
-            Some(tctx) if tctx.group != 0 => u64::from(tctx.share & !GROUP_FLAGS),
-            _ => u64::from(task.raw().scx.weight) << WEIGHT_SHIFT,
-        }
+        self.tasks[task].tctx().map_or(0, |tctx| u64::from(tctx.share & !GROUP_FLAGS))
     }
 
     /// What it should be by what is shown of the groups' sums, which [`Kernel::check_groups`] checks.
     fn share(&self, task: TaskId) -> f64 {
         let unit = f64::from(1u32 << WEIGHT_SHIFT);
-        let plain = f64::from(self.tasks[task].raw().scx.weight);
+        let plain = f64::from(self.tasks[task].weight());
         if self.tunables.no_cgroups {
             return plain * unit;
         }
         let (share, _) = self.cgroup_path(self.tasks[task].cgroup).fold((plain, plain), |(share, part), id| {
             let cgroup = &self.cgroups[id];
-            let weight = if cgroup.is_idle() { 1.0 } else { f64::from(cgroup.weight) };
+            let weight = f64::from(cgroup.kernel_weight());
             // A share is at most all: what is shown may lag.
             (share * weight / part.max(self.native.group(self.program_id(id)).shown as f64), weight)
         });
-        (share * unit).clamp(1.0, 10_000.0 * unit)
+        (share * unit).clamp(1.0, 102_400.0 * unit)
     }
 
     /// cpu_release() has returned: what was about to run there waits where it can be stolen.

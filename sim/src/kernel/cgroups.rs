@@ -8,10 +8,11 @@
 //!                     running: stopping(false), cgroup_move(), running()      (sched_move_task)
 //! ```
 
-use crate::cgroup::{Cgroup, CgroupId, Spec, WEIGHT_DFL, WEIGHT_IDLE, shares};
+use crate::cgroup::{Cgroup, CgroupId, Spec, WEIGHT_DFL, kernel_weight, shares};
 use crate::dsq::TaskId;
 use crate::kernel::Kernel;
-use crate::native::scx_cgroup_init_args;
+use crate::native::{scx_cgroup_init_args, task_group};
+use crate::task::IDLE_POLICY_WEIGHT;
 use crate::time::USEC;
 use crate::trace::Op;
 
@@ -65,7 +66,7 @@ impl Kernel {
 
     pub fn set_cgroup_weight(&mut self, id: CgroupId, weight: u32) {
         self.cgroups[id].weight = weight;
-        self.cgroups[id].tg.shares = shares(weight);
+        self.cgroups[id].tg.shares = shares(kernel_weight(weight));
         if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
             let raw = &raw mut *self.cgroups[id].raw;
             self.call(Op::CgroupSetWeight, None, id as u64, |ops| unsafe {
@@ -78,7 +79,7 @@ impl Kernel {
         self.cgroups[id].tg.idle = idle.into();
         // The kernel forgets the weight that was set.
         self.cgroups[id].weight = WEIGHT_DFL;
-        self.cgroups[id].tg.shares = shares(if idle { WEIGHT_IDLE } else { WEIGHT_DFL });
+        self.cgroups[id].tg.shares = shares(if idle { IDLE_POLICY_WEIGHT } else { kernel_weight(WEIGHT_DFL) });
         if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
             let raw = &raw mut *self.cgroups[id].raw;
             self.call(Op::CgroupSetIdle, None, id as u64, |ops| unsafe { ops.cgroup_set_idle.unwrap()(raw, idle) });
@@ -107,12 +108,36 @@ impl Kernel {
         }
         self.change(task, |kernel| {
             kernel.tasks[task].cgroup = to;
+            kernel.set_task_group(task);
             if !kernel.tunables.no_cgroups {
                 let raw = kernel.tasks[task].raw;
                 let [from, to] = [from, to].map(|id| &raw mut *kernel.cgroups[id].raw);
                 kernel.call(Op::CgroupMove, Some(task), 0, |ops| unsafe { ops.cgroup_move.unwrap()(raw, from, to) });
             }
         });
+    }
+
+    /// setsid(): the task is in this autogroup wherever it is in the root cgroup.
+    pub fn set_session(&mut self, task: TaskId, session: usize) {
+        self.change(task, |kernel| {
+            kernel.tasks[task].session = Some(session);
+            kernel.set_task_group(task);
+        });
+    }
+
+    pub fn set_task_group(&mut self, task: TaskId) {
+        let (cgroup, session) = (self.tasks[task].cgroup, self.tasks[task].session);
+        let own: *mut task_group = match session {
+            Some(session) if cgroup == 0 => &raw mut *self.autogroups[session],
+            _ => &raw mut *self.cgroups[cgroup].tg,
+        };
+        self.tasks[task].raw_mut().sched_task_group = own;
+    }
+
+    /// The program's id of the autogroup; 0: none yet.
+    pub fn autogroup_id(&self, session: usize) -> u32 {
+        let key = (&raw const *self.autogroups[session]).addr() as u64;
+        self.hashes.get(&(self.native.group_ids(), key)).map_or(0, |value| value[0] as u32)
     }
 
     /// From the group up to the child of the root.

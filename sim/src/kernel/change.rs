@@ -42,8 +42,7 @@ impl Kernel {
     pub fn set_nice(&mut self, task: TaskId, nice: i32) {
         self.change(task, |kernel| {
             kernel.tasks[task].traits.nice = nice;
-            let weight = kernel.tasks[task].traits.weight();
-            kernel.tasks[task].raw_mut().scx.weight = weight;
+            kernel.tasks[task].raw_mut().static_prio = kernel.tasks[task].traits.static_prio();
         });
     }
 

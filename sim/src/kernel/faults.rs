@@ -7,7 +7,7 @@
 //! hotplug          cpu_offline(), the CPU's tasks move; cpu_online(), and the loader finds its place, or starts anew
 //! ```
 
-use crate::cgroup::Spec;
+use crate::cgroup::{NR_AUTOGROUPS, Spec};
 use crate::costs::{CONTEXT_SWITCH, IPI};
 use crate::dsq::TaskId;
 use crate::fault::Fault;
@@ -54,6 +54,11 @@ impl Kernel {
             Fault::Move { pick, to } => {
                 if let Some(task) = self.pick(pick) {
                     self.move_to_cgroup(task, to % self.cgroups.len());
+                }
+            }
+            Fault::Session { pick, to } => {
+                if let Some(task) = self.pick(pick) {
+                    self.set_session(task, to % NR_AUTOGROUPS);
                 }
             }
             Fault::Weight { cgroup, weight } => self.set_cgroup_weight(cgroup % self.cgroups.len(), weight),

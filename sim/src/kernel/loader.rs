@@ -24,7 +24,9 @@ impl Kernel {
         self.layout = self.machine.layout_for(&online, self.tunables.power == Power::Powersave)?;
         self.publisher = Publisher::new(self.layout.clone(), ScanLimit::from(&self.tunables));
         let possible = Possible { cpus: self.machine.nr_cpus(), ids: self.machine.nr_cpus() };
-        self.native.load(&Told::new(&self.layout, &self.tunables, possible));
+        let mut told = Told::new(&self.layout, &self.tunables, possible);
+        told.machine.autogroups = (!self.tunables.no_cgroups).into();
+        self.native.load(&told);
         self.ops = self.native.ops();
         self.dsqs = vec![None; MAX_DSQS];
         self.arrays.clear();
@@ -71,6 +73,7 @@ impl Kernel {
     pub fn spawn(&mut self, program: usize, traits: Traits, cpu: usize) -> TaskId {
         let task = self.tasks.len();
         self.tasks.push(Task::new(task, program, traits, cpu, self.now));
+        self.set_task_group(task);
         self.init_task(task, true);
         task
     }
@@ -92,6 +95,9 @@ impl Kernel {
         self.publisher.publish_capacities(shared.capacities);
         if self.tunables.cpufreq == CpuFreq::On {
             self.in_program(|native| native.decay_cpuperfs());
+        }
+        if !self.tunables.no_cgroups {
+            self.in_program(|native| native.poll_groups());
         }
     }
 

@@ -54,7 +54,7 @@ use scx_magpie::tunables::Tunables;
 use self::cpufreq::Freq;
 pub use self::observe::{FULL_MARGINS, Moment, Notes, Util, Violation};
 use crate::cache::Line;
-use crate::cgroup::Cgroup;
+use crate::cgroup::{Cgroup, NR_AUTOGROUPS, autogroup};
 use crate::costs::TICK;
 use crate::dsq::{Dsq, TaskId};
 use crate::fault::Fault;
@@ -62,7 +62,7 @@ use crate::instructions::Counter;
 use crate::lines::Lines;
 use crate::machine::Machine;
 use crate::mask::Mask;
-use crate::native::{Native, PF_IDLE, cpumask, sched_ext_ops, task_struct};
+use crate::native::{Native, PF_IDLE, cpumask, sched_ext_ops, task_group, task_struct};
 use crate::program::{Channel, Program};
 use crate::stats::GroupStats;
 use crate::task::{State, Task};
@@ -214,6 +214,8 @@ pub struct Kernel {
     pub groups: Vec<GroupStats>,
     /// The root first, parents before their children.
     pub cgroups: Vec<Cgroup>,
+    /// The kernel's autogroups, each of a session.
+    pub autogroups: Vec<Box<task_group>>,
     /// The program's arrays, and timers in them.
     pub arrays: Vec<Array>,
     /// Its hashes: by map and key.
@@ -307,6 +309,7 @@ impl Kernel {
             channels: Vec::new(),
             groups: Vec::new(),
             cgroups: vec![Cgroup::root()],
+            autogroups: (0..NR_AUTOGROUPS).map(|_| autogroup()).collect(),
             arrays: Vec::new(),
             hashes: BTreeMap::new(),
             timers: Vec::new(),

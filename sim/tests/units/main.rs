@@ -36,6 +36,7 @@ mod capacity {
     mod wake_cases;
 }
 mod cgroup {
+    mod autogroup;
     mod bandwidth;
     mod throttle;
     mod weight;

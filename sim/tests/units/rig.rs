@@ -13,11 +13,16 @@ use magpie_sim::dsq::{TaskId, pinned_queue};
 use magpie_sim::kernel::{Curr, Kernel};
 use magpie_sim::machine::Machine;
 use magpie_sim::mask::Mask;
-use magpie_sim::native::{Context, SCX_ENQ_WAKEUP, SCX_WAKE_TTWU, task_ctx, task_struct, units};
+use magpie_sim::native::{Context, SCX_ENQ_WAKEUP, SCX_WAKE_TTWU, WEIGHT_SHIFT, task_ctx, task_struct, units};
 use magpie_sim::scenario::parse_flags;
-use magpie_sim::task::{SCHED_NORMAL, State, Traits};
+use magpie_sim::task::{NICE_WEIGHTS, SCHED_NORMAL, State, Traits};
 use magpie_sim::trace::Op;
+use proptest::prelude::*;
 use scx_magpie::bpf_intf::{cpu_ctx, magpie_stat};
+
+pub fn nice_weight() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(1024), prop::sample::select(&NICE_WEIGHTS)]
+}
 
 pub struct Rig {
     pub kernel: Kernel,
@@ -143,8 +148,15 @@ impl Rig {
         self.kernel.tasks[task].raw
     }
 
+    /// Of a nice value. Outside of groups it counts at once.
     pub fn set_weight(&mut self, task: TaskId, weight: u32) {
-        self.kernel.tasks[task].raw_mut().scx.weight = weight;
+        let nth = NICE_WEIGHTS.iter().position(|&of_nice| of_nice == weight).expect("no nice value has this weight");
+        self.kernel.tasks[task].raw_mut().static_prio = 100 + nth as i32;
+        self.remembered(task, |tctx| {
+            if tctx.group == 0 {
+                tctx.share = weight << WEIGHT_SHIFT;
+            }
+        });
     }
 
     pub fn tctx(&self, task: TaskId) -> *mut task_ctx {

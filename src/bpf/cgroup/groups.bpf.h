@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Groups come, change and go.
+ * Groups come, change and go; ids.bpf.h has how autogroups do.
  *
  *	cgroup_init           an id; what is set of it, as the kernel's own task_group says
  *	cgroup_set_*          that has changed
- *	poll_cgroups()        the same, where the kernel does not tell: cpu.idle before 6.19, cpu.max before 6.17
+ *	poll_groups()         the same, where the kernel does not tell: cpu.idle before 6.19, cpu.max before 6.17
  *	cgroup_exit           the id is free
  */
 #pragma once
 
 enum {
-	SHARES_SHIFT = 10,
-	MAX_LOOKS = 1024, /* groups */
+	SHARES_SHIFT = 10, /* of task_group.shares, over the weight */
+	CPU_WEIGHT_DFL = 100,
+	MAX_LOOKS = 1024,   /* groups */
+	UNUSED_LOOKS = 100, /* ten seconds: a task that joins an autogroup first wakes again */
 };
 
 u32 looked_at; /* id */
@@ -30,17 +32,16 @@ static struct task_group *task_group(struct cgroup *cgrp)
 	return css ? bpf_core_cast(css, struct task_group) : NULL;
 }
 
-/* cpu.weight, of which the kernel keeps shares: 100 is 1024 << SHARES_SHIFT. */
-static u32 cgroup_weight(u64 shares)
+/* What the kernel keeps of a cpu.weight. */
+static u32 kernel_weight(u32 cpu_weight)
 {
-	return ((shares >> SHARES_SHIFT) * WEIGHT_DFL + 512) / 1024 ?: 1;
+	return (cpu_weight * WEIGHT_DFL + CPU_WEIGHT_DFL / 2) / CPU_WEIGHT_DFL;
 }
 
-static void look_at_group(u32 id, struct cgroup *cgrp)
+/* @weight: what it is where the kernel has no shares of its own. @tg: NULL while the group is being made. */
+static void look_at_group(u32 id, const struct task_group *tg, u32 weight)
 {
-	const struct task_group *tg = task_group(cgrp);
 	struct group *g = group(id);
-	u32 weight = g->weight;
 	bool idle;
 
 	if (!tg)
@@ -58,7 +59,7 @@ static void look_at_group(u32 id, struct cgroup *cgrp)
 	}
 	/* It is another one when cpu.idle is cleared. (Without FAIR_GROUP_SCHED there are none.) */
 	if (!idle && bpf_core_field_exists(tg->shares))
-		weight = cgroup_weight(tg->shares);
+		weight = tg->shares >> SHARES_SHIFT;
 	if (g->idle != idle || g->weight != weight) {
 		g->idle = idle;
 		g->weight = weight;
@@ -66,30 +67,7 @@ static void look_at_group(u32 id, struct cgroup *cgrp)
 	}
 }
 
-/* What the kernel does not report, looked up, the next MAX_LOOKS at a time: run by the loader ten times a second. */
-static void look_at_groups(void)
-{
-	u32 i;
-
-	bpf_for(i, 0, MAX_LOOKS) {
-		struct cgroup *cgrp;
-		u32 id;
-
-		if (i >= max_group)
-			break;
-		looked_at = looked_at % max_group + 1;
-		id = looked_at;
-		if (!group(id)->weight)
-			continue;
-		cgrp = bpf_cgroup_from_id(group(id)->cgroup);
-		if (!cgrp)
-			continue;
-		look_at_group(id, cgrp);
-		bpf_cgroup_release(cgrp);
-	}
-}
-
-/* An id that is free; 0 if none is. The one used longest ago, for tasks that die leave their group late. */
+/* Claim an id that is free; 0 if none is. The one used longest ago, because tasks that exit leave their group late. */
 static u32 free_group(void)
 {
 	u32 i;
@@ -99,34 +77,24 @@ static u32 free_group(void)
 	bpf_for(i, 1, machine.max_groups + 1) {
 		u32 id = (last_group + i) % machine.max_groups;
 
-		if (id && !group(id)->weight)
+		if (id && !__sync_val_compare_and_swap(&group(id)->weight, 0, 1))
 			return id;
 	}
 	return 0;
 }
 
-/* Sleepable; cgroup_init() and cgroup_exit() exclude each other. Parents come before their children. */
-static s32 add_group(struct cgroup *cgrp, u32 weight)
+/* The group @id, claimed by free_group(), gets its state; its weight comes last, and then it is looked at. */
+static void init_group(u32 id, u64 key, u32 parent, u32 level, u32 weight)
 {
-	u32 parent_id = group_id(cgrp), id = free_group();
-	u64 cgroup = cgrp->kn->id, own = id;
 	struct group *g = group(id);
-	s32 err;
+	u32 max;
 
-	/* Its tasks count as its parent's. */
-	if (!id) {
-		lost_groups++;
-		return 0;
-	}
-	err = bpf_map_update_elem(&group_ids, &cgroup, &own, BPF_NOEXIST);
-	if (err)
-		return err;
-	g->cgroup = cgroup;
+	g->cgroup = key;
 	g->sum = 0;
 	g->shown = 0;
 	g->counted = 0;
-	g->level = cgrp->level;
-	g->parent = parent_id;
+	g->level = level;
+	g->parent = parent;
 	g->idle = false;
 	g->quota = 0;
 	g->burst = 0;
@@ -135,31 +103,146 @@ static s32 add_group(struct cgroup *cgrp, u32 weight)
 	g->nr_periods = 0;
 	g->nr_throttled = 0;
 	g->weight = weight;
-	look_at_group(id, cgrp);
 	last_group = id;
-	max_group = max(max_group, id);
-	nr_groups++;
+	__sync_fetch_and_add(&nr_groups, 1);
+	do
+		max = READ_ONCE(max_group);
+	while (max < id && __sync_val_compare_and_swap(&max_group, max, id) != max && can_loop);
+}
+
+/*
+ * Free the group's id. What is left of its members may still be counted, and CPUs may still have a budget for it. Bounded by the
+ * number of CPUs.
+ */
+static void free_id(u32 id)
+{
+	struct group *g = group(id);
+	s32 cpu;
+
+	bpf_for(cpu, 0, machine.nr_cpu_ids) {
+		settle_cpu(cpu);
+		__sync_val_compare_and_swap(&cpu_budget(cpu, id)->group, id, 0);
+	}
+	if (g->parent)
+		group_add(g->parent, -(s64)__sync_lock_test_and_set(&g->counted, 0));
+	g->autogroup = false;
+	__sync_fetch_and_add(&nr_groups, -1);
+	WRITE_ONCE(g->weight, 0);
+}
+
+/* Sleepable. Parents come before their children. */
+static s32 add_group(struct cgroup *cgrp, u32 weight)
+{
+	u32 parent = group_id(cgrp), id = free_group();
+	u64 cgroup = cgrp->kn->id, own = id;
+	s32 err;
+
+	/* Its tasks count as its parent's. */
+	if (!id) {
+		lost_groups++;
+		return 0;
+	}
+	err = bpf_map_update_elem(&group_ids, &cgroup, &own, BPF_NOEXIST);
+	if (err) {
+		group(id)->weight = 0;
+		return err;
+	}
+	init_group(id, cgroup, parent, cgrp->level, kernel_weight(weight));
+	look_at_group(id, task_group(cgrp), group(id)->weight);
 	return 0;
 }
 
-/* Sleepable. Bounded by the number of CPUs. */
+/* Sleepable. */
 static void remove_group(struct cgroup *cgrp)
 {
+	u64 cgroup = cgrp->kn->id;
 	u32 id = own_group(cgrp);
-	struct group *g = group(id);
-	u64 cgroup = g->cgroup;
-	s32 cpu;
 
 	if (!id) {
 		lost_groups -= cgrp->level > 0;
 		return;
 	}
-	bpf_for(cpu, 0, machine.nr_cpu_ids)
-		settle_cpu(cpu);
-	/* A task that is about to die may still be counted. */
-	if (g->parent)
-		group_add(g->parent, -(s64)__sync_lock_test_and_set(&g->counted, 0));
 	bpf_map_delete_elem(&group_ids, &cgroup);
-	g->weight = 0;
-	nr_groups--;
+	free_id(id);
+}
+
+static const struct task_group *autogroup(u32 id)
+{
+	return bpf_core_cast((void *)group(id)->cgroup, struct task_group);
+}
+
+/* An autogroup that is not known yet. It counts as part of the root as long as there is no id for it. */
+static void add_autogroup(u64 address)
+{
+	u64 id = bpf_map_lookup_elem(&group_ids, &address) ? 0 : free_group();
+
+	if (!id)
+		return;
+	init_group(id, address, 0, 1, WEIGHT_DFL);
+	group(id)->autogroup = true;
+	group(id)->unused = 0;
+	look_at_group(id, autogroup(id), WEIGHT_DFL);
+	bpf_map_update_elem(&group_ids, &address, &id, BPF_NOEXIST);
+}
+
+/* One without members, unless a task has joined meanwhile: see join_autogroup(). */
+static void remove_autogroup(u32 id)
+{
+	u64 address = group(id)->cgroup, own = id;
+
+	bpf_map_delete_elem(&group_ids, &address);
+	barrier();
+	if (__sync_fetch_and_add(&group(id)->members, 0))
+		bpf_map_update_elem(&group_ids, &address, &own, BPF_NOEXIST);
+	else
+		free_id(id);
+}
+
+/* Its nice value may have changed. It goes once it has had no members for UNUSED_LOOKS. */
+static void look_at_autogroup(u32 id)
+{
+	struct group *g = group(id);
+
+	if (READ_ONCE(g->members)) {
+		g->unused = 0;
+		look_at_group(id, autogroup(id), g->weight);
+	} else if (++g->unused >= UNUSED_LOOKS) {
+		remove_autogroup(id);
+	}
+}
+
+/*
+ * What the kernel does not report: autogroups, and of cgroups what older kernels do not. The next MAX_LOOKS at a time, run by the
+ * loader ten times a second.
+ */
+static void look_at_groups(void)
+{
+	u32 i;
+
+	bpf_for(i, 0, WANTED_AUTOGROUPS) {
+		u64 address = __sync_lock_test_and_set(&wanted_autogroups[i & (WANTED_AUTOGROUPS - 1)], 0);
+
+		if (address)
+			add_autogroup(address);
+	}
+	bpf_for(i, 0, MAX_LOOKS) {
+		struct cgroup *cgrp;
+		u32 id;
+
+		if (i >= max_group)
+			break;
+		looked_at = looked_at % max_group + 1;
+		id = looked_at;
+		if (group(id)->autogroup) {
+			look_at_autogroup(id);
+			continue;
+		}
+		if (!machine.polls_cgroups || !group(id)->weight)
+			continue;
+		cgrp = bpf_cgroup_from_id(group(id)->cgroup);
+		if (!cgrp)
+			continue;
+		look_at_group(id, task_group(cgrp), group(id)->weight);
+		bpf_cgroup_release(cgrp);
+	}
 }

@@ -100,6 +100,7 @@ static bool throttle(struct task_struct *p, struct task_ctx *tctx, s32 cpu, stru
 
 	if (!tctx->at_user || !is_limited(tctx) || is_exempt(p))
 		return false;
+	tctx->sent_back = false;
 	/* Its affinity is set: it has to leave its task work for that. (While it is current, the prolog disables migration.) */
 	if (is_throttled(tctx) && p->migration_disabled && p != bpf_get_current_task_btf()) {
 		tctx->at_user = false;
@@ -207,7 +208,9 @@ static void limit_slice(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 		return;
 	}
 	slice = take_slice(cpu, tctx->group, scx_bpf_now());
-	if (!slice && tctx->at_user) {
+	/* Once for each time that it is queued: while the kernel bypasses us it is not, and would be preempted for ever. */
+	if (!slice && tctx->at_user && !tctx->sent_back) {
+		tctx->sent_back = true;
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return;
 	}

@@ -3,10 +3,13 @@
  * Hierarchical weight: a task's weight is its nice weight, times the share of its group at each level of the cgroup
  * tree. Shares follow what is runnable now (Tejun Heo's runnable_load_avg), wherever that is:
  *
- *	root -+- a (weight 100) -+- task, nice 0 (100)		100 * 100 / (100 + 300) = 25
- *	      |                  +- a/b (weight 300) --- task	100 * 300 / (100 + 300) = 75
- *	      +- c (weight 300) --- nothing runnable		nothing, and counts for nothing
- *	      +- task, nice 0					100: what is in the root has its plain weight
+ *	root -+- a (cpu.weight 100) -+- task, nice 0		1024 * 1024 / (1024 + 3072) = 256
+ *	      |                      +- a/b (300) --- task	1024 * 3072 / (1024 + 3072) = 768
+ *	      +- c (300) --- nothing runnable			nothing, and counts for nothing
+ *	      +- task, nice 0					1024: what is in the root has its plain weight
+ *
+ * Weights are the kernel's: 1024 is nice 0, and cpu.weight 100. (p->scx.weight is rounded to hundredths of that: of nice 19's 15
+ * and SCHED_IDLE's 3 it leaves the same.)
  *
  * Each group knows the sum of the weights of what is runnable directly in it: tasks, and groups that have something
  * runnable. All CPUs share it, so it is neither written at each wakeup and sleep nor read at each switch:
@@ -30,11 +33,12 @@ enum {
 	SETTLE_CPUS = 8,     /* idle CPUs that a tick settles */
 	SHARE_NS = 1000000,  /* how often the share of a task is looked at */
 	SHOWN_PART = 32,     /* of what is shown: a smaller change is not */
-	WEIGHT_SHIFT = 12,   /* of a task's weight: shares get small */
-	SHARE_SHIFT = 36,    /* while they are computed: weight * weight has 27 bits */
-	WEIGHT_DFL = 100,    /* CGROUP_WEIGHT_DFL: nice 0 */
-	WEIGHT_IDLE = 1,     /* of a group with cpu.idle, as SCHED_IDLE's in the same scale */
-	MAX_WEIGHT = 10000,
+	WEIGHT_SHIFT = 9,    /* of a task's weight: shares get small */
+	SHARE_SHIFT = 29,    /* while they are computed: weight * weight has 34 bits */
+	WEIGHT_DFL = 1024,   /* nice 0; a group's with cpu.weight 100 */
+	WEIGHT_IDLE = 3,     /* SCHED_IDLE; a group's with cpu.idle */
+	NR_NICE = 40,
+	MAX_WEIGHT = 102400,	 /* a group's with cpu.weight 10000 */
 	MAX_LAG_NS = 1000000000, /* that is kept when a weight changes */
 	/* With the weight in task_ctx.share. */
 	GROUP_IDLE = 1U << 31,	  /* cpu.idle, at some level */
@@ -48,52 +52,29 @@ struct changes {
 	u64 settled_at;		 /* scx_bpf_now() of one of the last times; not exact */
 } __attribute__((aligned(CACHE_LINE)));
 
-/* By id. As long as --max-cgroups says: the loader cuts it. */
-struct group groups[MAX_GROUPS] SEC(".bss.groups");
-
 struct changes changes[MAX_CPUS];
-u32 nr_groups;	 /* without the root */
-u32 last_group;	 /* id given last */
-u32 max_group;	 /* the highest that was ever given */
-u32 lost_groups; /* for which there was no id */
 
-/*
- * By the kernel's id. Not in cgroup storage, which cannot be made on a CPU where a task that makes some was preempted
- * (bpf_cgrp_storage_busy): mkdir would fail now and then.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_GROUPS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u64);
-	__type(value, u64);
-} group_ids SEC(".maps");
+/* sched_prio_to_weight, from nice -20 to 19: one step is a tenth of the CPU for which two tasks compete. */
+static const u32 nice_weights[NR_NICE] = {
+	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904,
+	3906,  3121,  2501,  1991,  1586,  1277,  1024,	 820,	655,   526,   423,  335,  272,	215,
+	172,   137,   110,   87,    70,	   56,	  45,	 36,	29,    23,    18,   15,
+};
 
-/* As with other_llc(), the compiler may know that the id is in range, and the verifier wants to see it. */
-static struct group *group(u32 id)
+/* The weight of a task by its nice value, or its policy. */
+static u32 plain_weight(const struct task_struct *p)
 {
-	barrier_var(id);
-	return &groups[id < machine.max_groups ? id : 0];
+	u32 nth = p->static_prio - MAX_RT_PRIO;
+
+	if (p->policy == SCHED_IDLE)
+		return WEIGHT_IDLE;
+	return nth < NR_NICE ? nice_weights[nth] : WEIGHT_DFL;
 }
 
-/* 0, the root's, also for a group that counts as part of its parent, for there was no id left. */
-static u32 own_group(struct cgroup *cgrp)
+/* What plain_weight() depends on. */
+static u32 prio(const struct task_struct *p)
 {
-	u64 cgroup = cgrp->kn->id, *id = bpf_map_lookup_elem(&group_ids, &cgroup);
-
-	return id ? *id : 0;
-}
-
-/* That of the nearest above it, if it has none of its own. Bounded by its level. */
-static u32 group_id(struct cgroup *cgrp)
-{
-	u32 id = own_group(cgrp);
-
-	while (!id && cgrp->level > 1 && can_loop) {
-		cgrp = cgrp->self.parent->cgroup;
-		id = own_group(cgrp);
-	}
-	return id;
+	return p->policy << 16 | p->static_prio;
 }
 
 /* What the group counts for in its parent's sum while it has something runnable. */
@@ -251,11 +232,14 @@ static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 	tctx->vruntime = owed ? vclock - lag : vclock + lag;
 }
 
-/* Looks at the share of a task in a group. Where nothing else changes the task: its CPU's rq lock is held, or in select_cpu. */
-static void update_share(const struct task_struct *p, struct task_ctx *tctx)
+/*
+ * Looks at the share of a task that is runnable, where nothing else changes the task: its CPU's rq lock is held, or in select_cpu. In
+ * the root it has all of its weight.
+ */
+static void update_share(struct task_ctx *tctx)
 {
-	u32 weight = p->scx.weight, share;
-	u64 now = scx_bpf_now();
+	u32 weight = tctx->counted, share;
+	u64 now = tctx->group ? scx_bpf_now() : tctx->share_at;
 
 	if (tctx->share_of == weight && now - tctx->share_at < SHARE_NS)
 		return;
@@ -266,43 +250,54 @@ static void update_share(const struct task_struct *p, struct task_ctx *tctx)
 	WRITE_ONCE(tctx->share, share);
 }
 
-/* @p becomes runnable, or is so and changed its weight. */
-static void group_enter(const struct task_struct *p, struct task_ctx *tctx)
-{
-	s32 by = p->scx.weight - tctx->counted;
-
-	if (!tctx->group)
-		return;
-	if (by) {
-		tctx->counted = p->scx.weight;
-		group_change(tctx->vclock_cpu < 0 ? bpf_get_smp_processor_id() : tctx->vclock_cpu, tctx->group, by);
-	}
-	update_share(p, tctx);
-}
-
 /* On @cpu, its rq lock held: a task that was runnable there sleeps. */
 static void group_leave(struct task_ctx *tctx, s32 cpu)
 {
 	s32 counted = tctx->counted;
 
-	if (!counted)
+	if (!tctx->group)
 		return;
 	tctx->counted = 0;
-	group_change(cpu, tctx->group, -counted);
+	if (counted)
+		group_change(cpu, tctx->group, -counted);
+}
+
+/* The rest of group_enter(), for a task in a group, or with another weight or autogroup than before. */
+static __noinline void count_in_group(const struct task_struct *p, struct task_ctx *tctx)
+{
+	s32 cpu = tctx->vclock_cpu < 0 ? bpf_get_smp_processor_id() : tctx->vclock_cpu, by;
+	u32 weight = plain_weight(p);
+
+	tctx->prio = prio(p);
+	if (is_elsewhere(p, tctx)) {
+		/* It may have been runnable before its autogroup had an id. */
+		group_leave(tctx, cpu);
+		find_autogroup(p, tctx);
+	}
+	by = weight - tctx->counted;
+	tctx->counted = weight;
+	if (by && tctx->group)
+		group_change(cpu, tctx->group, by);
+	update_share(tctx);
+}
+
+/* @p becomes runnable, or is so and changed its weight. */
+static __always_inline void group_enter(const struct task_struct *p, struct task_ctx *tctx)
+{
+	if (tctx->group || tctx->prio != prio(p) || is_elsewhere(p, tctx))
+		count_in_group(p, tctx);
 }
 
 /* What all of virtual time goes by: 1 .. MAX_WEIGHT << WEIGHT_SHIFT, when its share was last looked at. */
-static u32 task_weight(const struct task_struct *p, const struct task_ctx *tctx)
+static u32 task_weight(const struct task_ctx *tctx)
 {
-	u32 weight = READ_ONCE(tctx->share) & ~GROUP_FLAGS;
-
-	return tctx->group && weight ? weight : p->scx.weight << WEIGHT_SHIFT;
+	return READ_ONCE(tctx->share) & ~GROUP_FLAGS;
 }
 
 /* Does the task run only when no other wants to: its own policy, or cpu.idle at some level? */
 static bool is_idle_policy(const struct task_struct *p, const struct task_ctx *tctx)
 {
-	return p->policy == SCHED_IDLE || (tctx->group && tctx->share & GROUP_IDLE);
+	return p->policy == SCHED_IDLE || tctx->share & GROUP_IDLE;
 }
 
 static bool never_preempts(const struct task_struct *p, const struct task_ctx *tctx)

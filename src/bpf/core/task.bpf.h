@@ -4,6 +4,9 @@
  */
 #pragma once
 
+#ifndef MAX_RT_PRIO
+#define MAX_RT_PRIO 100
+#endif
 #ifndef SCHED_BATCH
 #define SCHED_BATCH 3
 #endif
@@ -49,15 +52,18 @@ struct task_ctx {
 	u64 stopped_at;	   /* scx_bpf_now() when it last ran; 0: never */
 
 	/* cgroup/weight.bpf.h */
-	u32 group;    /* id; 0: the root */
-	u32 counted;  /* weight in the group's sum; 0: not runnable */
-	u32 share;    /* group_share() when it was last looked at, */
-	u32 share_of; /* ... of this plain weight, */
-	u64 share_at; /* ... at this scx_bpf_now() */
+	u64 task_group; /* p->sched_task_group when find_autogroup() last looked; 0: not yet */
+	u32 group;	/* id; 0: the root */
+	u32 prio;	/* prio(), when its weight was last looked at */
+	u32 counted;	/* plain_weight(), in the group's sum; 0: not runnable */
+	u32 share;	/* group_share() when it was last looked at, */
+	u32 share_of;	/* ... of this plain weight, */
+	u64 share_at;	/* ... at this scx_bpf_now() */
 
 	/* cgroup/boundary.bpf.h */
-	u8 at_user; /* at the boundary of user space, and has done nothing since */
-	u8 asked;   /* to tell when it gets there */
+	u8 at_user;   /* at the boundary of user space, and has done nothing since */
+	u8 asked;     /* to tell when it gets there */
+	u8 sent_back; /* for want of a slice, since it was last queued */
 
 	/* numa/wake_affine.bpf.h, handoff.bpf.h, home.bpf.h */
 	s32 handoff_score;  /* how often in a row it slept soon after a sync wakeup of another task */

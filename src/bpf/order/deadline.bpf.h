@@ -2,7 +2,7 @@
 /*
  * The order of tasks on a CPU: the one with the earliest virtual deadline runs next.
  *
- * A task's vruntime grows by the time that it ran, times 100, over its weight (task_weight() of cgroup/weight.bpf.h). Each
+ * A task's vruntime grows by the time that it ran, times 1024, over its weight (task_weight() of cgroup/weight.bpf.h). Each
  * CPU has a virtual time, vclock, that follows the vruntime of what it runs. The lag of a task is the distance between both:
  *
  *	   positive lag              negative lag
@@ -102,7 +102,7 @@ static void note_sleep(struct task_ctx *tctx)
 /* By the rule above. @p is on the virtual time of the CPU of @cctx. */
 static __always_inline void set_deadline(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	u32 weight = task_weight(p, tctx);
+	u32 weight = task_weight(tctx);
 	u64 slice = vslice(tctx, weight), at = tctx->vruntime;
 	s64 lead = at - cctx->vclock, least = min(slice, tunables.slice_ns);
 
@@ -126,8 +126,8 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 	u64 sum_exec = p->se.sum_exec_runtime, ran = sum_exec - tctx->charged;
 
 	if (tctx->group)
-		update_share(p, tctx); /* may scale vruntime again */
-	tctx->vruntime += to_vtime(ran, task_weight(p, tctx));
+		update_share(tctx); /* may scale vruntime again */
+	tctx->vruntime += to_vtime(ran, task_weight(tctx));
 	if (is_limited(tctx))
 		charge_groups(scx_bpf_task_cpu(p), tctx->group, ran);
 	tctx->charged = sum_exec;
@@ -155,7 +155,7 @@ static __always_inline void note_running(const struct task_struct *p, struct tas
 					 u64 slice, bool in_turn)
 {
 	u64 at = time_before(tctx->deadline, tctx->vruntime) ? tctx->deadline : tctx->vruntime;
-	u32 weight = task_weight(p, tctx);
+	u32 weight = task_weight(tctx);
 	bool critical = is_critical(p);
 
 	if (in_turn && time_before(cctx->vclock, at) && !critical &&
@@ -165,6 +165,7 @@ static __always_inline void note_running(const struct task_struct *p, struct tas
 	cctx->curr_started = ran_until(p, cctx);
 	cctx->curr_left = tctx->burst_est - burst(tctx);
 	cctx->curr_critical = critical;
+	cctx->taken = false;
 	cctx->curr_resumes = tctx->resumes;
 	tctx->resumes = false;
 	cctx->curr_idle_policy = is_idle_policy(p, tctx);
@@ -173,9 +174,9 @@ static __always_inline void note_running(const struct task_struct *p, struct tas
 }
 
 /* sched_yield(): the task gives up its lag and a slice, and its lead counts. */
-static void yield_turn(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx)
+static void yield_turn(struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	u64 ahead = cctx->vclock + vslice(tctx, task_weight(p, tctx)) + 1;
+	u64 ahead = cctx->vclock + vslice(tctx, task_weight(tctx)) + 1;
 
 	tctx->sync_wakeup = true;
 	if (time_before(tctx->vruntime, ahead))
@@ -215,7 +216,7 @@ static __always_inline void place(const struct task_struct *p, struct task_ctx *
 
 	group_enter(p, tctx);
 	rebase(tctx, cpu);
-	weight = task_weight(p, tctx);
+	weight = task_weight(tctx);
 	latest = cctx->vclock + vslice(tctx, weight) + (woke ? vslice(tctx, weight) : to_vtime(OVERRUN_NS, weight));
 	if (woke && time_before(tctx->vruntime, cctx->vclock))
 		tctx->vruntime = cctx->vclock;

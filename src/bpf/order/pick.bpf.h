@@ -3,7 +3,7 @@
  * What a CPU runs next, in dispatch. The kernel asks only if the local DSQ is empty (queue.bpf.h).
  *
  *	1. A throttled task's time has come (cgroup/throttle.bpf.h): it is put into a queue, and compared.
- *	2. Current was preempted: the first of the queues.
+ *	2. Current has yielded to a task that waits: that one. Was it preempted: the first of the queues.
  *	3. The tick has found something due: a task that starves here, or has more positive lag elsewhere (steal/balance.bpf.h).
  *	4. Current may continue, and its deadline is before the first one of the queues, which are not long: current.
  *	5. The first of the queues.
@@ -86,11 +86,11 @@ __noinline s32 requeue_heavier(s32 cpu, u64 queue)
 	bpf_for_each(scx_dsq, p, queue, SCX_DSQ_ITER_REV)
 	{
 		struct task_ctx *tctx = task_ctx(p);
-		u32 before = tctx && tctx->group ? task_weight(p, tctx) : 0;
+		u32 before = tctx && tctx->group ? task_weight(tctx) : 0;
 
 		if (before) {
-			update_share(p, tctx);
-			if (task_weight(p, tctx) / 2 >= before) {
+			update_share(tctx);
+			if (task_weight(tctx) / 2 >= before) {
 				set_deadline(p, tctx, cctx);
 				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tctx->deadline);
 				scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue, 0);
@@ -101,6 +101,16 @@ __noinline s32 requeue_heavier(s32 cpu, u64 queue)
 			break;
 	}
 	return 0;
+}
+
+/* In dispatch: take the task that current of @cpu yielded to. It may not wait where it did any more, or far behind others. */
+__noinline bool take_yielded(s32 cpu)
+{
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
+	struct pull want = {.why = PULL_YIELD, .pid = cctx->yield_to};
+
+	return pull(cpu, cctx->yield_from, cctx->yield_from, &want) ||
+	       (cctx->yield_from == cpu && pull(cpu, cpu, pinned_queue(cpu), &want));
 }
 
 /* In dispatch: what @cpu runs next, be it @prev (NULL: not a task of ours), goes to its local DSQ. */
@@ -115,6 +125,8 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	if (READ_ONCE(cctx->throttled_due))
 		offer_unthrottled(cpu);
 	cctx->due = 0;
+	if (due & DUE_YIELD && take_yielded(cpu))
+		return;
 	if (due & DUE_SHARES && cctx->queued) {
 		requeue_heavier(cpu, cpu);
 		requeue_heavier(cpu, pinned_queue(cpu));
@@ -140,7 +152,7 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		/* It has just woken, and where many wait all have waited for longer: look again in the next dispatch(). */
 		if (own && own->has_credit)
 			cctx->due |= due & DUE_BALANCE;
-		else if (due & DUE_BALANCE && balance(cpu, at, own ? by_weight(wait, task_weight(next, own)) : 0))
+		else if (due & DUE_BALANCE && balance(cpu, at, own ? by_weight(wait, task_weight(own)) : 0))
 			return;
 	}
 	if (!keep && cctx->queued && take_queued(cpu, cctx, queue))

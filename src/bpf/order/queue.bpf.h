@@ -35,7 +35,7 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 		tctx->enqueued_at = now;
 	tctx->resumes = false;
 	tctx->queued_cpu = cpu;
-	tctx->queued_weight = task_weight(p, tctx);
+	tctx->queued_weight = task_weight(tctx);
 	/* The value makes it a full barrier: pairs with note_all_taken(), which clears the overload bit and then reads it. */
 	before = __sync_fetch_and_add(&cctx->queued_load, tctx->queued_weight);
 	barrier_var(before);

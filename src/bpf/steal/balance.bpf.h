@@ -143,7 +143,7 @@ __noinline bool balance(s32 cpu, u64 deadline, u64 wait)
 	if (!tctx)
 		return false;
 	from = cpu_ctx(victim);
-	weight = task_weight(first, tctx);
+	weight = task_weight(tctx);
 	trim_drift(cctx, from, weight);
 	gran = to_vtime(share_llc(cpu, victim) ? BALANCE_GRAN_NS : 2 * BALANCE_GRAN_NS, weight);
 	want.before = deadline + cctx->voffset - from->voffset - gran;

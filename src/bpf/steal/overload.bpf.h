@@ -53,6 +53,13 @@ static void note_none_queued(s32 cpu, struct cpu_ctx *cctx)
 	cctx->queued = false;
 }
 
+/* Kick a claimed idle CPU, which then steals. */
+static void kick_idle(s32 cpu)
+{
+	stat_inc(STAT_KICK);
+	send_kick(cpu, SCX_KICK_IDLE);
+}
+
 /*
  * In running and dispatch of another CPU: clears the bit of @victim if no task waits there. A task that is queued meanwhile
  * finds the bit cleared, or is found here in queued_load: this pairs with queue_add(), which adds to queued_load before
@@ -68,10 +75,8 @@ __noinline s32 note_all_taken(s32 victim)
 		return 0;
 	map_set(&overload_map, l);
 	idle = can_kick() ? any_idle(l->llc, l->slot) : -1;
-	if (idle >= 0) {
-		stat_inc(STAT_KICK);
-		send_kick(idle, SCX_KICK_IDLE);
-	}
+	if (idle >= 0)
+		kick_idle(idle);
 	return 0;
 }
 
@@ -105,18 +110,22 @@ static bool take_queued(s32 cpu, struct cpu_ctx *cctx, u64 queue)
 	return false;
 }
 
-/* ns for which a task that stopped to run a moment ago is better left to the caches of its LLC than moved at @cost; < 1: none. */
-static s64 hot_remaining(const struct task_ctx *tctx, u64 cost, u64 now)
+/*
+ * Return for how many ns a task that waits for the CPU of @cctx, and ran a moment ago, is better left to the caches of its LLC
+ * than moved at @cost; < 1: none, also while a higher class has the CPU.
+ */
+static s64 hot_remaining(const struct task_ctx *tctx, const struct cpu_ctx *cctx, u64 cost, u64 now)
 {
-	return tctx->stopped_at ? tctx->stopped_at + cost - now : 0;
+	return tctx->stopped_at && !READ_ONCE(cctx->taken) ? tctx->stopped_at + cost - now : 0;
 }
 
-/* How many of the nearest other LLCs of @l may take the task now, by how hot it is. */
-static u32 nr_llcs_cold(const struct task_ctx *tctx, const volatile struct llc_layout *l, u64 now)
+/* Return how many of the nearest other LLCs of @l, that of @cctx, may take the task now, by how hot it is. */
+static u32 nr_llcs_cold(const struct task_ctx *tctx, const struct cpu_ctx *cctx, const volatile struct llc_layout *l,
+			u64 now)
 {
-	if (hot_remaining(tctx, tunables.llc_cost_ns, now) > 0)
+	if (hot_remaining(tctx, cctx, tunables.llc_cost_ns, now) > 0)
 		return 0;
-	return hot_remaining(tctx, tunables.node_cost_ns, now) > 0 ? min(l->nr_near, l->nr_reach) : l->nr_reach;
+	return hot_remaining(tctx, cctx, tunables.node_cost_ns, now) > 0 ? min(l->nr_near, l->nr_reach) : l->nr_reach;
 }
 
 /* Claims an idle CPU that would steal @p from @cpu: one of its LLC, else where it is not too hot to go. -1 if there is none. */
@@ -127,7 +136,7 @@ static s32 find_idle_for_queued(struct task_struct *p, struct task_ctx *tctx, s3
 	s32 idle = map_any(&idle_map, l->llc) ? scan_llc(p, l->llc, l->scan_from) : -1;
 
 	if (idle < 0 && machine.nr_llcs > 1)
-		idle = scan_beyond(p, l->llc, l->scan_from, nr_llcs_cold(tctx, llc_layout(l->llc), now));
+		idle = scan_beyond(p, l->llc, l->scan_from, nr_llcs_cold(tctx, cpu_ctx(cpu), llc_layout(l->llc), now));
 	return idle < 0 && weak_wait(tctx, now) <= 0 ? claim_weak(s) : idle;
 }
 
@@ -145,8 +154,7 @@ static bool kick_idle_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 	idle = find_idle_for_queued(p, tctx, cpu, now);
 	if (idle < 0)
 		return false;
-	stat_inc(STAT_KICK);
-	send_kick(idle, SCX_KICK_IDLE);
+	kick_idle(idle);
 	return true;
 }
 
@@ -185,6 +193,7 @@ __noinline bool kick_idle_for_queued(s32 cpu)
  */
 static void leave_to_higher_class(s32 cpu)
 {
-	if (!scx_bpf_reenqueue_local_from_anywhere())
-		kick_idle_for_queued(cpu);
+	cpu_ctx(cpu)->taken = true;
+	scx_bpf_reenqueue_local_from_anywhere();
+	kick_idle_for_queued(cpu);
 }

@@ -6,6 +6,7 @@
  *	                ... and prefers its own node's       PULL_HOME      its preferred node is here
  *	balance.bpf.h   the CPU is busy                      PULL_BALANCE   owed more than what would run here, or waited longer
  *	                a task of its own waits far too long PULL_STARVED   whatever its deadline
+ *	pick.bpf.h      current yielded to a task            PULL_YIELD     that one
  *
  * It looks at MAX_PULL_LOOKS tasks, whatever their affinity, and takes the first that may come. Where a task starves all are
  * looked at that can be there: those that were run out of turn are the last ones again, and would hide the others.
@@ -25,10 +26,12 @@ enum pull_why {
 	PULL_HOME,
 	PULL_BALANCE,
 	PULL_STARVED,
+	PULL_YIELD,
 };
 
 struct pull {
 	u32 why;
+	s32 pid;       /* PULL_YIELD */
 	u64 cost;      /* PULL_IDLE: of the way, ns: migration_cost() */
 	u64 min_wait;  /* PULL_STARVED: ns that the task has waited; PULL_BALANCE: likewise, by weight */
 	u64 before;    /* PULL_BALANCE: its deadline, or it has waited ... */
@@ -55,17 +58,19 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 
 	switch (pull->why) {
 	case PULL_IDLE:
-		return (!pull->cost || hot_remaining(tctx, pull->cost, now) <= 0) &&
+		return (!pull->cost || hot_remaining(tctx, cpu_ctx(victim), pull->cost, now) <= 0) &&
 		       (!is_asym() || fits_cpu(tctx->task_util, cpu) || weak_wait(tctx, now) <= 0);
 	case PULL_HOME:
 		return tctx->preferred_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim));
 	case PULL_BALANCE:
-		weight = task_weight(p, tctx);
+		weight = task_weight(tctx);
 		if (by_weight(wait, weight) < pull->min_wait)
 			return false;
 		if (time_before(p->scx.dsq_vtime, pull->before) && !outweighs(weight, cpu_ctx(victim)))
 			return true;
 		return wait >= BALANCE_WAIT_NS && by_weight(wait, weight) >= pull->long_wait;
+	case PULL_YIELD:
+		return p->pid == pull->pid;
 	default:
 		return wait >= pull->min_wait;
 	}
@@ -75,10 +80,10 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
  * @p comes from @victim to @cpu by its turn on the common scale, not by its distance to the clock. What it is owed is
  * bounded by the credit: it shall not shut out those that wake here.
  */
-static void carry_over(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, s32 victim)
+static void carry_over(struct task_ctx *tctx, s32 cpu, s32 victim)
 {
 	const struct cpu_ctx *cctx = cpu_ctx(cpu);
-	u64 earliest = cctx->vclock - to_vtime(tunables.credit_ns, task_weight(p, tctx));
+	u64 earliest = cctx->vclock - to_vtime(tunables.credit_ns, task_weight(tctx));
 	u64 at = tctx->vruntime + cpu_ctx(victim)->voffset - cctx->voffset;
 
 	if (time_before(at, earliest))
@@ -108,7 +113,7 @@ __noinline bool pull(s32 cpu, s32 victim, u64 queue, struct pull *pull __arg_non
 			if (tctx && pull_wants(pull, p, tctx, cpu, victim, now) &&
 			    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
 				if (pull->why == PULL_BALANCE)
-					carry_over(p, tctx, cpu, victim);
+					carry_over(tctx, cpu, victim);
 				tctx->arrives = true;
 				return true;
 			}

@@ -131,3 +131,16 @@ proptest! {
         prop_assert!(used <= periods * quota * USEC + 4 * (SLICE + 4 * MSEC), "{} in {} periods", used, periods);
     }
 }
+
+#[test]
+fn a_reused_id_starts_without_the_budgets_of_the_former_group() {
+    let mut rig = Rig::new("1x1x4x1", &["--max-cgroups", "1"]);
+    rig.kernel.now = 1_000_000_000_000;
+    let cgroup = rig.kernel.make_cgroup(&Spec::default());
+    rig.kernel.set_cgroup_max(cgroup, Some(100_000), 100_000, 0);
+    let now = rig.kernel.now;
+    assert_ne!(rig.call(rig.u.take_slice, (2, 1, now)), 0);
+    assert_eq!(cpu_budget(&mut rig, 2, 1).group, 1);
+    rig.kernel.remove_cgroup(cgroup);
+    assert_eq!(cpu_budget(&mut rig, 2, 1).group, 0);
+}

@@ -97,7 +97,7 @@ fn a_throttled_task_waits_for_the_next_period_and_does_not_count() {
     let start = rig.kernel.now;
     assert!(unthrottle(&mut rig).abs_diff(start + PERIOD) < MSEC);
     assert_eq!(rig.waiting(0), [task]);
-    assert_eq!(rig.remembered(task, |tctx| tctx.counted), 100);
+    assert_eq!(rig.remembered(task, |tctx| tctx.counted), 1024);
 }
 
 #[test]
@@ -355,4 +355,18 @@ fn a_cpu_whose_timer_has_come_does_not_idle() {
         rig.go_idle(1);
         assert_eq!(rig.kicked(), if due { vec![1] } else { vec![] });
     }
+}
+
+/// While the kernel bypasses the scheduler the task is not queued, and would be preempted each time.
+#[test]
+fn a_task_without_a_slice_is_sent_back_once() {
+    let (mut rig, task) = rig(&[0, 1], &[0, 1]);
+    for kicked in [vec![0], vec![], vec![]] {
+        rig.remembered(task, |tctx| tctx.at_user = 1);
+        run(&mut rig, task, 0);
+        assert_eq!(rig.kicked(), kicked);
+    }
+    rig.remembered(task, |tctx| tctx.at_user = 1);
+    enqueue(&mut rig, task);
+    assert_eq!(rig.remembered(task, |tctx| tctx.sent_back), 0);
 }

@@ -2,15 +2,15 @@
 //! `cgroup/weight.bpf.h`: a task's weight is its share at each level; sums follow what is runnable, and are seldom written and
 //! read.
 
-use magpie_sim::cgroup::{CgroupId, Spec};
+use magpie_sim::cgroup::{CgroupId, Spec, kernel_weight};
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{
     CHANGE_SLOTS, GROUP_FLAGS, MAX_WEIGHT, SETTLE_CPUS, SETTLE_NS, SHARE_NS, SHOWN_PART, WEIGHT_SHIFT,
 };
-use magpie_sim::task::State;
+use magpie_sim::task::{NICE_WEIGHTS, State};
 use proptest::prelude::*;
 
-use crate::rig::Rig;
+use crate::rig::{Rig, nice_weight};
 
 const UNIT: f64 = (1 << WEIGHT_SHIFT) as f64;
 
@@ -47,7 +47,7 @@ fn leave(rig: &mut Rig, task: TaskId, cpu: i32) {
     rig.call(rig.u.group_leave, (rig.tctx(task), cpu));
 }
 
-/// On the scale of nice 0 = 100, once all is told and the task's share is looked at.
+/// On the scale of nice 0 = 1024, once all is told and the task's share is looked at.
 fn weight(rig: &mut Rig, task: TaskId) -> f64 {
     for cpu in 0..4 {
         rig.call(rig.u.settle_cpu, (cpu,));
@@ -58,8 +58,13 @@ fn weight(rig: &mut Rig, task: TaskId) -> f64 {
 
 /// As it is known now.
 fn last_weight(rig: &mut Rig, task: TaskId) -> f64 {
-    rig.call(rig.u.update_share, (rig.raw(task), rig.tctx(task)));
-    f64::from(rig.call(rig.u.task_weight, (rig.raw(task), rig.tctx(task)))) / UNIT
+    rig.call(rig.u.update_share, (rig.tctx(task),));
+    f64::from(rig.call(rig.u.task_weight, (rig.tctx(task).cast_const(),))) / UNIT
+}
+
+/// This part of a weight, as fine as the program has it.
+fn part(of: u32, weight: u32, all: u32) -> f64 {
+    (f64::from(of) * f64::from(weight) / f64::from(all) * UNIT).floor() / UNIT
 }
 
 /// What is told of the group, and what is not.
@@ -77,38 +82,38 @@ fn settled(rig: &mut Rig, cpu: i32) {
 fn tasks_of_the_root_have_their_plain_weight() {
     let mut rig = rig(&[(0, 50)]);
     let task = runnable(&mut rig, 0, 335);
-    runnable(&mut rig, 1, 100);
+    runnable(&mut rig, 1, 1024);
     assert_eq!(weight(&mut rig, task), 335.0);
-    assert_eq!(rig.remembered(task, |tctx| tctx.counted), 0);
 }
 
 /// The head of cgroup/weight.bpf.h.
 #[test]
 fn shares_of_groups_and_tasks_side_by_side() {
     let mut rig = rig(&[(0, 100), (1, 300), (0, 300)]);
-    let in_a = runnable(&mut rig, 1, 100);
-    assert_eq!(weight(&mut rig, in_a), 100.0);
-    let in_b = runnable(&mut rig, 2, 100);
-    assert_eq!((weight(&mut rig, in_a), weight(&mut rig, in_b)), (25.0, 75.0));
+    let in_a = runnable(&mut rig, 1, 1024);
+    assert_eq!(weight(&mut rig, in_a), 1024.0);
+    let in_b = runnable(&mut rig, 2, 1024);
+    assert_eq!((weight(&mut rig, in_a), weight(&mut rig, in_b)), (256.0, 768.0));
     // Its weight in b is all of b's, whatever it is.
-    let other = runnable(&mut rig, 2, 300);
-    assert_eq!((weight(&mut rig, in_b), weight(&mut rig, other)), (75.0 / 4.0, 75.0 * 3.0 / 4.0));
+    let other = runnable(&mut rig, 2, 3121);
+    assert_eq!((weight(&mut rig, in_b), weight(&mut rig, other)), (part(768, 1024, 4145), part(768, 3121, 4145)));
 }
 
 proptest! {
     /// A chain of groups, each with a sibling that has something runnable, to the precision of what is shown.
     #[test]
     fn nested_shares_multiply(
-        levels in prop::collection::vec((1..=10_000u32, 1..=10_000u32), 1..8), plain in 1..=10_000u32
+        levels in prop::collection::vec((1..=10_000u32, 1..=10_000u32), 1..8), plain in nice_weight()
     ) {
         let mut rig = rig(&[]);
         let (mut parent, mut share) = (0, 1.0);
         for (level, &(own, sibling)) in levels.iter().enumerate() {
             let spec = |weight| Spec { parent, weight, idle: false };
             let (sibling_group, group) = (rig.kernel.make_cgroup(&spec(sibling)), rig.kernel.make_cgroup(&spec(own)));
-            runnable(&mut rig, sibling_group, 100);
+            runnable(&mut rig, sibling_group, 1024);
             // At the first level the weight counts, and what it is a share of is up to virtual time.
-            share *= f64::from(own) / if level > 0 { f64::from(own) + f64::from(sibling) } else { 1.0 };
+            let (own, sibling) = (f64::from(kernel_weight(own)), f64::from(kernel_weight(sibling)));
+            share *= own / if level > 0 { own + sibling } else { 1.0 };
             parent = group;
         }
         let task = runnable(&mut rig, parent, plain);
@@ -122,7 +127,7 @@ proptest! {
     #[test]
     fn sums_follow_what_is_runnable(steps in prop::collection::vec((0..12usize, 0..6usize, 0..5u8), 0..200)) {
         let mut rig = rig(&[(0, 100), (1, 10), (1, 10_000), (3, 7), (0, 1)]);
-        let tasks: Vec<_> = (0..12).map(|i| member(&mut rig, 1 + i % 5, 1 + 37 * i as u32)).collect();
+        let tasks: Vec<_> = (0..12).map(|i| member(&mut rig, 1 + i % 5, NICE_WEIGHTS[3 * i])).collect();
         for (i, to, what) in steps {
             rig.kernel.now += 100_000;
             match what {
@@ -142,7 +147,7 @@ proptest! {
                 let shown = rig.kernel.native.group(rig.kernel.program_id(id)).shown;
                 prop_assert!(told.abs_diff(shown) * u64::from(SHOWN_PART) <= shown.max(0) as u64, "{} of {}", shown, told);
                 if told > 0 {
-                    expected[cgroup.parent] += i64::from(cgroup.weight);
+                    expected[cgroup.parent] += i64::from(cgroup.kernel_weight());
                 }
             }
         }
@@ -152,20 +157,23 @@ proptest! {
 #[test]
 fn a_task_that_moves_has_its_new_groups_share_at_once() {
     let mut rig = rig(&[(0, 100), (1, 300), (1, 100)]);
-    runnable(&mut rig, 2, 100);
-    runnable(&mut rig, 3, 100);
-    let sleeper = member(&mut rig, 2, 100);
-    assert_eq!(weight(&mut rig, sleeper), 75.0);
+    runnable(&mut rig, 2, 1024);
+    runnable(&mut rig, 3, 1024);
+    let sleeper = member(&mut rig, 2, 335);
+    enter(&mut rig, sleeper);
+    assert_eq!(weight(&mut rig, sleeper), part(768, 335, 1359));
+    leave(&mut rig, sleeper, 0);
     rig.kernel.move_to_cgroup(sleeper, 3);
-    assert_eq!(last_weight(&mut rig, sleeper), 25.0);
+    enter(&mut rig, sleeper);
+    assert_eq!(last_weight(&mut rig, sleeper), part(256, 335, 1024));
 }
 
 /// Tasks that die leave their group after it is gone.
 #[test]
 fn a_group_that_goes_takes_its_weight_along() {
     let mut rig = rig(&[(0, 100), (1, 300)]);
-    let task = runnable(&mut rig, 2, 100);
-    assert_eq!(sums(&rig, 1), (300, 0));
+    let task = runnable(&mut rig, 2, 1024);
+    assert_eq!(sums(&rig, 1), (3072, 0));
     rig.kernel.tasks[task].state = State::Dead;
     rig.kernel.remove_cgroup(2);
     assert_eq!(sums(&rig, 1), (0, 0));
@@ -174,33 +182,33 @@ fn a_group_that_goes_takes_its_weight_along() {
 #[test]
 fn a_short_sleep_tells_nothing() {
     let mut rig = rig(&[(0, 100)]);
-    let task = runnable(&mut rig, 1, 100);
+    let task = runnable(&mut rig, 1, 1024);
     for cpu in 0..4 {
         settled(&mut rig, cpu);
         leave(&mut rig, task, cpu);
-        assert_eq!(sums(&rig, 1), (100, -100));
+        assert_eq!(sums(&rig, 1), (1024, -1024));
         // Wherever it wakes, that is told to the CPU where it slept.
         enter(&mut rig, task);
-        assert_eq!(sums(&rig, 1), (100, 0));
+        assert_eq!(sums(&rig, 1), (1024, 0));
     }
 }
 
 #[test]
 fn a_change_is_told_at_the_next_after_a_while_or_by_a_tick() {
     let mut rig = rig(&[(0, 100)]);
-    let task = runnable(&mut rig, 1, 100);
+    let task = runnable(&mut rig, 1, 1024);
     settled(&mut rig, 0);
     rig.kernel.now += u64::from(SETTLE_NS);
     leave(&mut rig, task, 0);
     assert_eq!(sums(&rig, 1), (0, 0));
 
     enter(&mut rig, task);
-    assert_eq!(sums(&rig, 1), (0, 100));
+    assert_eq!(sums(&rig, 1), (0, 1024));
     rig.call(rig.u.settle, (0, rig.cctx(0)));
-    assert_eq!(sums(&rig, 1), (100, 0));
+    assert_eq!(sums(&rig, 1), (1024, 0));
 
     // Others settle an idle CPU, not a busy one.
-    for (idle, left) in [(false, -100), (true, 0)] {
+    for (idle, left) in [(false, -1024), (true, 0)] {
         enter(&mut rig, task);
         settled(&mut rig, 3);
         leave(&mut rig, task, 3);
@@ -218,55 +226,57 @@ fn what_a_new_task_changes_is_told_by_the_cpu_that_wakes_it() {
     let mut rig = rig(&[(0, 100)]);
     rig.kernel.cpu = 2;
     settled(&mut rig, 2);
-    runnable(&mut rig, 1, 100);
-    assert_eq!(sums(&rig, 1), (0, 100));
+    runnable(&mut rig, 1, 1024);
+    assert_eq!(sums(&rig, 1), (0, 1024));
     settled(&mut rig, 2);
-    assert_eq!(sums(&rig, 1), (100, 0));
+    assert_eq!(sums(&rig, 1), (1024, 0));
 }
 
 #[test]
 fn changes_of_another_group_are_left_alone() {
     let mut rig = rig(&[(0, 100); CHANGE_SLOTS as usize + 1]);
     let (first, last) = (1, CHANGE_SLOTS as usize + 1);
-    let tasks = [first, last].map(|cgroup| runnable(&mut rig, cgroup, 100));
+    let tasks = [first, last].map(|cgroup| runnable(&mut rig, cgroup, 1024));
     settled(&mut rig, 0);
     tasks.iter().for_each(|&task| leave(&mut rig, task, 0));
-    assert_eq!((sums(&rig, first), sums(&rig, last)), ((100, -100), (0, 0)));
+    assert_eq!((sums(&rig, first), sums(&rig, last)), ((1024, -1024), (0, 0)));
     tasks.iter().for_each(|&task| enter(&mut rig, task));
-    assert_eq!((sums(&rig, first), sums(&rig, last)), ((100, 0), (0, 100)));
+    assert_eq!((sums(&rig, first), sums(&rig, last)), ((1024, 0), (0, 1024)));
 }
 
 /// So that a switch reads no line that other CPUs write.
 #[test]
 fn a_share_is_looked_at_once_a_millisecond() {
     let mut rig = rig(&[(0, 100), (1, 100)]);
-    let task = runnable(&mut rig, 2, 100);
-    assert_eq!(weight(&mut rig, task), 100.0);
-    runnable(&mut rig, 1, 100);
+    let task = runnable(&mut rig, 2, 1024);
+    assert_eq!(weight(&mut rig, task), 1024.0);
+    runnable(&mut rig, 1, 1024);
     settled(&mut rig, 0);
-    assert_eq!(last_weight(&mut rig, task), 100.0);
+    assert_eq!(last_weight(&mut rig, task), 1024.0);
     rig.kernel.now += u64::from(SHARE_NS);
-    assert_eq!(last_weight(&mut rig, task), 50.0);
+    assert_eq!(last_weight(&mut rig, task), 512.0);
     rig.kernel.set_cgroup_weight(2, 300);
-    assert_eq!(weight(&mut rig, task), 75.0);
+    assert_eq!(weight(&mut rig, task), 768.0);
     rig.kernel.set_cgroup_weight(1, 1000);
-    assert_eq!(weight(&mut rig, task), 750.0);
+    assert_eq!(weight(&mut rig, task), 7680.0);
     // Its own weight counts at once.
-    runnable(&mut rig, 2, 100);
-    rig.set_weight(task, 300);
+    runnable(&mut rig, 2, 1024);
+    rig.set_weight(task, 3121);
     enter(&mut rig, task);
-    assert_eq!(weight(&mut rig, task), 562.5);
-    rig.set_weight(task, 50);
-    assert_eq!(last_weight(&mut rig, task), 750.0 * 50.0 / 400.0);
+    assert_eq!(weight(&mut rig, task), part(7680, 3121, 4145));
+    rig.set_weight(task, 526);
+    enter(&mut rig, task);
+    settled(&mut rig, 0);
+    assert_eq!(last_weight(&mut rig, task), part(7680, 526, 1550));
 }
 
 #[test]
 fn small_changes_are_not_shown() {
     let mut rig = rig(&[(0, 100)]);
-    runnable(&mut rig, 1, 3200);
+    runnable(&mut rig, 1, 3121);
     let shown = |rig: &Rig| rig.kernel.native.group(1).shown;
-    assert_eq!(shown(&rig), 3200);
-    for (by, now) in [(60, 3200), (60, 3320), (-60, 3320), (-60, 3200)] {
+    assert_eq!(shown(&rig), 3121);
+    for (by, now) in [(60, 3121), (60, 3241), (-60, 3241), (-60, 3121)] {
         rig.call(rig.u.group_add, (1, by));
         assert_eq!(shown(&rig), now);
     }
@@ -275,17 +285,17 @@ fn small_changes_are_not_shown() {
 #[test]
 fn tasks_of_idle_groups_have_the_least_weight_and_are_sched_idle() {
     let mut rig = rig(&[(0, 700), (1, 100)]);
-    let task = runnable(&mut rig, 2, 100);
+    let task = runnable(&mut rig, 2, 1024);
     let is_idle = |rig: &mut Rig| rig.call(rig.u.is_idle_policy, (rig.raw(task), rig.tctx(task)));
     assert!(!is_idle(&mut rig));
     rig.kernel.set_cgroup_idle(1, true);
-    assert_eq!(weight(&mut rig, task), 1.0);
+    assert_eq!(weight(&mut rig, task), 3.0);
     assert!(is_idle(&mut rig));
     let word = rig.remembered(task, |tctx| tctx.share);
     assert_ne!(word & GROUP_FLAGS, 0);
     rig.kernel.set_cgroup_idle(1, false);
     // The kernel has forgotten the 700.
-    assert_eq!(weight(&mut rig, task), 100.0);
+    assert_eq!(weight(&mut rig, task), 1024.0);
     assert!(!is_idle(&mut rig));
 }
 
@@ -294,8 +304,8 @@ fn tasks_of_idle_groups_have_the_least_weight_and_are_sched_idle() {
 fn a_task_with_a_new_weight_is_owed_the_same_cpu_time() {
     let lag = |owed: i64, from, to| {
         let mut rig = rig(&[(0, from)]);
-        let task = runnable(&mut rig, 1, 100);
-        assert_eq!(weight(&mut rig, task), f64::from(from));
+        let task = runnable(&mut rig, 1, 1024);
+        assert_eq!(weight(&mut rig, task), f64::from(kernel_weight(from)));
         let vclock = rig.cpu(2, |cctx| cctx.vclock);
         rig.remembered(task, |tctx| (tctx.vclock_cpu, tctx.vruntime) = (2, vclock.wrapping_sub_signed(owed)));
         rig.kernel.set_cgroup_weight(1, to);
@@ -303,9 +313,9 @@ fn a_task_with_a_new_weight_is_owed_the_same_cpu_time() {
         vclock.wrapping_sub(rig.remembered(task, |tctx| tctx.vruntime)) as i64
     };
     assert_eq!(lag(1_000_000, 100, 100), 1_000_000);
-    assert_eq!(lag(1_000_000, 10, 1000), 10_000);
-    assert_eq!(lag(-1_000_000, 10, 1000), -10_000);
-    assert_eq!(lag(1_000_000, 1000, 10), 100_000_000);
+    assert_eq!(lag(1_000_000, 100, 10_000), 10_000);
+    assert_eq!(lag(-1_000_000, 100, 10_000), -10_000);
+    assert_eq!(lag(1_000_000, 10_000, 100), 100_000_000);
     // A second of CPU time is the most that is kept, be the clock days away.
     for forever in [1 << 45, i64::MAX] {
         assert_eq!(lag(forever, 200, 100), 1_000_000_000);
@@ -334,9 +344,9 @@ fn without_a_free_id_a_group_counts_as_its_parent() {
     assert_eq!(lost(&rig), 2);
     // Such a group's weight is not its parent's.
     rig.kernel.set_cgroup_weight(beyond[0], 1234);
-    assert_eq!(rig.kernel.native.group(1).weight, 100);
+    assert_eq!(rig.kernel.native.group(1).weight, 1024);
     rig.kernel.remove_cgroup(beyond[0]);
-    assert_eq!(rig.kernel.native.group(1).weight, 100);
+    assert_eq!(rig.kernel.native.group(1).weight, 1024);
     assert_eq!(lost(&rig), 1);
 }
 
@@ -347,9 +357,9 @@ fn ten_thousand_groups_come_and_go() {
     for round in 0..2 {
         let groups: Vec<_> =
             (0..10_000).map(|_| rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: false })).collect();
-        let tasks: Vec<_> = groups.iter().map(|&group| runnable(&mut rig, group, 100)).collect();
+        let tasks: Vec<_> = groups.iter().map(|&group| runnable(&mut rig, group, 1024)).collect();
         settled(&mut rig, 0);
-        assert!(groups.iter().all(|&group| sums(&rig, group).0 == 100), "round {round}");
+        assert!(groups.iter().all(|&group| sums(&rig, group).0 == 1024), "round {round}");
         for &task in &tasks {
             leave(&mut rig, task, 0);
             rig.kernel.move_to_cgroup(task, 0);

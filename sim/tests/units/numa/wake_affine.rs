@@ -10,7 +10,7 @@ const PREV: usize = 0;
 const NEAR: usize = 1;
 const FAR: usize = 2;
 const SYNC: u64 = SCX_WAKE_TTWU | SCX_WAKE_SYNC;
-const WEIGHT: u64 = 100 << WEIGHT_SHIFT;
+const WEIGHT: u64 = 1024 << WEIGHT_SHIFT;
 
 /// A wakeup, and the CPUs' state: each runs a task of ours and has empty queues, unless a field says otherwise.
 #[derive(Clone, Copy, Debug)]

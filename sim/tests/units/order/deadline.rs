@@ -10,7 +10,7 @@ use magpie_sim::native::{
 use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
 use proptest::prelude::*;
 
-use crate::rig::Rig;
+use crate::rig::{Rig, nice_weight};
 
 const SLICE: i64 = 3_000_000;
 /// A task that runs for less is short.
@@ -25,16 +25,12 @@ fn clock() -> impl Strategy<Value = u64> {
     prop_oneof![any::<u64>(), 0..1_000_000_000u64, (u64::MAX - 1_000_000_000)..=u64::MAX]
 }
 
-fn weight() -> impl Strategy<Value = u32> {
-    prop_oneof![Just(1), Just(100), Just(10_000), 1..=10_000u32]
-}
-
 fn burst() -> impl Strategy<Value = i64> {
     prop_oneof![Just(SHORT - 1), Just(SHORT), Just(SLICE - 1), Just(SLICE), 0..SHORT, 0..2 * SLICE]
 }
 
 fn by_weight(ns: i64, weight: u32) -> i64 {
-    ns * 100 / i64::from(weight)
+    ns * 1024 / i64::from(weight)
 }
 
 /// A task on the clock of `cpu`, at this distance from it (negative: owed).
@@ -85,7 +81,7 @@ fn distance(rig: &mut Rig, task: TaskId) -> i64 {
 
 proptest! {
     #[test]
-    fn a_charge_is_inverse_to_the_weight(start in clock(), ran in 0..1u64 << 44, weight in weight()) {
+    fn a_charge_is_inverse_to_the_weight(start in clock(), ran in 0..1u64 << 44, weight in nice_weight()) {
         let mut rig = Rig::new("1x1x2x1", &[]);
         let task = task_at(&mut rig, 0, start, 0, weight);
         for _ in 0..2 {
@@ -94,7 +90,7 @@ proptest! {
             run_for(&mut rig, task, 0);
         }
         let charged = rig.remembered(task, |tctx| tctx.vruntime.wrapping_sub(start));
-        let exact = 2.0 * ran as f64 * 100.0 / f64::from(weight);
+        let exact = 2.0 * ran as f64 * 1024.0 / f64::from(weight);
         prop_assert!((charged as f64 - exact).abs() <= 2.0 + exact * 1e-12, "{} for {}", charged, exact);
     }
 
@@ -111,7 +107,7 @@ proptest! {
         burst in burst(), estimate in burst(), sleeps: bool
     ) {
         let mut rig = Rig::new("1x1x1x1", &[]);
-        let task = task_at(&mut rig, 0, 0, 0, 100);
+        let task = task_at(&mut rig, 0, 0, 0, 1024);
         has_run(&mut rig, task, burst, estimate);
         rig.run(task, 0);
         rig.kernel.tasks[task].raw_mut().__state = sleeps.into();
@@ -123,7 +119,7 @@ proptest! {
 
     #[test]
     fn the_deadline_is_a_slice_away_if_not_short_less_the_credit_by_weight(
-        vruntime in clock(), weight in weight(), burst in burst(), estimate in burst(), sync: bool,
+        vruntime in clock(), weight in nice_weight(), burst in burst(), estimate in burst(), sync: bool,
         policy in prop::sample::select(&[SCHED_NORMAL, SCHED_BATCH, SCHED_IDLE]),
     ) {
         let mut rig = Rig::new("1x1x2x1", &[]);
@@ -141,7 +137,7 @@ proptest! {
     #[test]
     fn a_small_lead_counts_for_nothing(
         vclock in clock(), ns in prop_oneof![-SLICE..4 * SLICE, -1i64 << 30..1 << 30, Just(SLICE), Just(3 * SLICE)],
-        weight in weight(), burst in burst(), estimate in burst(), sync: bool,
+        weight in nice_weight(), burst in burst(), estimate in burst(), sync: bool,
     ) {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let (slice, ahead) = (by_weight(SLICE, weight), by_weight(ns, weight));
@@ -159,9 +155,9 @@ proptest! {
 
     /// It is divided again when one of them has changed.
     #[test]
-    fn a_slice_is_kept_with_its_weight(weights in prop::collection::vec(weight(), 1..6), us in 1000..20_000u64) {
+    fn a_slice_is_kept_with_its_weight(weights in prop::collection::vec(nice_weight(), 1..6), us in 1000..20_000u64) {
         let mut rig = Rig::new("1x1x1x1", &["--slice-us", &us.to_string()]);
-        let task = task_at(&mut rig, 0, 0, 0, 100);
+        let task = task_at(&mut rig, 0, 0, 0, 1024);
         rig.remembered(task, |tctx| tctx.burst_est = u64::MAX >> 1);
         for weight in weights {
             rig.set_weight(task, weight);
@@ -197,7 +193,7 @@ proptest! {
     #[test]
     fn to_another_cpu_the_distance_goes_along(from in clock(), to in clock(), ahead in -1i64 << 40..1 << 40) {
         let mut rig = Rig::new("1x1x2x1", &[]);
-        let task = task_at(&mut rig, 0, from, ahead, 100);
+        let task = task_at(&mut rig, 0, from, ahead, 1024);
         rig.cpu(1, |cctx| cctx.vclock = to);
         // The second time it is there already.
         for _ in 0..2 {
@@ -210,7 +206,8 @@ proptest! {
     /// A task that did not sleep keeps what it is owed.
     #[test]
     fn what_a_waiting_task_is_owed_or_ahead_is_bounded(
-        from in clock(), to in clock(), ahead in prop_oneof![-1i64 << 40..1 << 40, -SLICE..10 * SLICE], weight in weight(),
+        from in clock(), to in clock(), ahead in prop_oneof![-1i64 << 40..1 << 40, -SLICE..10 * SLICE],
+        weight in nice_weight(),
         moves: bool, wakes: bool,
     ) {
         let mut rig = Rig::new("1x1x2x1", &[]);
@@ -224,13 +221,13 @@ proptest! {
 
     #[test]
     fn a_task_that_yields_is_a_slice_behind_without_credit(
-        vclock in clock(), ahead in -1i64 << 40..1 << 40, weight in weight(), estimate in burst()
+        vclock in clock(), ahead in -1i64 << 40..1 << 40, weight in nice_weight(), estimate in burst()
     ) {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let task = task_at(&mut rig, 0, vclock, ahead, weight);
         has_run(&mut rig, task, 0, estimate);
         rig.remembered(task, |tctx| tctx.sync_wakeup = 0);
-        rig.call(rig.u.yield_turn, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
+        rig.call(rig.u.yield_turn, (rig.tctx(task), rig.cctx(0)));
         // Its lead counts.
         let behind = ahead.max(by_weight(SLICE, weight) + 1);
         prop_assert_eq!(distance(&mut rig, task), behind);
@@ -244,7 +241,7 @@ proptest! {
         vclock in clock(), ahead in -1i64 << 40..1 << 40, critical: bool
     ) {
         let mut rig = Rig::new("1x1x1x1", &[]);
-        let task = task_at(&mut rig, 0, vclock, ahead, 100);
+        let task = task_at(&mut rig, 0, vclock, ahead, 1024);
         if critical {
             rig.kernel.tasks[task].raw_mut().tgid = LOADER_TGID;
         }
@@ -315,7 +312,7 @@ fn a_task_that_runs_on_comes_later() {
         [(0, -CREDIT), (SHORT - 1, -CREDIT), (SHORT, SLICE - CREDIT), (SLICE - 1, SLICE - CREDIT), (SLICE, 2 * SLICE)]
     {
         let mut rig = Rig::new("1x1x1x1", &[]);
-        let task = task_at(&mut rig, 0, 1 << 40, 0, 100);
+        let task = task_at(&mut rig, 0, 1 << 40, 0, 1024);
         has_run(&mut rig, task, 0, 0);
         note_wakeup(&mut rig, task, SCX_WAKE_TTWU);
         run_for(&mut rig, task, ran as u64);
@@ -327,7 +324,7 @@ fn a_task_that_runs_on_comes_later() {
 fn tasks_of_a_kind_wait_in_the_order_in_which_they_came() {
     let mut rig = Rig::new("1x1x2x1", &[]);
     rig.only_idle(&[]);
-    let tasks = [2 * SLICE, SLICE - 1, 1, SLICE / 2, 0].map(|ahead| task_at(&mut rig, 0, 1 << 40, ahead, 100));
+    let tasks = [2 * SLICE, SLICE - 1, 1, SLICE / 2, 0].map(|ahead| task_at(&mut rig, 0, 1 << 40, ahead, 1024));
     for task in tasks {
         rig.kernel.activate(task, 0, 0);
     }
@@ -340,7 +337,7 @@ fn tasks_of_a_kind_wait_in_the_order_in_which_they_came() {
 fn the_clock_does_not_follow_where_credit_leads() {
     for (sync, follows) in [(true, 4_000_000), (false, 0)] {
         let mut rig = Rig::new("1x1x2x1", &[]);
-        let task = task_at(&mut rig, 0, 1 << 40, 4_000_000, 2);
+        let task = task_at(&mut rig, 0, 1 << 40, 4_000_000, 15);
         has_run(&mut rig, task, 0, 0);
         rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
         rig.run_noted(task, 0);
@@ -355,7 +352,7 @@ fn the_clock_follows_no_further_than_the_deadline_that_brought_the_task_here() {
     for (queued_cpu, others_wait, follows) in [(0, 1, 70), (1, 1, 0), (-1, 0, 70), (-1, 1, 0)] {
         let mut rig = Rig::new("1x1x2x1", &[]);
         rig.only_idle(&[]);
-        let task = task_at(&mut rig, 0, 1 << 40, 400, 100);
+        let task = task_at(&mut rig, 0, 1 << 40, 400, 1024);
         rig.remembered(task, |tctx| (tctx.sync_wakeup, tctx.enqueued_at, tctx.queued_cpu) = (1, 1, queued_cpu));
         rig.remembered(task, |tctx| tctx.deadline = (1 << 40) + 70);
         rig.cpu(0, |cctx| (cctx.queued, cctx.queued_load) = (others_wait, u64::from(others_wait) << WEIGHT_SHIFT));
@@ -393,13 +390,13 @@ fn a_wakeup_that_select_cpu_has_not_seen_is_noted() {
 #[test]
 fn a_task_that_is_ahead_has_no_credit() {
     for (weight, ahead, has) in [
-        (100, 3 * SLICE, true),
-        (100, 3 * SLICE + 1, false),
-        (1, 3 * SLICE, true),
-        (1, 3 * SLICE + 1, false),
-        (1000, 3 * SLICE / 10, true),
-        (1000, 3 * SLICE / 10 + 1, false),
-        (100, -SLICE, true),
+        (1024, 3 * SLICE, true),
+        (1024, 3 * SLICE + 1, false),
+        (15, 3 * SLICE, true),
+        (15, 3 * SLICE + 1, false),
+        (9548, 3 * (SLICE * 1024 / 9548), true),
+        (9548, 3 * (SLICE * 1024 / 9548) + 1, false),
+        (1024, -SLICE, true),
     ] {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let task = task_at(&mut rig, 0, 1 << 40, ahead, weight);
@@ -415,7 +412,7 @@ fn a_task_that_is_ahead_has_no_credit() {
 fn the_credit_is_slice_us_lag() {
     for (flag, credit) in [("0", 0), ("1000", 1_000_000)] {
         let mut rig = Rig::new("1x1x1x1", &["--slice-us-lag", flag]);
-        let task = task_at(&mut rig, 0, 1 << 40, 0, 100);
+        let task = task_at(&mut rig, 0, 1 << 40, 0, 1024);
         note_wakeup(&mut rig, task, SCX_WAKE_TTWU);
         assert_eq!(deadline(&mut rig, task) as i64, (1 << 40) + SLICE - credit);
     }
@@ -426,9 +423,9 @@ fn a_task_of_a_cpu_idle_group_has_no_credit() {
     for idle in [false, true] {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle });
-        let task = task_at(&mut rig, 0, 1 << 50, 0, 100);
+        let task = task_at(&mut rig, 0, 1 << 50, 0, 1024);
         rig.kernel.move_to_cgroup(task, group);
-        rig.call(rig.u.update_share, (rig.raw(task), rig.tctx(task)));
+        rig.call(rig.u.group_enter, (rig.raw(task), rig.tctx(task)));
         let [timer, message] = [SCX_WAKE_TTWU, SCX_WAKE_SYNC].map(|flags| {
             note_wakeup(&mut rig, task, flags);
             deadline(&mut rig, task)
@@ -464,16 +461,16 @@ fn enqueue_keeps_what_select_cpu_noted() {
 #[test]
 fn wakers_see_what_runs() {
     let mut rig = Rig::new("1x1x1x1", &[]);
-    let task = task_at(&mut rig, 0, 1000, 500, 200);
+    let task = task_at(&mut rig, 0, 1000, 500, 1991);
     rig.kernel.now = 77_000_000;
     for (policy, idle_policy, burst, estimate) in [(SCHED_NORMAL, 0, 0, SHORT - 1), (SCHED_IDLE, 1, SLICE, SHORT)] {
         rig.kernel.tasks[task].raw_mut().policy = policy;
         has_run(&mut rig, task, burst, estimate);
         rig.run_noted(task, 0);
         let seen = rig.cpu(0, |c| (c.curr_started, c.curr_left, c.curr_weight, c.curr_idle_policy, c.curr_critical));
-        assert_eq!(seen, (77_000_000, estimate - burst, 200 << WEIGHT_SHIFT, idle_policy, 0));
+        assert_eq!(seen, (77_000_000, estimate - burst, 1991 << WEIGHT_SHIFT, idle_policy, 0));
         let due = deadline(&mut rig, task);
-        assert_eq!(rig.cpu(0, |c| (c.curr_deadline, c.curr_requeued)), (due, due + SLICE as u64 / 2));
+        assert_eq!(rig.cpu(0, |c| (c.curr_deadline, c.curr_requeued)), (due, due + SLICE as u64 * 1024 / 1991));
     }
 }
 
@@ -481,7 +478,7 @@ fn wakers_see_what_runs() {
 #[test]
 fn a_tick_begins_no_slice() {
     let mut rig = Rig::new("1x1x1x1", &[]);
-    let task = task_at(&mut rig, 0, 1 << 40, 0, 100);
+    let task = task_at(&mut rig, 0, 1 << 40, 0, 1024);
     has_run(&mut rig, task, 0, 0);
     rig.remembered(task, |tctx| tctx.sync_wakeup = 1);
     rig.run_noted(task, 0);

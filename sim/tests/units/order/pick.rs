@@ -4,6 +4,7 @@
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{SHARE_NS, move_why_MOVE_HOME, move_why_MOVE_NOT, move_why_MOVE_UP};
+use magpie_sim::trace::Op;
 use scx_magpie::bpf_intf::*;
 
 use crate::rig::Rig;
@@ -194,6 +195,37 @@ fn an_idle_cpu_that_finds_nothing_is_marked_idle_again() {
     assert_eq!(rig.stat(magpie_stat_STAT_EMPTY), 1);
 }
 
+/// yield_to(), by KVM: the task comes first, wherever it waits, if it may come.
+#[test]
+fn a_cpu_takes_the_task_that_current_yields_to() {
+    for (allowed, waits_on, comes) in [
+        (vec![0, 1], Some(0), true),
+        (vec![0, 1], Some(1), true),
+        (vec![0], Some(0), true),
+        (vec![1], Some(1), false),
+        (vec![0, 1], None, false),
+    ] {
+        let (mut rig, curr) = rig();
+        let (first, to) = (rig.task(), rig.task_on(allowed.clone()));
+        rig.queue(first, 0, DEADLINE - 2);
+        if let Some(cpu) = waits_on {
+            let behind = rig.task_on([cpu]);
+            rig.queue(behind, cpu, DEADLINE - 1);
+            rig.queue(to, cpu, DEADLINE);
+        }
+        rig.kernel.tasks[curr].raw_mut().scx.slice = SLICE;
+        let (from, target) = (rig.raw(curr), rig.raw(to));
+        // SAFETY: as the kernel calls it.
+        let yielded = rig.kernel.call(Op::Yield, Some(curr), 0, |ops| unsafe { ops.yield_.unwrap()(from, target) });
+        let what = format!("{allowed:?}, waits on {waits_on:?}");
+        assert_eq!((yielded, slice_of(&rig, curr)), (comes, if comes { 0 } else { SLICE }), "{what}");
+        assert_eq!(rig.dispatch(0, Some(curr)), [if comes { to } else { first }], "{what}");
+        if comes {
+            assert_eq!(rig.dispatch(0, None), [to, first], "{what}");
+        }
+    }
+}
+
 /// It waits by the share that it had when its siblings were runnable. One whose share grew less than that stays where it is.
 #[test]
 fn a_task_whose_share_has_doubled_since_it_came_is_put_where_it_belongs() {
@@ -209,7 +241,7 @@ fn a_task_whose_share_has_doubled_since_it_came_is_put_where_it_belongs() {
         rig.call(rig.u.settle_cpu, (0,));
         rig.kernel.now += u64::from(SHARE_NS);
         let task = tasks[0];
-        rig.call(rig.u.update_share, (rig.raw(task), rig.tctx(task)));
+        rig.call(rig.u.group_enter, (rig.raw(task), rig.tctx(task)));
         rig.queue(task, 0, 2 * DEADLINE);
         for &sibling in &tasks[1..] {
             rig.call(rig.u.group_leave, (rig.tctx(sibling), 0));

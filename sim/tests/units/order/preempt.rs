@@ -10,7 +10,7 @@ use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
-use crate::rig::Rig;
+use crate::rig::{Rig, nice_weight};
 
 const SLICE: i64 = 3_000_000;
 /// The default of --slice-us-lag.
@@ -36,12 +36,12 @@ struct Pair {
 
 const PLAIN: Pair = Pair {
     policy: SCHED_NORMAL,
-    weight: 100,
+    weight: 1024,
     short: false,
     sync: false,
     owed: 0,
     curr_policy: SCHED_NORMAL,
-    curr_weight: 100,
+    curr_weight: 1024,
     curr_short: false,
     curr_sync: false,
     curr_critical: false,
@@ -79,10 +79,10 @@ impl Pair {
 
     fn expected(&self) -> bool {
         let due = |short: bool, sync: bool, policy, weight: u32, ahead: i64| {
-            let slice = SLICE * 100 / i64::from(weight);
+            let slice = SLICE * 1024 / i64::from(weight);
             let (least, request) = (slice.min(SLICE), if short { 0 } else { slice });
             let has_credit = !sync && policy == SCHED_NORMAL && ahead <= 3 * least;
-            let credit = if has_credit { CREDIT * 100 / i64::from(weight) } else { 0 };
+            let credit = if has_credit { CREDIT * 1024 / i64::from(weight) } else { 0 };
             let lead = if ahead <= least { ahead.max(0) } else { 0 };
             ahead + request - credit - lead
         };
@@ -99,7 +99,7 @@ impl Pair {
 
 fn pair() -> impl Strategy<Value = Pair> {
     let policy = || prop_oneof![8 => Just(SCHED_NORMAL), 1 => Just(SCHED_BATCH), 1 => Just(SCHED_IDLE)];
-    let weight = || prop_oneof![Just(100), 1..=10_000u32];
+    let weight = || nice_weight();
     let sync = || prop::bool::weighted(0.3);
     let left = prop_oneof![-1000..2 * SLICE, Just(SLICE / 2), Just(SLICE / 2 + 1), Just(0), Just(1)];
     let wakee = (policy(), weight(), any::<bool>(), sync(), -2 * CREDIT..2 * CREDIT);
@@ -174,7 +174,7 @@ fn a_task_of_a_cpu_idle_group_is_preempted_and_preempts_not() {
     let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: true });
     let (of_idle_group, other) = (rig.task(), rig.task());
     rig.kernel.move_to_cgroup(of_idle_group, group);
-    rig.call(rig.u.update_share, (rig.raw(of_idle_group), rig.tctx(of_idle_group)));
+    rig.call(rig.u.group_enter, (rig.raw(of_idle_group), rig.tctx(of_idle_group)));
     for task in [of_idle_group, other] {
         rig.call(rig.u.note_wakeup, (rig.raw(task), rig.tctx(task), SCX_WAKE_TTWU));
     }
@@ -212,7 +212,7 @@ fn rig_of(idle: &[usize], policy: u32, flags: &[&str]) -> (Rig, TaskId) {
     rig.kernel.tasks[curr].raw_mut().se.sum_exec_runtime += SLICE as u64;
     rig.call(rig.u.charge, (rig.raw(curr), rig.tctx(curr)));
     rig.set_deadline(curr, 0);
-    rig.call(rig.u.note_current, (rig.tctx(curr), rig.cctx(0), 100 << WEIGHT_SHIFT));
+    rig.call(rig.u.note_current, (rig.tctx(curr), rig.cctx(0), 1024 << WEIGHT_SHIFT));
     (rig, curr)
 }
 

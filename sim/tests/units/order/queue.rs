@@ -9,7 +9,7 @@ use magpie_sim::task::LOADER_TGID;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::{due_DUE_BALANCE, magpie_stat_STAT_PREEMPT};
 
-use crate::rig::Rig;
+use crate::rig::{Rig, nice_weight};
 
 #[test]
 fn tasks_that_may_not_migrate_wait_apart() {
@@ -29,7 +29,7 @@ proptest! {
     /// Also when its weight has changed since it came.
     #[test]
     fn the_load_is_the_weight_of_the_tasks_that_wait(
-        ops in prop::collection::vec((0..6usize, 0..2usize, 1..=10_000u32, any::<bool>()), 1..40)
+        ops in prop::collection::vec((0..6usize, 0..2usize, nice_weight(), any::<bool>()), 1..40)
     ) {
         let mut rig = Rig::new("1x1x2x1", &[]);
         let tasks = [(); 6].map(|()| rig.task());

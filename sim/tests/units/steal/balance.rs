@@ -13,7 +13,7 @@ use magpie_sim::native::{
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
-use crate::rig::Rig;
+use crate::rig::{Rig, nice_weight};
 
 const WAIT: u64 = BALANCE_WAIT_NS as u64;
 const GRAN: i64 = BALANCE_GRAN_NS as i64;
@@ -40,8 +40,8 @@ fn rig(machine: &str) -> Rig {
 fn balance_at(rig: &mut Rig, deadline: u64) -> bool {
     let now = rig.kernel.now;
     let wait = rig.waiting(0).first().map_or(0, |&task| {
-        let weight = rig.call(rig.u.task_weight, (rig.raw(task).cast_const(), rig.tctx(task).cast_const()));
-        rig.call(rig.u.wait_time, (rig.tctx(task).cast_const(), now)) * u64::from(weight) / (100 << WEIGHT_SHIFT)
+        let weight = rig.call(rig.u.task_weight, (rig.tctx(task).cast_const(),));
+        rig.call(rig.u.wait_time, (rig.tctx(task).cast_const(), now)) * u64::from(weight) / (1024 << WEIGHT_SHIFT)
     });
     let victim = rig.call(rig.u.balance_victim, (0,));
     rig.cpu(0, |cctx| cctx.balance_with = victim);
@@ -55,16 +55,16 @@ fn balance(rig: &mut Rig) -> bool {
 proptest! {
     #[test]
     fn a_task_that_has_waited_clearly_longer_by_weight_is_taken(
-        own in prop::option::of((0..4 * WAIT, prop_oneof![Just(100), 1..=10_000u32])),
-        (wait, weight) in (prop_oneof![0..2 * WAIT, 0..100 * WAIT], prop_oneof![Just(100), 1..=10_000u32]),
+        own in prop::option::of((0..4 * WAIT, nice_weight())),
+        (wait, weight) in (prop_oneof![0..2 * WAIT, 0..100 * WAIT], nice_weight()),
     ) {
         let mut rig = rig("1x1x2x1");
         if let Some((wait, weight)) = own {
             waiting(&mut rig, 0, wait, weight);
         }
         let task = waiting(&mut rig, 1, wait, weight);
-        let by_weight = |wait: u64, weight: u32| wait * u64::from(weight) / 100;
-        let (own_wait, own_weight) = own.unwrap_or((0, 100));
+        let by_weight = |wait: u64, weight: u32| wait * u64::from(weight) / 1024;
+        let (own_wait, own_weight) = own.unwrap_or((0, 1024));
         let taken = wait >= WAIT && by_weight(wait, weight) >= by_weight(own_wait, own_weight) + WAIT;
         prop_assert_eq!(balance(&mut rig), taken);
         prop_assert_eq!(rig.local(0), if taken { vec![task] } else { vec![] });
@@ -77,7 +77,7 @@ fn of_half_weight(rig: &mut Rig, wait: u64) -> TaskId {
     let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 50, idle: false });
     let task = rig.task();
     rig.kernel.move_to_cgroup(task, group);
-    rig.call(rig.u.update_share, (rig.raw(task), rig.tctx(task)));
+    rig.call(rig.u.group_enter, (rig.raw(task), rig.tctx(task)));
     rig.queue(task, 1, 0);
     let since = rig.kernel.now - wait;
     rig.remembered(task, |tctx| tctx.enqueued_at = since);
@@ -94,7 +94,7 @@ fn the_weight_is_that_of_its_group() {
     let mut rig = rig("1x1x2x1");
     let task = of_half_weight(&mut rig, 0);
     rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu) = ((-10 * GRAN) as u64, 1));
-    rig.call(rig.u.carry_over, (rig.raw(task), rig.tctx(task), 0, 1));
+    rig.call(rig.u.carry_over, (rig.tctx(task), 0, 1));
     assert_eq!(rig.remembered(task, |tctx| tctx.vruntime as i64), -2000 * rig.kernel.tunables.slice_us_lag as i64);
 }
 
@@ -102,8 +102,8 @@ fn the_weight_is_that_of_its_group() {
 fn at_the_edge() {
     for (own, wait, taken) in [(0, WAIT - 1, false), (0, WAIT, true), (5, WAIT + 4, false), (5, WAIT + 5, true)] {
         let mut rig = rig("1x1x2x1");
-        waiting(&mut rig, 0, own, 100);
-        waiting(&mut rig, 1, wait, 100);
+        waiting(&mut rig, 0, own, 1024);
+        waiting(&mut rig, 1, wait, 1024);
         assert_eq!(balance(&mut rig), taken, "{own} {wait}");
     }
 }
@@ -113,8 +113,8 @@ fn at_the_edge() {
 fn a_task_that_has_waited_less_than_the_own_first_is_left_there() {
     for (own, wait, taken) in [(5, 4, false), (5, 5, true)] {
         let mut rig = rig("1x1x2x1");
-        waiting(&mut rig, 0, own, 100);
-        waiting(&mut rig, 1, wait, 100);
+        waiting(&mut rig, 0, own, 1024);
+        waiting(&mut rig, 1, wait, 1024);
         assert_eq!(balance_at(&mut rig, 100 * GRAN as u64), taken, "{own} {wait}");
     }
 }
@@ -135,10 +135,10 @@ fn by_turns(machine: &str, victim: usize, weight: u32, ahead: i64, own: i64, oth
 proptest! {
     #[test]
     fn a_task_that_is_owed_more_by_what_the_clocks_are_apart_is_taken(
-        far: bool, weight in prop_oneof![Just(100), 20..=500u32],
+        far: bool, weight in nice_weight(),
         ahead in -3 * DRIFT..3 * DRIFT, own in -3 * GRAN..3 * GRAN, other in -3 * GRAN..3 * GRAN,
     ) {
-        let by_weight = |ns: i64| ns * 100 / i64::from(weight);
+        let by_weight = |ns: i64| ns * 1024 / i64::from(weight);
         let (machine, victim, gran) = if far { ("1x2x2x1", 2, 2 * GRAN) } else { ("1x1x2x1", 1, GRAN) };
         let taken = other + by_weight(gran) < own + ahead.clamp(-by_weight(DRIFT), by_weight(DRIFT));
         prop_assert_eq!(by_turns(machine, victim, weight, ahead, own, other), taken);
@@ -146,14 +146,14 @@ proptest! {
 
     #[test]
     fn clocks_drift_no_further_than_max_drift_by_weight(
-        ahead in -10 * DRIFT..10 * DRIFT, clocks: [u64; 2], weight in prop_oneof![Just(100), 20..=500u32],
+        ahead in -10 * DRIFT..10 * DRIFT, clocks: [u64; 2], weight in nice_weight(),
     ) {
         let mut rig = rig("1x1x2x1");
         rig.cpu(0, |cctx| (cctx.vclock, cctx.voffset) = (clocks[0], 0u64.wrapping_sub(clocks[0]).wrapping_add(ahead as u64)));
         rig.cpu(1, |cctx| (cctx.vclock, cctx.voffset) = (clocks[1], 0u64.wrapping_sub(clocks[1])));
         rig.call(rig.u.trim_drift, (rig.cctx(0), rig.cctx(1), weight << WEIGHT_SHIFT));
         let left = rig.cpu(0, |cctx| cctx.vclock.wrapping_add(cctx.voffset)) as i64;
-        let most = DRIFT * 100 / i64::from(weight);
+        let most = DRIFT * 1024 / i64::from(weight);
         prop_assert_eq!(left, ahead.clamp(-most, most));
     }
 }
@@ -175,10 +175,10 @@ fn no_look_before_a_task_with_credit() {
     const SLICE: u64 = 3_000_000;
     for (sync, burst, looks) in [(0, 0, false), (0, SLICE - 1, false), (0, SLICE, true), (1, 0, true)] {
         let mut rig = rig("1x1x2x1");
-        let own = waiting(&mut rig, 0, 0, 100);
+        let own = waiting(&mut rig, 0, 0, 1024);
         rig.remembered(own, |tctx| (tctx.sync_wakeup, tctx.charged) = (sync, tctx.woke_exec + burst));
         rig.set_deadline(own, 0);
-        let other = waiting(&mut rig, 1, WAIT, 100);
+        let other = waiting(&mut rig, 1, WAIT, 1024);
         rig.cpu(0, |cctx| (cctx.due, cctx.balance_with) = (due_DUE_BALANCE as u8, 1));
         assert_eq!(rig.dispatch(0, None), [if looks { other } else { own }], "sync: {sync}, has run for {burst} ns");
         // The next dispatch() does.
@@ -191,7 +191,7 @@ fn a_task_that_may_not_come_is_passed_over() {
     let mut rig = rig("1x1x4x1");
     let stays = rig.task_on([1, 2]);
     rig.queue(stays, 1, 0);
-    let comes = waiting(&mut rig, 1, WAIT, 100);
+    let comes = waiting(&mut rig, 1, WAIT, 1024);
     let since = rig.kernel.now - WAIT;
     rig.remembered(stays, |tctx| tctx.enqueued_at = since);
     assert!(balance(&mut rig));
@@ -203,7 +203,7 @@ fn a_task_that_may_not_come_is_passed_over() {
 fn a_strong_cpu_with_a_big_task_leaves_tasks_to_weak_ones() {
     for (curr_util, wait, taken) in [(900, 0, false), (900, WAIT, true), (100, 0, true)] {
         let mut rig = rig("1x1x2x1:1024,430");
-        waiting(&mut rig, 1, wait, 100);
+        waiting(&mut rig, 1, wait, 1024);
         rig.cpu(0, |cctx| cctx.curr_util = curr_util);
         assert_eq!(balance_at(&mut rig, 100 * GRAN as u64), taken, "beside a task of {curr_util}, after {wait} ns");
     }
@@ -240,9 +240,9 @@ fn each_look_is_due_after_its_time() {
         if groups {
             rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: false });
         }
-        waiting(&mut rig, 1, 0, 100);
+        waiting(&mut rig, 1, 0, 1024);
         if waits {
-            waiting(&mut rig, 0, 0, 100);
+            waiting(&mut rig, 0, 0, 1024);
         }
         assert_eq!(due(&mut rig, since), expected, "{waits} {groups} {since}");
     }
@@ -257,7 +257,7 @@ fn each_look_is_due_after_its_time() {
 fn looks(machine: &str, overloaded: &[usize], nr: usize) -> Vec<i32> {
     let mut rig = rig(machine);
     for &cpu in overloaded {
-        waiting(&mut rig, cpu, 0, 100);
+        waiting(&mut rig, cpu, 0, 1024);
     }
     (0..nr).map(|_| rig.call(rig.u.balance_victim, (0,))).collect()
 }
@@ -302,7 +302,7 @@ fn a_look_is_where_cpus_are_overloaded() {
 fn no_look_beyond_reach() {
     let mut rig = Rig::new("1x2x8x1", &["--steal", "llc"]);
     rig.only_idle(&[]);
-    waiting(&mut rig, 13, 0, 100);
+    waiting(&mut rig, 13, 0, 1024);
     for _ in 0..4 {
         assert_eq!(rig.call(rig.u.balance_victim, (0,)), NO_CPU);
     }
@@ -311,7 +311,7 @@ fn no_look_beyond_reach() {
 #[test]
 fn a_cpu_never_looks_at_itself() {
     let mut rig = rig("1x2x4x1");
-    waiting(&mut rig, 0, 10 * WAIT, 100);
+    waiting(&mut rig, 0, 10 * WAIT, 1024);
     assert_eq!(rig.call(rig.u.next_overloaded, (0, 0, 3)), NO_CPU);
     assert!(!balance(&mut rig));
     assert_eq!(rig.waiting(0).len(), 1);

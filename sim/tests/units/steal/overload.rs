@@ -265,10 +265,29 @@ fn a_hot_task_kicks_no_cpu_of_another_llc() {
             let task = rig.task();
             let at = rig.kernel.now - stopped * USEC;
             rig.remembered(task, |tctx| tctx.stopped_at = at);
-            rig.cpu(0, |cctx| cctx.curr_weight = 100);
             rig.queue(task, 0, 0);
             assert_eq!(kicks_for(&mut rig, task, 0), stopped >= cold, "CPU {idle}, stopped {stopped} us ago");
         }
+    }
+}
+
+/// No CPU of another LLC would come for it before the higher class leaves.
+#[test]
+fn no_task_is_hot_where_a_higher_class_has_the_cpu() {
+    for taken in [false, true] {
+        let mut rig = Rig::new("1x2x1x1", &[]);
+        rig.kernel.now = 1_000_000_000;
+        rig.only_idle(&[1]);
+        let (curr, task, now) = (rig.task(), rig.task(), rig.kernel.now);
+        rig.running(curr, 0);
+        rig.remembered(task, |tctx| tctx.stopped_at = now);
+        rig.queue(task, 0, 0);
+        rig.kernel.tasks[curr].raw_mut().scx.slice = taken.into();
+        rig.stopping(curr, true);
+        assert_eq!(rig.kicked(), if taken { vec![1] } else { vec![] });
+        assert_eq!(rig.cpu(0, |cctx| cctx.taken), u8::from(taken));
+        rig.running(curr, 0);
+        assert_eq!(rig.cpu(0, |cctx| cctx.taken), 0);
     }
 }
 
@@ -280,7 +299,6 @@ fn a_hot_task_hides_none_behind_it() {
         rig.only_idle(&[2]);
         rig.kernel.now = 1_000_000_000;
         let now = rig.kernel.now;
-        rig.cpu(0, |cctx| cctx.curr_weight = 100);
         for i in 0..=hot {
             let task = rig.task();
             rig.remembered(task, |tctx| tctx.stopped_at = if i < hot { now } else { 0 });
@@ -322,7 +340,7 @@ fn a_task_that_comes_while_the_bit_is_cleared_is_not_lost() {
         rig.call(rig.u.note_all_taken, (0,));
         assert_eq!(rig.overloaded().contains(&0), comes);
         assert_eq!(rig.kicked(), if comes { vec![2] } else { vec![] });
-        assert_eq!(rig.stat(magpie_stat_STAT_KICK), comes.into());
+        assert_eq!(rig.stat(magpie_stat_STAT_KICK), u64::from(comes));
     }
 }
 

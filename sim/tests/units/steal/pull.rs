@@ -9,12 +9,12 @@ use magpie_sim::native::{
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
-use crate::rig::Rig;
+use crate::rig::{Rig, nice_weight};
 
 const LOOKS: usize = MAX_PULL_LOOKS as usize;
 const USEC: u64 = 1000;
 
-const IDLE: pull = pull { why: pull_why_PULL_IDLE, cost: 0, min_wait: 0, before: 0, long_wait: 0 };
+const IDLE: pull = pull { why: pull_why_PULL_IDLE, pid: 0, cost: 0, min_wait: 0, before: 0, long_wait: 0 };
 const HOME: pull = pull { why: pull_why_PULL_HOME, ..IDLE };
 const BALANCE: pull = pull { why: pull_why_PULL_BALANCE, long_wait: u64::MAX, ..IDLE };
 const STARVED: pull = pull { why: pull_why_PULL_STARVED, ..IDLE };
@@ -63,7 +63,6 @@ fn no_more_than_max_pull_looks_tasks_are_looked_at() {
     for (way, stays) in stays.into_iter().enumerate() {
         for (nr, comes) in [(0, true), (LOOKS - 1, true), (LOOKS, false), (1000, false)] {
             let mut rig = rig("1x1x4x1");
-            rig.cpu(1, |cctx| cctx.curr_weight = 100);
             for _ in 0..nr {
                 let task = stays(&mut rig);
                 let disabled = std::mem::take(&mut rig.kernel.tasks[task].raw_mut().migration_disabled);
@@ -93,7 +92,7 @@ fn the_first_that_may_come_is_taken() {
 fn hot_tasks_stay_by_distance() {
     // CPU 1 shares the LLC of CPU 0, CPU 2 its node.
     for (victim, cold) in [(1, 0), (2, 50), (4, 100)] {
-        for stopped in [0, cold.max(1) - 1, cold, 1000] {
+        for (stopped, has_cpu) in [(0, true), (cold.max(1) - 1, true), (cold, true), (1000, true), (0, false)] {
             let costs = ["--migration-cost-llc-us", "50", "--migration-cost-node-us", "100"];
             let mut rig = Rig::new("2x2x2x1", &costs);
             rig.only_idle(&[]);
@@ -101,9 +100,10 @@ fn hot_tasks_stay_by_distance() {
             let task = rig.task();
             let at = rig.kernel.now - stopped * USEC;
             rig.remembered(task, |tctx| tctx.stopped_at = at);
-            rig.cpu(victim, |cctx| cctx.curr_weight = 100);
+            // Else a higher class has it.
+            rig.cpu(victim, |cctx| cctx.taken = (!has_cpu).into());
             rig.queue(task, victim, 0);
-            let taken = stopped >= cold;
+            let taken = stopped >= cold || !has_cpu;
             assert_eq!(rig.call(rig.u.steal, (0,)), taken, "of CPU {victim}, stopped {stopped} us ago");
             assert_eq!(rig.local(0), if taken { vec![task] } else { vec![] });
             assert_eq!(rig.stat(magpie_stat_STAT_STEAL_MISS), u64::from(!taken));
@@ -115,7 +115,6 @@ fn hot_tasks_stay_by_distance() {
 #[test]
 fn the_first_cold_task_is_taken() {
     let mut rig = rig("1x1x4x1");
-    rig.cpu(1, |cctx| cctx.curr_weight = 100);
     for stopped in [10, 49, 70, 80] {
         let task = rig.task();
         let at = rig.kernel.now - stopped * USEC;
@@ -169,7 +168,7 @@ proptest! {
     /// At least as long as the task that would run here, by weight, in both cases.
     #[test]
     fn a_busy_cpu_takes_a_task_that_is_owed_or_has_waited_long(
-        wait in 0..100u64, weight in prop_oneof![Just(100), 1..=1000u32], min_wait in 0..100u64,
+        wait in 0..100u64, weight in nice_weight(), min_wait in 0..100u64,
         deadline in -50..50i64, before in -50..50i64, long_wait in 0..100u64,
     ) {
         let (wait, min_wait, long_wait) = (wait * 1_000_000, min_wait * 1_000_000, long_wait * 1_000_000);
@@ -180,7 +179,7 @@ proptest! {
         let since = rig.kernel.now - wait;
         rig.remembered(task, |tctx| tctx.enqueued_at = since);
         let taken = pulls(&mut rig, 1, pull { min_wait, before: before as u64, long_wait, ..BALANCE });
-        let weighted = wait * u64::from(weight) / 100;
+        let weighted = wait * u64::from(weight) / 1024;
         let long = wait >= u64::from(BALANCE_WAIT_NS) && weighted >= long_wait;
         prop_assert_eq!(taken.is_some(), weighted >= min_wait && (deadline < before || long));
     }
@@ -229,7 +228,7 @@ proptest! {
     #[test]
     fn carry_over_keeps_the_turn(
         vruntime in -50_000_000..50_000_000i64, clock in any::<u64>(), offsets in any::<[i32; 2]>(),
-        weight in prop_oneof![Just(100), 1..=10_000u32],
+        weight in nice_weight(),
     ) {
         let mut rig = rig("1x1x2x1");
         let task = rig.task();
@@ -240,9 +239,9 @@ proptest! {
         let [own, other] = offsets.map(i64::from);
         rig.cpu(0, |cctx| (cctx.vclock, cctx.voffset) = (here, 0u64.wrapping_sub(here).wrapping_add_signed(own)));
         rig.cpu(1, |cctx| (cctx.vclock, cctx.voffset) = (there, other as u64));
-        rig.call(rig.u.carry_over, (rig.raw(task), rig.tctx(task), 0, 1));
+        rig.call(rig.u.carry_over, (rig.tctx(task), 0, 1));
         let (now, vclock_cpu, recent) = rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.recent));
-        let owed = rig.kernel.tunables.slice_us_lag as i64 * 100_000 / i64::from(weight);
+        let owed = rig.kernel.tunables.slice_us_lag as i64 * 1_024_000 / i64::from(weight);
         prop_assert_eq!(now.wrapping_sub(here) as i64, (vruntime + other - own).max(-owed));
         prop_assert_eq!((vclock_cpu, recent), (0, 1));
     }
