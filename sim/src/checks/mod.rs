@@ -17,6 +17,7 @@ mod end;
 use scx_magpie::bpf_intf::*;
 use scx_magpie::tunables::Steal;
 
+use crate::cgroup::NR_AUTOGROUPS;
 use crate::dsq::{TaskId, is_pinned_queue, is_throttled_queue, local_on, queue_cpu};
 pub use crate::kernel::Violation;
 use crate::kernel::cpufreq::MAX_FREQ;
@@ -348,6 +349,10 @@ impl Kernel {
         let plain = f64::from(self.tasks[task].weight());
         if self.tunables.no_cgroups {
             return plain * unit;
+        }
+        let group = self.tasks[task].tctx().map_or(0, |tctx| tctx.group);
+        if (0..NR_AUTOGROUPS).any(|session| group != 0 && group == self.autogroup_id(session)) {
+            return plain * 1024.0 / plain.max(self.native.group(group).shown as f64) * unit;
         }
         let (share, _) = self.cgroup_path(self.tasks[task].cgroup).fold((plain, plain), |(share, part), id| {
             let cgroup = &self.cgroups[id];

@@ -171,11 +171,13 @@ static const struct task_group *autogroup(u32 id)
 	return bpf_core_cast((void *)group(id)->cgroup, struct task_group);
 }
 
-/* An autogroup that is not known yet. It counts as part of the root as long as there is no id for it. */
+/* An autogroup that is not known yet. It counts as part of the root if half of all ids are taken: the others are for cgroups. */
 static void add_autogroup(u64 address)
 {
-	u64 id = bpf_map_lookup_elem(&group_ids, &address) ? 0 : free_group();
+	u64 id = 0;
 
+	if (!bpf_map_lookup_elem(&group_ids, &address) && nr_groups < machine.max_groups / 2)
+		id = free_group();
 	if (!id)
 		return;
 	init_group(id, address, 0, 1, WEIGHT_DFL);

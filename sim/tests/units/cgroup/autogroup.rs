@@ -106,9 +106,9 @@ fn a_session_that_ended_loses_its_group() {
 }
 
 #[test]
-fn without_a_free_id_a_session_counts_as_the_root() {
-    let mut rig = Rig::new("1x1x4x1", &["--max-cgroups", "1"]);
+fn half_of_the_ids_are_left_to_cgroups() {
+    let mut rig = Rig::new("1x1x4x1", &["--max-cgroups", "3"]);
     rig.kernel.now = 1_000_000_000_000;
-    let tasks = [0, 1].map(|session| member(&mut rig, session));
-    assert_eq!(tasks.map(|task| group_of(&mut rig, task)), [1, 0]);
+    let tasks = [0, 1, 2].map(|session| member(&mut rig, session));
+    assert_eq!(tasks.map(|task| group_of(&mut rig, task)), [1, 2, 0]);
 }
