@@ -102,7 +102,9 @@ impl Kernel {
             let autogroup = task.session.filter(|_| task.cgroup == 0).map_or(0, |session| self.autogroup_id(session));
             // It joins its autogroup when it becomes runnable once that has an id.
             let is_member = tctx.group != 0 && tctx.group == autogroup;
-            if !is_member && tctx.group != ids[task.cgroup] {
+            // It leaves the former one then, too.
+            let has_left = task.state != State::Sleeping || task.session.is_none();
+            if !is_member && has_left && tctx.group != ids[task.cgroup] {
                 let what = format!("task {id} of cgroup {} is in group {}", task.cgroup, tctx.group);
                 return self.violate("cgroup", what);
             }

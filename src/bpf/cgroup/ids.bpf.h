@@ -78,6 +78,14 @@ static void join_group(struct task_ctx *tctx, u32 id)
 	tctx->prio = 0;
 }
 
+/* The task leaves us, or its session. */
+static void leave_autogroup(struct task_ctx *tctx)
+{
+	tctx->task_group = 0;
+	if (group(tctx->group)->autogroup)
+		join_group(tctx, 0);
+}
+
 /*
  * Pairs with remove_autogroup(), which removes the id and then looks at the members: either it sees this one, or the id is not
  * found again here.
@@ -112,22 +120,11 @@ static __noinline void find_autogroup(const struct task_struct *p, struct task_c
 	const struct task_group *tg = p->sched_task_group;
 	u64 address = (u64)tg;
 
-	/* An autogroup's is of no cgroup. */
-	if (tg->css.cgroup) {
-		/* cgroup_move() has told, unless it comes from an autogroup to the root. */
-		if (group(tctx->group)->autogroup)
-			join_group(tctx, 0);
-	} else if (!join_autogroup(tctx, address)) {
+	leave_autogroup(tctx);
+	/* An autogroup's is of no cgroup. cgroup_move() has reported others. */
+	if (!tg->css.cgroup && !join_autogroup(tctx, address)) {
 		WRITE_ONCE(wanted_autogroups[bpf_get_smp_processor_id() % WANTED_AUTOGROUPS], address);
 		return;
 	}
 	tctx->task_group = address;
-}
-
-/* The task leaves us. */
-static void leave_autogroup(struct task_ctx *tctx)
-{
-	tctx->task_group = 0;
-	if (group(tctx->group)->autogroup)
-		join_group(tctx, 0);
 }

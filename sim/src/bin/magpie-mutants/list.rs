@@ -439,7 +439,7 @@ pub const MUTANTS: &[Mutant] = &[
         "\ttctx->share_of = 0;\n\ttctx->prio = 0;\n", "",
         "it is looked at again soon; units/cgroup/weight.rs catches it"),
     survivor("autogroup-never", "sessions have no groups", "cgroup/ids.bpf.h",
-        "\t} else if (!join_autogroup(tctx, address)) {\n", "\t} else if (true) {\n",
+        "if (!tg->css.cgroup && !join_autogroup(tctx, address)) {", "if (!tg->css.cgroup) {",
         "a session's tasks are then as of the root; units/cgroup/autogroup.rs catches it"),
     mutant("autogroup-left", "a task that moves to a cgroup stays a member of its autogroup", "cgroup/ids.bpf.h",
         "\tif (group(tctx->group)->autogroup)\n\t\t__sync", "\tif (false)\n\t\t__sync"),
