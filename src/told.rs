@@ -53,7 +53,16 @@ impl Told {
             machine: machine_of(layout, tunables, possible),
             tunables: tunables_of(tunables),
             cpu_layouts: vec![
-                cpu_layout { llc: 0, node: 0, slot: 0, capacity: 0, rank: 0, scan_from: 0, state: 0 };
+                cpu_layout {
+                    llc: 0,
+                    node: 0,
+                    slot: 0,
+                    capacity: 0,
+                    rank: 0,
+                    scan_from: 0,
+                    nohz_full: 0,
+                    state: 0
+                };
                 MAX_CPUS as usize
             ],
             llc_layouts: vec![
@@ -111,6 +120,7 @@ impl From<&CpuPlace> for cpu_layout {
             capacity: cpu.capacity as u32,
             rank: cpu.rank as u32,
             scan_from: cpu.scan_from as u32,
+            nohz_full: u32::from(cpu.nohz_full),
             state: 0,
         }
     }
@@ -163,6 +173,7 @@ fn machine_of(layout: &Layout, tunables: &Tunables, possible: Possible) -> machi
         cpufreq: u8::from(tunables.cpufreq == CpuFreq::On),
         ranked: u8::from(layout.is_ranked()),
         pack: u8::from(powersave),
+        nohz_full: u8::from(layout.cpus.values().any(|cpu| cpu.nohz_full)),
         perf_scale: if powersave { POWERSAVE_PERF_SCALE } else { CAPACITY_SCALE },
     }
 }

@@ -21,7 +21,8 @@
 	X(peak) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(set_deadline) X(charge) \
 	X(note_current) X(note_running) X(yield_turn) X(rebase) X(place) \
 	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) X(update_first_come) \
-	X(preempts) X(is_about_to_sleep) X(run_at_once) \
+	X(preempts) X(is_about_to_sleep) X(run_at_once) X(arrival_flags) \
+	X(set_tickless) X(advance_tickless) \
 	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) X(is_big) \
 	X(clamp_util) X(update_task_util) X(cpu_util_without) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) \
 	X(util_stops) \

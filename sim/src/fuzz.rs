@@ -179,14 +179,18 @@ fn shapes() -> impl Strategy<Value = Shape> {
         1 => (1..5usize, 4..9usize, 1..3usize),
         1 => (Just(1usize), Just(1usize), 20..60usize),
     ];
-    (counts, smt, capacities, ranks).prop_map(|((nodes, llcs, cores), smt, capacities, ranked)| Shape {
-        nodes,
-        llcs,
-        cores,
-        smt,
-        ranks: if ranked { vec![3, 1, 4, 1, 5] } else { vec![0] },
-        capacities,
-    })
+    let nohz_full = prop_oneof![4 => Just(false), 1 => Just(true)];
+    (counts, smt, capacities, ranks, nohz_full).prop_map(
+        |((nodes, llcs, cores), smt, capacities, ranked, nohz_full)| Shape {
+            nodes,
+            llcs,
+            cores,
+            smt,
+            ranks: if ranked { vec![3, 1, 4, 1, 5] } else { vec![0] },
+            capacities,
+            nohz_full,
+        },
+    )
 }
 
 fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {

@@ -143,7 +143,8 @@ fn mean(counts: &[u64]) -> (f64, f64) {
 
 /// A machine of one LLC, warm.
 pub fn loaded(tunables: &Tunables, size: usize, state: State, seed: u64) -> Result<Kernel> {
-    let shape = Shape { nodes: 1, llcs: 1, cores: size / 2, smt: 2, capacities: vec![1024], ranks: vec![0] };
+    let shape =
+        Shape { nodes: 1, llcs: 1, cores: size / 2, smt: 2, capacities: vec![1024], ranks: vec![0], nohz_full: false };
     let mut kernel = Kernel::new(Machine::new(&shape), tunables, seed)?;
     let at = kernel.now + TICK;
     let mut builder = Builder::new(&mut kernel, at, 0);

@@ -31,7 +31,7 @@ pub const PRESETS: [(&str, &str, &str); 6] = [
 ];
 
 /// NODES x LLCS per node x CORES per LLC x CPUS per core, and capacities (and ranks, after @) of cores in order, repeated over the
-/// machine.
+/// machine; /nohz: all CPUs but the first are nohz_full.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Shape {
@@ -46,6 +46,8 @@ pub struct Shape {
     pub capacities: Vec<usize>,
     /// Of the same cores: the higher, the more preferred.
     pub ranks: Vec<usize>,
+    /// All CPUs but the first.
+    pub nohz_full: bool,
 }
 
 impl Shape {
@@ -59,18 +61,19 @@ impl FromStr for Shape {
 
     fn from_str(text: &str) -> Result<Self> {
         let text = PRESETS.iter().find(|(name, ..)| *name == text).map_or(text, |(_, shape, _)| shape);
-        let (counts, capacities) = text.split_once(':').unwrap_or((text, "1024"));
+        let (shape, nohz_full) = text.strip_suffix("/nohz").map_or((text, false), |shape| (shape, true));
+        let (counts, capacities) = shape.split_once(':').unwrap_or((shape, "1024"));
         let counts: Vec<usize> = (counts.split('x').map(str::parse).collect::<Result<_, _>>()).with_context(|| {
             let presets: Vec<_> = PRESETS.iter().map(|(name, ..)| *name).collect();
             format!(
-                "'{text}' is neither NODESxLLCSxCORESxSMT[:CAPACITY[@RANK][*CORES],...] nor one of {}",
+                "'{text}' is neither NODESxLLCSxCORESxSMT[:CAPACITY[@RANK][*CORES],...][/nohz] nor one of {}",
                 presets.join(", ")
             )
         })?;
         let [nodes, llcs, cores, smt] = counts[..] else { bail!("'{text}' does not have four counts") };
         ensure!(counts.iter().all(|&count| count > 0), "'{text}' has a count of 0");
 
-        let mut shape = Self { nodes, llcs, cores, smt, capacities: Vec::new(), ranks: Vec::new() };
+        let mut shape = Self { nodes, llcs, cores, smt, capacities: Vec::new(), ranks: Vec::new(), nohz_full };
         for part in capacities.split(',') {
             let (capacity, times) = part.split_once('*').unwrap_or((part, "1"));
             let (capacity, rank) = capacity.split_once('@').unwrap_or((capacity, "0"));
@@ -98,6 +101,9 @@ impl fmt::Display for Shape {
             };
             let parts: Vec<_> = cores.chunk_by(|a, b| a == b).map(text).collect();
             write!(f, ":{}", parts.join(","))?;
+        }
+        if self.nohz_full {
+            write!(f, "/nohz")?;
         }
         Ok(())
     }
@@ -162,6 +168,10 @@ impl Machine {
         self.places.len()
     }
 
+    pub fn is_nohz_full(&self, cpu: usize) -> bool {
+        self.shape.nohz_full && cpu > 0
+    }
+
     pub fn distance(&self, a: usize, b: usize) -> Distance {
         let (pa, pb) = (&self.places[a], &self.places[b]);
         match () {
@@ -187,7 +197,8 @@ impl Machine {
     /// The same for tasks that are to be packed on weak CPUs, or not.
     pub fn layout_for(&self, online: &BTreeSet<usize>, weak_first: bool) -> Result<Layout> {
         let ranks = online.iter().map(|&id| (id, self.places[id].rank)).collect();
-        let kinds = Kinds { ranks, weak_first, ..Kinds::default() };
+        let nohz_full = online.iter().copied().filter(|&id| self.is_nohz_full(id)).collect();
+        let kinds = Kinds { ranks, weak_first, nohz_full, ..Kinds::default() };
         Layout::with_kinds(&self.topology(online), self.nr_cpus() - online.len(), &kinds)
     }
 

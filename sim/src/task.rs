@@ -152,6 +152,7 @@ impl Task {
             flags: if traits.kthread { PF_KTHREAD } else { 0 },
             policy: traits.policy,
             static_prio: traits.static_prio(),
+            prio: 120,
             pid: tgid,
             tgid,
             cpus_ptr: mask,

@@ -73,6 +73,7 @@ struct machine {
 	u8 cpufreq;	  /* do CPUs' frequencies follow utilization? */
 	u8 ranked;	  /* are cores of an LLC preferred to others? */
 	u8 pack;	  /* do light tasks share few cores, of the weakest? */
+	u8 nohz_full;	  /* are some CPUs nohz_full? */
 	u32 perf_scale;	  /* part of its utilization that a CPU's target is, of CAPACITY_SCALE */
 };
 
@@ -114,6 +115,7 @@ struct cpu_layout {
 	u32 capacity;  /* 0..CAPACITY_SCALE */
 	u32 rank;      /* the higher, the more preferred */
 	u32 scan_from; /* the slot after which scans for an idle CPU begin: its own, or the LLC's last */
+	u32 nohz_full; /* the kernel can stop its tick: order/tickless.bpf.h */
 	u32 state;     /* enum cpu_state; atomic */
 };
 
@@ -254,6 +256,7 @@ struct cpu_ctx {
 	u8 overloaded;	     /* ... that of tasks that may */
 	u8 first_come;	     /* so many tasks wait that their deadlines do not matter */
 	u8 due;		     /* DUE_*: what dispatch() is to see to, set by the tick */
+	u8 tickless;	     /* current has no tick: order/tickless.bpf.h */
 
 	/* From here on it is the CPU's own. */
 	u64 last_deadline __attribute__((aligned(CACHE_LINE))); /* the latest that a task was queued with */

@@ -61,6 +61,7 @@
 #include "steal/steal.bpf.h"
 #include "steal/balance.bpf.h"
 #include "cgroup/throttle.bpf.h"
+#include "order/tickless.bpf.h"
 #include "order/pick.bpf.h"
 #include "cgroup/groups.bpf.h"
 #include "core/hotplug.bpf.h"
@@ -109,7 +110,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	place(p, tctx, cpu, true);
 	/* The local DSQ, because the CPU was claimed for the task, or is about to be free. */
 	tctx->arrives = !handed_off;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, handed_off ? 0 : arrival_flags(p));
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, handed_off ? 0 : arrival_flags(p, cpu));
 	return cpu;
 }
 
@@ -182,6 +183,10 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (enq_flags & SCX_ENQ_REENQ)
 		stat_inc(STAT_REENQUEUE);
+	if (is_tickless(cctx)) {
+		advance_tickless(cpu, cctx);
+		kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
 	if (wakes)
 		note_unseen_wakeup(p, tctx);
 	if (throttle(p, tctx, cpu, cctx, enq_flags))
@@ -194,6 +199,13 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		tctx->deadline = kept;
 	if (tctx->move_why && send_away(p, cpu, enq_flags))
 		return;
+	if (is_nohz_full(cpu) && enq_flags & SCX_ENQ_LAST) {
+		stat_inc(STAT_QUEUED);
+		/* The local DSQ, because it continues. */
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
+		kick_cpu(cpu, 0);
+		return;
+	}
 
 	/* Already claimed for another task: then this one waits in the queue, where it can be stolen. */
 	if (cctx->idle && claim_idle(cpu)) {
@@ -264,6 +276,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		util_starts(p, tctx, cpu, cctx);
 	if (!is_present(cpu)) {
 		run_on_absent(p, false);
+		cctx->tickless = is_nohz_full(cpu);
 		return;
 	}
 	/* Another task came at the same time, and cannot be stolen from the local DSQ. This one can, once it is queued. */
@@ -273,6 +286,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 			kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 	limit_slice(p, tctx, cpu);
+	set_tickless(p, tctx, cpu, cctx);
 }
 
 /* @p stops, to wait again if @runnable; else it sleeps, or one of these changes. As running(). */
@@ -288,6 +302,8 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 		leave_to_higher_class(cpu);
 	cctx->curr_weight = 0;
 	cctx->curr_critical = false;
+	if (machine.nohz_full)
+		cctx->tickless = false;
 	if (!tctx)
 		return;
 	tctx->preempted_by = runnable ? cctx->preempted_by : BY_NONE;
@@ -329,13 +345,13 @@ bool BPF_STRUCT_OPS(magpie_yield, struct task_struct *p, struct task_struct *to)
 	return to;
 }
 
-/* A timer tick while @p runs on this CPU. */
+/* A timer tick while @p runs on its CPU: on that, or once a second on another one if it has no tick (order/tickless.bpf.h). */
 void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
-	u64 now = scx_bpf_now();
+	u64 now = locked_now(cpu);
 
 	cctx->clock_lag = now - p->se.exec_start;
 	pelt_update(cpu, cctx, now, true);
@@ -349,9 +365,8 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 		run_on_absent(p, true);
 		return;
 	}
-	/* The CPU has become present. */
-	if (p->scx.slice > tunables.slice_ns)
-		scx_bpf_task_set_slice(p, tunables.slice_ns);
+	if (is_tickless(cctx))
+		advance_tickless(cpu, cctx);
 	if (tctx) {
 		charge(p, tctx);
 		note_boundary(p, tctx);
@@ -359,8 +374,12 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 		note_current(tctx, cctx, task_weight(tctx));
 		check_move(p, tctx, cpu, cctx, now);
 	}
+	/* The CPU has become present, or a kick was lost. */
+	if (p->scx.slice > tunables.slice_ns && (!is_tickless(cctx) || others_wait(cpu, cctx)))
+		scx_bpf_task_set_slice(p, 0);
 	/* What is wanted of dispatch() does not wait until the local DSQ is empty by chance: nothing is put there meanwhile. */
-	if ((cctx->due || READ_ONCE(cctx->throttled_due)) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+	if ((cctx->due || READ_ONCE(cctx->throttled_due)) &&
+	    (is_tickless(cctx) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu)))
 		scx_bpf_task_set_slice(p, 0);
 	kick_idle_for_queued(cpu);
 }

@@ -9,10 +9,12 @@
 //!
 //! What is the same for all CPUs says nothing. Neither is asked for where the kernel exports capacities.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
 
 use scx_utils::misc::read_from_file;
+use scx_utils::read_cpulist;
 
 use crate::bpf_intf::pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE;
 
@@ -27,6 +29,8 @@ pub struct Kinds {
     pub ranks_from: &'static str,
     /// Light tasks are packed on weak CPUs: their slots are the first of each LLC.
     pub weak_first: bool,
+    /// CPUs whose tick the kernel can stop (the kernel's parameter nohz_full).
+    pub nohz_full: BTreeSet<usize>,
 }
 
 const HIGHEST_PERF: &str = "acpi_cppc/highest_perf";
@@ -51,8 +55,15 @@ impl Kinds {
             ranks,
             ranks_from,
             weak_first: false,
+            nohz_full: nohz_full(devices),
         }
     }
+}
+
+/// Empty without the parameter: the file is missing then, or has no list.
+fn nohz_full(devices: &Path) -> BTreeSet<usize> {
+    let list = fs::read_to_string(devices.join("system/cpu/nohz_full")).ok();
+    list.and_then(|list| read_cpulist(&list).ok()).unwrap_or_default().into_iter().collect()
 }
 
 /// The file's number of each CPU; `None` if one has none, or all have the same.

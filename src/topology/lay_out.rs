@@ -77,6 +77,7 @@ impl Layout {
                         capacity: capacity_of(cpu),
                         rank: rank_of(cpu.id),
                         scan_from: layout.slot_cpus.len(),
+                        nohz_full: kinds.nohz_full.contains(&cpu.id),
                     };
                     capacity += place.capacity;
                     layout.cpus.insert(cpu.id, place);

@@ -53,6 +53,8 @@ pub struct CpuPlace {
     pub rank: usize,
     /// The slot after which scans for an idle CPU begin: its own, or the last of the LLC where its first cores are preferred.
     pub scan_from: usize,
+    /// The kernel can stop its tick.
+    pub nohz_full: bool,
 }
 
 /// An LLC and its neighbours.

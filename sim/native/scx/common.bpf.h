@@ -73,6 +73,7 @@ struct task_struct {
 	u32 flags;   /* PF_* */
 	u32 policy;
 	s32 static_prio; /* 120 + nice */
+	s32 prio; /* below 100: of a real-time class */
 	s32 pid;
 	s32 tgid;
 	s32 nr_cpus_allowed;

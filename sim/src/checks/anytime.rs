@@ -183,6 +183,13 @@ impl Kernel {
         if since.is_some_and(|since| self.now > since + STALE_GRACE) {
             return self.violate("overload bit", format!("CPU {cpu}'s bit stays set, and nothing that may move waits"));
         }
+        let waits = queued + pinned > 0 || !self.cpus[cpu].local.is_empty();
+        let stuck = waits && self.cpus[cpu].tick_stopped && matches!(self.cpus[cpu].curr, Curr::Task(_));
+        let since = self.checks.stuck_since[cpu].filter(|_| stuck).or(stuck.then_some(self.now));
+        self.checks.stuck_since[cpu] = since;
+        if since.is_some_and(|since| self.now > since + WAKEUP_GRACE) {
+            return self.violate("no tick", format!("tasks wait on CPU {cpu}, whose current has no tick"));
+        }
         let unknown = is_idle && !self.native.is_idle_bit(slot) && self.now > self.cpus[cpu].busy_until;
         let since = self.checks.unknown_since[cpu].filter(|_| unknown).or(unknown.then_some(self.now));
         self.checks.unknown_since[cpu] = since;

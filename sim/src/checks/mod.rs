@@ -216,7 +216,10 @@ impl Kernel {
     /// A task is about to be inserted where select_cpu() or enqueue() said.
     pub fn check_insert(&mut self, task: TaskId, to: &Insert) {
         let Task { traits, .. } = &self.tasks[task];
-        let patient = matches!(traits.policy, SCHED_BATCH | SCHED_IDLE) && !traits.kthread && !traits.loader;
+        // Where it might find a task without a tick it does.
+        let nohz_full = self.machine.is_nohz_full(local_on(to.dsq_id).unwrap_or(self.tasks[task].cpu));
+        let patient =
+            matches!(traits.policy, SCHED_BATCH | SCHED_IDLE) && !traits.kthread && !traits.loader && !nohz_full;
         if patient && to.enq_flags & SCX_ENQ_PREEMPT != 0 {
             let policy = traits.policy;
             self.violate("preemption", format!("task {task} of policy {policy} preempts"));

@@ -33,6 +33,7 @@ impl Kernel {
                 // No enqueue(): the task keeps running (enqueue_task_scx, task_current()).
                 self.tasks[task].set_queued(true);
                 self.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
+                self.set_tick(cpu, task);
             }
             State::Sleeping | State::Waking | State::Dead => change(self),
         }
@@ -73,7 +74,7 @@ impl Kernel {
         self.lock_local(cpu);
         self.take_out(task);
         self.tasks[task].set_queued(false);
-        self.cpus[cpu].nr_running -= 1;
+        self.add_running(cpu, -1);
         let online = self.online;
         let to = match self.tasks[task].mask().and(&online).next_after(cpu) {
             Some(to) => to,

@@ -33,6 +33,11 @@ impl Kernel {
                 }
                 cpu
             }
+            Event::Tick(cpu) if self.skips_tick(cpu) => {
+                self.cpus[cpu].tick_armed = false;
+                return self.arm_tick(cpu);
+            }
+            Event::Tick(cpu) if self.cpus[cpu].tick_stopped => self.boot_cpu(),
             Event::Resched(cpu) | Event::Tick(cpu) | Event::Reenqueue(cpu) => cpu,
             Event::RemoteWake { cpu, .. } | Event::HigherClassEnds(cpu) => cpu,
             Event::Timer(task) => self.timer_cpu(task),
@@ -47,7 +52,7 @@ impl Kernel {
         match event {
             Event::Step { .. } => self.step(cpu),
             Event::Resched(_) => {}
-            Event::Tick(_) => self.tick(cpu),
+            Event::Tick(of) => self.tick(of),
             Event::Timer(task) => self.wake_from(Context::HardInterrupt, task, false),
             Event::RemoteWake { task, .. } => self.remote_wake(task, cpu),
             Event::Fault(index) => self.fault(index),

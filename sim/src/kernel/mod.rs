@@ -120,6 +120,11 @@ pub struct Cpu {
     pub speed: u64,
     pub freq: Freq,
     pub tick_armed: bool,
+    /// SCX_RQ_CAN_STOP_TICK: the task that was set as next has an infinite slice.
+    pub can_stop_tick: bool,
+    /// Of a nohz_full CPU: its tick is stopped while it runs a task, and another CPU does it once a second.
+    pub tick_stopped: bool,
+    pub ticked_at: u64,
     pub local: Dsq,
     /// The runqueue's tasks of the sched_ext class, the running one included.
     pub nr_running: usize,
@@ -270,6 +275,9 @@ impl Kernel {
                 speed: 1024,
                 freq: Freq::default(),
                 tick_armed: false,
+                can_stop_tick: false,
+                tick_stopped: false,
+                ticked_at: 0,
                 local: Dsq::default(),
                 nr_running: 0,
                 released: false,
@@ -278,7 +286,7 @@ impl Kernel {
                 idle_since: 0,
                 idle_ns: 0,
                 clock_left_at: None,
-                idle_task: Box::new(task_struct { flags: PF_IDLE, ..Default::default() }),
+                idle_task: Box::new(task_struct { flags: PF_IDLE, prio: 120, ..Default::default() }),
                 higher_class_task: Box::new(task_struct { pid: 1, tgid: 1, ..Default::default() }),
                 line: Line::default(),
             })

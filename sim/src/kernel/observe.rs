@@ -93,6 +93,8 @@ impl fmt::Display for Violation {
 pub struct Notes {
     /// Since when each CPU's overload bit is set without a reason; since when the CPU is idle without its idle bit.
     pub stale_since: Vec<Option<u64>>,
+    /// Since when tasks wait on the CPU while its current has no tick.
+    pub stuck_since: Vec<Option<u64>>,
     pub unknown_since: Vec<Option<u64>>,
     /// When each CPU's queue was longer last than what is looked at of it.
     pub deep_at: Vec<u64>,
@@ -136,6 +138,7 @@ impl Notes {
     pub fn new(nr_cpus: usize, now: u64) -> Self {
         Self {
             stale_since: vec![None; nr_cpus],
+            stuck_since: vec![None; nr_cpus],
             unknown_since: vec![None; nr_cpus],
             deep_at: vec![0; nr_cpus],
             steal_misses: 0,

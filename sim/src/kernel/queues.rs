@@ -63,8 +63,8 @@ impl Kernel {
             if to != cpu && !may {
                 return self.violate("affinity", format!("task {task} is sent to CPU {to}, which it may not use"));
             }
-            self.cpus[cpu].nr_running -= 1;
-            self.cpus[to].nr_running += 1;
+            self.add_running(cpu, -1);
+            self.add_running(to, 1);
             self.tasks[task].cpu = to;
             cpu = to;
         }
@@ -136,8 +136,8 @@ impl Kernel {
             // Deactivating it there takes the other runqueue's lock and line.
             self.lock_local(from);
             self.cpus[from].clock_left_at = Some(self.now);
-            self.cpus[from].nr_running -= 1;
-            self.cpus[cpu].nr_running += 1;
+            self.add_running(from, -1);
+            self.add_running(cpu, 1);
             self.tasks[task].cpu = cpu;
         }
         self.take_out(task);

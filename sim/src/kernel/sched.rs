@@ -21,7 +21,7 @@ use crate::dsq::TaskId;
 use crate::kernel::call::current;
 use crate::kernel::{Curr, Event, Kernel, Moment};
 use crate::mask::Mask;
-use crate::native::{SCX_ENQ_LAST, SCX_ENQ_REENQ, scx_cpu_release_args};
+use crate::native::{SCX_ENQ_LAST, SCX_ENQ_REENQ, SCX_SLICE_INF, scx_cpu_release_args};
 use crate::task::{Place, State};
 use crate::trace::{Op, Record};
 
@@ -30,6 +30,9 @@ const DISPATCH_LOOPS: u32 = 32;
 
 /// The slice of a task that is picked without one (SCX_SLICE_DFL).
 const SLICE_DFL: u64 = 20_000_000;
+
+/// Between two ticks of a CPU whose tick is stopped, by a worker of another CPU.
+const REMOTE_TICK: u64 = 1_000_000_000;
 
 impl Kernel {
     /// Switches `cpu` to its next task.
@@ -129,7 +132,7 @@ impl Kernel {
         if self.tasks[task].state != State::Dead {
             self.tasks[task].state = State::Sleeping;
         }
-        self.cpus[cpu].nr_running -= 1;
+        self.add_running(cpu, -1);
     }
 
     fn stopping(&mut self, task: TaskId, runnable: bool) {
@@ -218,6 +221,7 @@ impl Kernel {
                 self.tasks[task].raw_mut().se.exec_start = self.now;
                 let raw = self.tasks[task].raw;
                 self.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
+                self.set_tick(cpu, task);
             }
         }
         if let Curr::Task(task) = prev
@@ -267,8 +271,34 @@ impl Kernel {
         self.arm_step(cpu);
     }
 
+    /// The end of set_next_task_scx(): the only place where the kernel looks at the slice for that.
+    pub fn set_tick(&mut self, cpu: usize, task: TaskId) {
+        let can_stop_tick = self.tasks[task].raw().scx.slice == SCX_SLICE_INF;
+        if self.cpus[cpu].can_stop_tick != can_stop_tick {
+            self.cpus[cpu].can_stop_tick = can_stop_tick;
+            self.update_tick(cpu);
+        }
+    }
+
+    /// add_nr_running(), sub_nr_running().
+    pub fn add_running(&mut self, cpu: usize, by: isize) {
+        self.cpus[cpu].nr_running = self.cpus[cpu].nr_running.checked_add_signed(by).unwrap();
+        self.update_tick(cpu);
+    }
+
+    /// sched_update_tick_dependency(), scx_can_stop_tick(): that of what runs still, be it idle, when another task is next.
+    fn update_tick(&mut self, cpu: usize) {
+        let can_stop_tick = self.cpus[cpu].can_stop_tick || !matches!(self.cpus[cpu].curr, Curr::Task(_));
+        self.cpus[cpu].tick_stopped = self.machine.is_nohz_full(cpu) && can_stop_tick;
+    }
+
+    /// Is the CPU's tick left out that is due now? Not that of sched_tick_remote().
+    pub fn skips_tick(&self, cpu: usize) -> bool {
+        self.cpus[cpu].tick_stopped && self.now < self.cpus[cpu].ticked_at + REMOTE_TICK
+    }
+
     /// Arms the next tick, at a multiple of TICK. An idle CPU has none.
-    fn arm_tick(&mut self, cpu: usize) {
+    pub fn arm_tick(&mut self, cpu: usize) {
         if self.cpus[cpu].curr != Curr::Idle && !self.cpus[cpu].tick_armed {
             self.cpus[cpu].tick_armed = true;
             self.push((self.now / TICK + 1) * TICK, Event::Tick(cpu));
@@ -282,11 +312,14 @@ impl Kernel {
             return;
         }
         self.cost += TICK_WORK;
+        self.cpus[cpu].ticked_at = self.now;
         self.cpus[cpu].clock_left_at = None;
         self.update_curr(cpu);
         if let Curr::Task(task) = self.cpus[cpu].curr {
             let raw = self.tasks[task].raw;
-            self.native.interrupt(!self.tasks[task].is_migration_disabled());
+            if cpu == self.cpu {
+                self.native.interrupt(!self.tasks[task].is_migration_disabled());
+            }
             self.call(Op::Tick, Some(task), 0, |ops| unsafe { ops.tick.unwrap()(raw) });
             self.tell(Moment::Notified { cpu, running: true });
             if self.tasks[task].raw().scx.slice == 0 {
@@ -306,6 +339,7 @@ impl Kernel {
             return;
         }
         self.check_put_back(cpu);
+        self.update_tick(cpu);
         self.cpus[cpu].higher_class_ns = 0;
         if let Some(task) = self.cpus[cpu].push_away.take() {
             self.move_if_disallowed(task);

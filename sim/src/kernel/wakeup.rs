@@ -113,7 +113,7 @@ impl Kernel {
         self.lock_local(cpu);
         self.tasks[task].state = State::Runnable;
         self.tasks[task].set_queued(true);
-        self.cpus[cpu].nr_running += 1;
+        self.add_running(cpu, 1);
         self.do_enqueue(task, cpu, enq_flags);
         if self.cpus[cpu].curr == Curr::Idle {
             self.resched_curr(cpu);

@@ -4,6 +4,7 @@
 use crate::costs::SMT_SPEED;
 use crate::kernel::cpufreq::MAX_FREQ;
 use crate::kernel::{Curr, Event, Kernel};
+use crate::native::SCX_SLICE_INF;
 
 impl Kernel {
     /// Accounts the work of the running task up to now.
@@ -74,7 +75,9 @@ impl Kernel {
         let ran = self.now - raw.se.exec_start;
         raw.se.exec_start = self.now;
         raw.se.sum_exec_runtime += ran;
-        raw.scx.slice = raw.scx.slice.saturating_sub(ran);
+        if raw.scx.slice != SCX_SLICE_INF {
+            raw.scx.slice = raw.scx.slice.saturating_sub(ran);
+        }
         let group = self.programs[task.program].group;
         self.groups[group].note_ran(ran, self.machine.places[id].capacity);
     }

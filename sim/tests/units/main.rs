@@ -18,6 +18,7 @@ mod order {
     mod pick;
     mod preempt;
     mod queue;
+    mod tickless;
 }
 mod search {
     mod idle;

@@ -39,7 +39,7 @@ static u32 kernel_perf(s32 cpu, u64 util)
 }
 
 /*
- * Utilization of this CPU has changed, and its rq lock is held. A governor that was told something less than its rate limit ago
+ * Utilization of @cpu has changed, and its rq lock is held. A governor that was told something less than its rate limit ago
  * does not listen: ticks tell it again.
  */
 static void update_cpuperf(s32 cpu, struct cpu_ctx *cctx, bool tick)
@@ -55,7 +55,10 @@ static void update_cpuperf(s32 cpu, struct cpu_ctx *cctx, bool tick)
 		cctx->util_est = peak(cctx->util_est, target);
 	else
 		target = max(target, cctx->util_est);
-	rq = bpf_this_cpu_ptr(&runqueues);
+	/* Not always this CPU's: order/tickless.bpf.h. */
+	rq = bpf_per_cpu_ptr(&runqueues, cpu);
+	if (!rq)
+		return;
 	target = kernel_perf(cpu, target);
 	others = rq->avg_rt.util_avg + rq->avg_dl.util_avg;
 	target = target > others ? target - others : 0;

@@ -181,4 +181,6 @@ static void set_limit(u32 id, u64 period, u64 quota, u64 burst)
 	g->period_start = unlocked_now();
 	g->budget = quota;
 	g->throttled_at = 0;
+	if (machine.nohz_full)
+		kick_tickless();
 }

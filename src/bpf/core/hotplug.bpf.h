@@ -38,12 +38,14 @@ static void count_present(s32 cpu, bool present)
 /* @p runs on a CPU that is not present. In its tick: others come to their turn. */
 static void run_on_absent(struct task_struct *p, bool tick)
 {
-	scx_bpf_task_set_slice(p, tick && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) ? 0 : SCX_SLICE_INF);
+	bool others = tick && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | scx_bpf_task_cpu(p));
+
+	scx_bpf_task_set_slice(p, others ? 0 : SCX_SLICE_INF);
 }
 
 /*
- * In tick of any CPU: one that is not present may idle although its local DSQ has a task; it is kicked. Bounded by ABSENT_CPUS, the
- * next ones each time.
+ * In tick of any CPU: one that is not present may idle, or run a task without a tick, although its local DSQ has a task; it is
+ * kicked. Bounded by ABSENT_CPUS, the next ones each time.
  */
 static void look_at_absent(struct cpu_ctx *cctx)
 {
@@ -53,7 +55,7 @@ static void look_at_absent(struct cpu_ctx *cctx)
 		s32 other = cctx->absent_turn++ % machine.nr_cpu_ids;
 
 		if (!is_present(other) && is_possible(other) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | other) > 0)
-			kick_cpu(other, 0);
+			kick_cpu(other, is_nohz_full(other) ? SCX_KICK_PREEMPT : 0);
 	}
 }
 

@@ -27,3 +27,14 @@ static void kick_cpu(s32 cpu, u64 flags)
 	if (can_kick())
 		send_kick(cpu, flags);
 }
+
+/* A cpu.max was set: a task that has no tick does not see it. Bounded by the number of CPUs. Returns 0. */
+__noinline s32 kick_tickless(void)
+{
+	s32 cpu;
+
+	bpf_for(cpu, 0, machine.nr_cpu_ids)
+		if (is_tickless(cpu_ctx(cpu)))
+			kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return 0;
+}

@@ -113,7 +113,8 @@ static void pelt_update(s32 cpu, struct cpu_ctx *cctx, u64 now, bool running)
 
 	if (pelt->running && ran > 0) {
 		pelt->ran += ran;
-		stat_add(STAT_BUSY_NS, ran);
+		/* Not by stat_add(): of a CPU without a tick another one does it. */
+		cctx->stats[STAT_BUSY_NS] += ran;
 	} else if (ran > 0) {
 		pelt->idled = true;
 	}

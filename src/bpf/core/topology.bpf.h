@@ -104,6 +104,18 @@ static bool is_possible(s32 cpu)
 	return is;
 }
 
+/* Can the kernel stop the tick of @cpu while a task runs there? */
+static bool is_nohz_full(s32 cpu)
+{
+	return machine.nohz_full && cpu_layout(cpu)->nohz_full;
+}
+
+/* Has current no tick? order/tickless.bpf.h */
+static bool is_tickless(const struct cpu_ctx *cctx)
+{
+	return machine.nohz_full && READ_ONCE(cctx->tickless);
+}
+
 static u32 cpu_node(s32 cpu)
 {
 	return cpu_layout(cpu)->node;

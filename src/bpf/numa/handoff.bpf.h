@@ -39,7 +39,8 @@ static bool hands_off(const struct task_ctx *tctx, s32 target, u64 wake_flags)
 	cctx->sync_woke_at = cctx->handoff_score < HANDOFF_SCORE || cctx->nr_handoffs++ % HANDOFF_SAMPLE == 0
 				     ? bpf_ktime_get_ns()
 				     : 0;
-	if (cctx->sync_wakes > 1 || target != waking || cctx->queued || cctx->handoff_score < HANDOFF_SCORE)
+	if (cctx->sync_wakes > 1 || target != waking || cctx->queued || is_tickless(cctx) ||
+	    cctx->handoff_score < HANDOFF_SCORE)
 		return false;
 	if (is_asym() && !fits_cpu(tctx->task_util, waking))
 		return false;

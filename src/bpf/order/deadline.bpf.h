@@ -125,11 +125,12 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 sum_exec = p->se.sum_exec_runtime, ran = sum_exec - tctx->charged;
 
+	/* Before the look at the share: what it ran for until now is not charged to a cpu.max that is new. */
+	if (is_limited(tctx))
+		charge_groups(scx_bpf_task_cpu(p), tctx->group, ran);
 	if (tctx->group)
 		update_share(tctx); /* may scale vruntime again */
 	tctx->vruntime += to_vtime(ran, task_weight(tctx));
-	if (is_limited(tctx))
-		charge_groups(scx_bpf_task_cpu(p), tctx->group, ran);
 	tctx->charged = sum_exec;
 }
 

@@ -143,6 +143,11 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		at = next->scx.dsq_vtime;
 		keep = false;
 	}
+	if (keep && next && is_tickless(cctx)) {
+		/* It would go on without a tick. */
+		keep = false;
+		kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
 	if (due && (keep || next)) {
 		struct task_ctx *own = keep ? NULL : task_ctx(next);
 		u64 wait = own ? wait_time(own, scx_bpf_now()) : 0;
@@ -158,9 +163,16 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	if (!keep && cctx->queued && take_queued(cpu, cctx, queue))
 		return;
 	if (tctx) {
+		/* It is put back, so that the kernel looks at its slice. */
+		if (is_nohz_full(cpu) && !is_tickless(cctx) && is_alone(tctx, cpu, cctx)) {
+			stat_inc(STAT_EMPTY);
+			return;
+		}
 		stat_inc(STAT_KEEP);
 		cctx->preempted_by = BY_NONE;
 		note_running(prev, tctx, cctx, slice, true);
+		if (is_tickless(cctx))
+			slice = tickless_slice(tctx, cpu, cctx, slice);
 		scx_bpf_task_set_slice(prev, slice);
 		return;
 	}

@@ -20,15 +20,21 @@
  */
 #pragma once
 
+/* A task that preempts none waits for the tick of what it finds on @cpu, if that can be without one it does not. */
+static bool waits_on_arrival(const struct task_struct *p, s32 cpu)
+{
+	return no_preempt(p) && !is_nohz_full(cpu);
+}
+
 /*
- * How @p comes to a CPU that was idle a moment ago. That CPU may find another task while this one is under way; that one is
+ * How @p comes to @cpu, which was idle a moment ago. That CPU may find another task while this one is under way; that one is
  * preempted then, for a task that waits behind another in the local DSQ cannot be stolen.
  *
  * If a higher class has taken the CPU by then, the kernel puts the task back by enqueue() (SCX_ENQ_IMMED, 0 before 7.1).
  */
-static u64 arrival_flags(const struct task_struct *p)
+static u64 arrival_flags(const struct task_struct *p, s32 cpu)
 {
-	return SCX_ENQ_IMMED | (no_preempt(p) ? 0 : SCX_ENQ_PREEMPT);
+	return SCX_ENQ_IMMED | (waits_on_arrival(p, cpu) ? 0 : SCX_ENQ_PREEMPT);
 }
 
 /* By its estimate; @now may be read from another CPU's clock. */

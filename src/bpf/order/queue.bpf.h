@@ -84,7 +84,7 @@ static u64 cpu_load(const struct cpu_ctx *cctx)
  */
 static bool is_next(s32 cpu, const struct cpu_ctx *cctx, const struct task_ctx *tctx)
 {
-	return !cctx->queued && !cctx->due && !cctx->first_come && !cctx->curr_critical &&
+	return !cctx->queued && !cctx->due && !cctx->first_come && !cctx->curr_critical && !is_tickless(cctx) &&
 	       !time_before(cctx->curr_requeued, tctx->deadline) && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 }
 

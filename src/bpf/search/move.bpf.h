@@ -80,8 +80,8 @@ static void check_move(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 static void send(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {
 	tctx->arrives = true;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, tunables.slice_ns, enq_flags | arrival_flags(p));
-	if (!no_preempt(p))
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, tunables.slice_ns, enq_flags | arrival_flags(p, cpu));
+	if (!waits_on_arrival(p, cpu))
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 

@@ -102,6 +102,14 @@ static u64 patience(const struct cpu_ctx *victim)
 	return by_weight(BALANCE_WAIT_NS, max(victim->curr_weight, WEIGHT_DFL << WEIGHT_SHIFT));
 }
 
+/* Is what waits on @victim worth the end of a slice on @cpu, which has no tick? If the first task may come. */
+static bool may_take_first(s32 cpu, s32 victim)
+{
+	struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(victim);
+
+	return first && can_migrate_to(first, cpu);
+}
+
 /* In tick: what is due in the next dispatch() of @cpu. */
 static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
@@ -110,7 +118,7 @@ static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 	if (tunables.steal && now - cctx->balanced_at >= BALANCE_NS) {
 		cctx->balanced_at = now;
 		cctx->balance_with = balance_victim(cpu);
-		if (cctx->balance_with >= 0)
+		if (cctx->balance_with >= 0 && (!is_tickless(cctx) || may_take_first(cpu, cctx->balance_with)))
 			due |= DUE_BALANCE;
 	}
 	if (cctx->queued && now - cctx->starved_at >= machine.starve_ns / STARVE_LOOKS) {

@@ -52,7 +52,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("select-prev-disallowed", "select_cpu() keeps a previous CPU that the task may not use any more", "main.bpf.c",
         "if (!is_present(prev) || !may_use(p, prev))", "if (!is_present(prev))"),
     mutant("select-no-insert", "select_cpu() claims a CPU and inserts no task there", "main.bpf.c",
-        "\tscx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, handed_off ? 0 : arrival_flags(p));\n\treturn cpu;", "\treturn target;"),
+        "\tscx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, handed_off ? 0 : arrival_flags(p, cpu));\n\treturn cpu;", "\treturn target;"),
     survivor("select-loader-budget", "nr_scan bounds the search for the loader, too", "main.bpf.c",
         "if (cpu < 0 && is_critical(p))", "if (false)",
         "the task that the loader preempts is offered, and the loader is brief"),
@@ -61,7 +61,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("any-allowed-offline", "any_allowed() forgets the task's mask", "core/task.bpf.h",
         "bpf_cpumask_any_and_distribute(p->cpus_ptr, online)", "bpf_cpumask_any_and_distribute(online, online)"),
     survivor("handoff-unscored", "the kernel's hint alone makes a hand-off", "numa/handoff.bpf.h",
-        " || cctx->handoff_score < HANDOFF_SCORE)", ")",
+        " ||\n\t    cctx->handoff_score < HANDOFF_SCORE)", ")",
         "the waker's slice is over: the next tick runs the wakee; units/numa/handoff.rs catches it"),
     survivor("handoff-all", "a CPU is handed off though tasks wait in its queues", "numa/handoff.bpf.h",
         "target != waking || cctx->queued ||", "target != waking ||",
@@ -227,7 +227,7 @@ pub const MUTANTS: &[Mutant] = &[
         "it makes way once more, or is offered a tick later; units/order/preempt.rs and pick.rs catch it"),
     // Preemption.
     mutant("batch-preempts", "SCHED_BATCH and SCHED_IDLE tasks preempt", "order/preempt.bpf.h",
-        "(no_preempt(p) ? 0 : SCX_ENQ_PREEMPT);", "SCX_ENQ_PREEMPT;"),
+        "(waits_on_arrival(p, cpu) ? 0 : SCX_ENQ_PREEMPT);", "SCX_ENQ_PREEMPT;"),
     survivor("preempt-sync", "sync wakeups preempt", "order/preempt.bpf.h",
         "if (tctx->sync_wakeup || cctx->curr_critical ||", "if (cctx->curr_critical ||",
         "preemption is policy: virtual time stays fair; units/order/preempt.rs catches it"),
@@ -487,7 +487,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("boundary-untold", "a task is not asked to tell when it is at the boundary of user space", "cgroup/throttle.bpf.h",
         "\t\task_boundary(p, tctx);\n", ""),
     mutant("bw-absent", "a CPU that has no place throttles", "main.bpf.c",
-        "\tif (!is_present(cpu)) {\n\t\trun_on_absent(p, false);\n\t\treturn;\n\t}\n\t/* Another", "\t/* Another"),
+        "\tif (!is_present(cpu)) {\n\t\trun_on_absent(p, false);\n\t\tcctx->tickless = is_nohz_full(cpu);\n\t\treturn;\n\t}\n\t/* Another", "\t/* Another"),
     // Utilization and capacity.
     mutant("util-capacity", "a small CPU counts as a big one", "core/pelt.bpf.h",
         "now - pelt->updated_at, cpu_layout(cpu)->capacity,", "now - pelt->updated_at, CAPACITY_SCALE,"),
@@ -547,7 +547,7 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("home-elsewhere", "tasks are sent to the first node", "search/move.bpf.h",
         ": scan_node(p, tctx->preferred_node,", ": scan_node(p, 0,"),
     survivor("sent-quietly", "a task that is sent to another CPU relies on the kernel to preempt there", "search/move.bpf.h",
-        "\tif (!no_preempt(p))\n\t\tkick_cpu(cpu, SCX_KICK_PREEMPT);\n", "",
+        "\tif (!waits_on_arrival(p, cpu))\n\t\tkick_cpu(cpu, SCX_KICK_PREEMPT);\n", "",
         "this kernel does; units/numa/migrate_home.rs and units/capacity/misfit.rs catch it"),
     // Counters.
     mutant("count-wakeups", "searches are not counted", "main.bpf.c",
@@ -570,4 +570,11 @@ pub const MUTANTS: &[Mutant] = &[
         "\tif (enq_flags & SCX_ENQ_REENQ)\n\t\tstat_inc(STAT_REENQUEUE);\n", ""),
     mutant("count-starved", "tasks run out of turn are not counted", "steal/balance.bpf.h",
         "\t\tstat_inc(STAT_STARVED);\n", ""),
+    // CPUs without a tick.
+    mutant("tickless-no-kick", "a task that is queued for a CPU without a tick does not end that", "main.bpf.c",
+        "\t\tadvance_tickless(cpu, cctx);\n\t\tkick_cpu(cpu, SCX_KICK_PREEMPT);\n\t}\n\tif (wakes)\n", "\t\tadvance_tickless(cpu, cctx);\n\t}\n\tif (wakes)\n"),
+    mutant("tickless-unknown", "a task that starts on an idle CPU is thought to have a tick", "order/tickless.bpf.h",
+        "cctx->tickless = switches || is_alone(tctx, cpu, cctx);", "cctx->tickless = is_alone(tctx, cpu, cctx);"),
+    mutant("tickless-kept", "a task without a tick is kept though others wait", "order/pick.bpf.h",
+        "\tif (keep && next && is_tickless(cctx)) {\n", "\tif (false) {\n"),
 ];
