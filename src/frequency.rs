@@ -4,8 +4,15 @@
 //! idles would still look as if it had room to spare. The author of SIS_UTIL names this as what it does not see (commit
 //! 70fb5ccf2e).
 
+//!
+//! ```text
+//! /sys/devices/system/cpu/cpufreq/policyN --read(): all, once--> Policies --follows(), reachable()
+//!                                         --look(): a few, in turns----^
+//! ```
+
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use scx_utils::misc::read_from_file;
 
@@ -14,71 +21,166 @@ use crate::tunables::{CpuFreq, Power};
 /// Where the kernel tells of CPUs.
 pub const SYS_CPU: &str = "/sys/devices/system/cpu";
 
-/// Are the kernel's targets to follow utilization? Only the governor schedutil reads them.
-pub fn follows(sys_cpu: &Path, asked: CpuFreq, power: Power) -> bool {
-    let has_schedutil = || {
-        let policies = fs::read_dir(sys_cpu.join("cpufreq")).into_iter().flatten().flatten();
-        let mut governors = policies.map(|policy| read_from_file::<String>(&policy.path().join("scaling_governor")));
-        governors.any(|governor| governor.is_ok_and(|governor| governor == "schedutil"))
-    };
-    match asked {
-        CpuFreq::Auto => power != Power::Performance && has_schedutil(),
-        CpuFreq::On => true,
-        CpuFreq::Off => false,
+/// At most so many policies are read in a look: where each CPU has its own, a look costs no more on a larger machine.
+const A_LOOK: usize = 16;
+
+/// The CPUs that share a frequency, and what they were set to when that was last read.
+struct Policy {
+    folder: PathBuf,
+    cpus: Vec<usize>,
+    has_schedutil: bool,
+    /// scaling_max_freq and cpuinfo_max_freq, kHz, if the first is lower.
+    clamped: Option<(u64, u64)>,
+}
+
+impl Policy {
+    /// A CPU that is offline for now belongs to it, too.
+    fn read(folder: PathBuf) -> Self {
+        let cpus = fs::read_to_string(folder.join("related_cpus")).unwrap_or_default();
+        let cpus = cpus.split_whitespace().filter_map(|id| id.parse().ok()).collect();
+        let mut policy = Self { folder, cpus, has_schedutil: false, clamped: None };
+        policy.look();
+        policy
+    }
+
+    /// Files that are missing, or make no sense, clamp nothing.
+    fn look(&mut self) {
+        let governor = read_from_file::<String>(&self.folder.join("scaling_governor"));
+        self.has_schedutil = governor.is_ok_and(|governor| governor == "schedutil");
+        let khz = |file: &str| read_from_file::<u64>(&self.folder.join(file)).ok();
+        let range = khz("scaling_max_freq").zip(khz("cpuinfo_max_freq"));
+        self.clamped = range.filter(|&(allowed, highest)| (1..highest).contains(&allowed));
     }
 }
 
-/// `capacity` of the CPU, lowered as far as its frequency is clamped: 1..=capacity. CPUs without cpufreq, or with files
-/// that make no sense, reach it all.
-pub fn reachable(sys_cpu: &Path, cpu: usize, capacity: usize) -> usize {
-    let khz = |file: &str| read_from_file::<u64>(&sys_cpu.join(format!("cpu{cpu}/cpufreq/{file}")));
-    match (khz("scaling_max_freq"), khz("cpuinfo_max_freq")) {
-        (Ok(allowed), Ok(highest)) if (1..highest).contains(&allowed) => {
-            ((capacity as u64 * allowed / highest) as usize).max(1)
-        }
-        _ => capacity,
+/// The machine's policies. None where there is no cpufreq.
+pub struct Policies {
+    sys_cpu: PathBuf,
+    policies: Vec<Policy>,
+    by_cpu: BTreeMap<usize, usize>,
+    /// The first that the next look reads.
+    next: usize,
+}
+
+impl Policies {
+    /// Read them all.
+    pub fn read(sys_cpu: &Path) -> Self {
+        let policies: Vec<_> = folders(sys_cpu).into_iter().map(Policy::read).collect();
+        let cpus = policies.iter().enumerate();
+        let by_cpu = cpus.flat_map(|(index, policy)| policy.cpus.iter().map(move |&cpu| (cpu, index))).collect();
+        Self { sys_cpu: sys_cpu.into(), policies, by_cpu, next: 0 }
     }
+
+    /// Read the next few of them again; all of them, when some have come or gone since the last round.
+    pub fn look(&mut self) {
+        if self.next == 0 && !folders(&self.sys_cpu).iter().eq(self.policies.iter().map(|policy| &policy.folder)) {
+            *self = Self::read(&self.sys_cpu);
+            return;
+        }
+        let end = (self.next + A_LOOK).min(self.policies.len());
+        self.policies[self.next..end].iter_mut().for_each(Policy::look);
+        self.next = if end < self.policies.len() { end } else { 0 };
+    }
+
+    /// Are the kernel's targets to follow utilization? Only the governor schedutil reads them.
+    pub fn follows(&self, asked: CpuFreq, power: Power) -> bool {
+        match asked {
+            CpuFreq::Auto => power != Power::Performance && self.policies.iter().any(|policy| policy.has_schedutil),
+            CpuFreq::On => true,
+            CpuFreq::Off => false,
+        }
+    }
+
+    /// `capacity` of the CPU, lowered as far as its frequency is clamped: 1..=capacity.
+    pub fn reachable(&self, cpu: usize, capacity: usize) -> usize {
+        let clamped = self.by_cpu.get(&cpu).and_then(|&index| self.policies[index].clamped);
+        let lowered = |(allowed, highest)| (capacity as u64 * allowed / highest) as usize;
+        clamped.map_or(capacity, |clamped| lowered(clamped).max(1))
+    }
+}
+
+/// The policies' folders, in order.
+fn folders(sys_cpu: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(sys_cpu.join("cpufreq")).into_iter().flatten().flatten();
+    let policies = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("policy"));
+    let mut folders: Vec<_> = policies.map(|entry| entry.path()).collect();
+    folders.sort();
+    folders
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
+
+    /// Sets a policy of one CPU, of this number.
+    fn set(dir: &TempDir, policy: usize, files: &[(&str, &str)]) {
+        let folder = dir.path().join(format!("cpufreq/policy{policy}"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("related_cpus"), format!("{policy}\n")).unwrap();
+        files.iter().for_each(|(file, text)| fs::write(folder.join(file), text).unwrap());
+    }
 
     #[test]
     fn targets_follow_where_any_policy_has_schedutil() {
         let dir = tempfile::tempdir().unwrap();
-        let follow =
-            || [CpuFreq::Auto, CpuFreq::On, CpuFreq::Off].map(|asked| follows(dir.path(), asked, Power::Balanced));
-        assert_eq!(follow(), [false, true, false]);
-        let govern = |policy: &str, governor: &str| {
-            let folder = dir.path().join("cpufreq").join(policy);
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("scaling_governor"), governor).unwrap();
+        let mut policies = Policies::read(dir.path());
+        let mut follow = || {
+            policies.look();
+            [CpuFreq::Auto, CpuFreq::On, CpuFreq::Off].map(|asked| policies.follows(asked, Power::Balanced))
         };
-        fs::create_dir_all(dir.path().join("cpufreq/boost")).unwrap();
-        govern("policy0", "performance\n");
         assert_eq!(follow(), [false, true, false]);
-        govern("policy4", "schedutil\n");
+        fs::create_dir_all(dir.path().join("cpufreq/boost")).unwrap();
+        set(&dir, 0, &[("scaling_governor", "performance\n")]);
+        assert_eq!(follow(), [false, true, false]);
+        set(&dir, 4, &[("scaling_governor", "schedutil\n")]);
         assert_eq!(follow(), [true, true, false]);
-        assert!(!follows(dir.path(), CpuFreq::Auto, Power::Performance));
+        set(&dir, 4, &[("scaling_governor", "powersave\n")]);
+        assert_eq!(follow(), [false, true, false]);
+        set(&dir, 0, &[("scaling_governor", "schedutil\n")]);
+        assert_eq!(follow(), [true, true, false]);
+        assert!(!policies.follows(CpuFreq::Auto, Power::Performance));
     }
 
     #[test]
     fn clamped_cpus_reach_less() {
         let dir = tempfile::tempdir().unwrap();
-        let clamp = |cpu: usize, allowed: &str, highest: &str| {
-            let folder = dir.path().join(format!("cpu{cpu}/cpufreq"));
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("scaling_max_freq"), allowed).unwrap();
-            fs::write(folder.join("cpuinfo_max_freq"), highest).unwrap();
+        let clamp = |policy: usize, allowed: &str, highest: &str| {
+            set(&dir, policy, &[("scaling_max_freq", allowed), ("cpuinfo_max_freq", highest)]);
         };
         clamp(0, "1000000\n", "4000000\n");
         clamp(1, "4000000\n", "4000000\n");
         clamp(2, "4800000\n", "4000000\n");
         clamp(3, "x", "4000000");
         clamp(4, "0", "4000000");
-        let reach: Vec<_> = (0..6).map(|cpu| reachable(dir.path(), cpu, 1024)).collect();
-        assert_eq!(reach, [256, 1024, 1024, 1024, 1024, 1024]);
-        assert_eq!(reachable(dir.path(), 0, 3), 1);
+        set(&dir, 0, &[("related_cpus", "0 6\n")]);
+        let policies = Policies::read(dir.path());
+        let reach: Vec<_> = (0..7).map(|cpu| policies.reachable(cpu, 1024)).collect();
+        assert_eq!(reach, [256, 1024, 1024, 1024, 1024, 1024, 256]);
+        assert_eq!(policies.reachable(0, 3), 1);
+    }
+
+    #[test]
+    fn a_look_reads_some_policies_and_the_next_look_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        const NR: usize = 2 * A_LOOK + 1;
+        let allow = |allowed: &str| {
+            let files = [("scaling_max_freq", allowed), ("cpuinfo_max_freq", "4")];
+            (0..NR).for_each(|policy| set(&dir, policy, &files));
+        };
+        allow("4");
+        let mut policies = Policies::read(dir.path());
+        let clamped = |policies: &Policies| (0..NR).filter(|&cpu| policies.reachable(cpu, 4) == 1).count();
+        allow("1");
+        let looks = [A_LOOK, 2 * A_LOOK, NR].map(|seen| {
+            policies.look();
+            (clamped(&policies), seen)
+        });
+        assert!(looks.iter().all(|(clamped, seen)| clamped == seen), "{looks:?}");
+        // A new one makes it read all; those that have gone clamp nothing.
+        allow("4");
+        fs::remove_dir_all(dir.path().join("cpufreq/policy0")).unwrap();
+        policies.look();
+        assert_eq!((clamped(&policies), policies.policies.len()), (0, NR - 1));
     }
 }

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::{Scheduler, memory};
+use crate::frequency::{self, Policies};
+use crate::power;
 use crate::tunables::{CpuFreq, Power, Tunables};
-use crate::{frequency, power};
 
 /// How often they are looked at: users and daemons set them, seldom.
 pub const INTERVAL: Duration = Duration::from_secs(1);
@@ -31,23 +32,27 @@ impl Watch {
     }
 }
 
+/// This machine's.
+pub fn policies() -> Policies {
+    Policies::read(frequency::SYS_CPU.as_ref())
+}
+
 /// --power and --cpufreq, for this machine as it is now: neither is Auto.
-pub fn of_this_machine(asked: &Tunables) -> (Power, CpuFreq) {
+pub fn of_this_machine(asked: &Tunables, policies: &Policies) -> (Power, CpuFreq) {
     let power = power::profile("/".as_ref(), asked.power);
-    let follows = frequency::follows(frequency::SYS_CPU.as_ref(), asked.cpufreq, power);
-    (power, if follows { CpuFreq::On } else { CpuFreq::Off })
+    (power, if policies.follows(asked.cpufreq, power) { CpuFreq::On } else { CpuFreq::Off })
 }
 
 impl Scheduler<'_> {
     /// Would it be another one if it were loaded now?
     pub(super) fn is_of_other_energy(&mut self, now: Instant) -> bool {
         let loaded = (self.tunables.power, self.tunables.cpufreq);
-        self.energy.has_changed(loaded, of_this_machine(&self.asked), now)
+        self.energy.has_changed(loaded, of_this_machine(&self.asked, &self.policies), now)
     }
 
-    /// Tells the program what CPUs can reach under the limits that their frequencies have now.
-    pub(super) fn look_at_frequencies(&mut self) -> Result<()> {
-        self.publisher.set_reachable(|cpu, capacity| frequency::reachable(frequency::SYS_CPU.as_ref(), cpu, capacity));
+    /// Tells the program what CPUs can reach under the limits that their frequencies have.
+    pub(super) fn publish_limits(&mut self) -> Result<()> {
+        self.publisher.set_reachable(|cpu, capacity| self.policies.reachable(cpu, capacity));
         let shared = memory::shared(&mut self.skel, self.groups, &self.tunables)?;
         self.publisher.publish_capacities(shared.capacities);
         Ok(())

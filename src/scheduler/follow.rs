@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use bytemuck::bytes_of_mut;
 use log::{debug, info};
 
-use super::{Scheduler, call_with, memory};
+use super::{Scheduler, call_with, energy, memory};
 use crate::bpf_intf::{cpu_layout, llc_layout, placed_cpu};
 use crate::topology::Layout;
 use crate::tunables::Power;
@@ -94,6 +94,10 @@ impl Scheduler<'_> {
             let mut args = placed_cpu { cpu: cpu as i32 };
             call_with(&mut self.skel.progs.place_cpu, Some(bytes_of_mut(&mut args)))?;
             info!("CPU {cpu} came, in LLC {}", place.llc);
+        }
+        if !cpus.is_empty() {
+            self.policies = energy::policies();
+            self.publish_limits()?;
         }
         Ok(())
     }

@@ -39,6 +39,7 @@ use crate::bpf_intf::group;
 use crate::bpf_skel::*;
 use crate::cli::Opts;
 use crate::control::Control;
+use crate::frequency::Policies;
 use crate::lifecycle::Served;
 use crate::nr_scan::ScanLimit;
 use crate::numa::Sampler;
@@ -79,6 +80,7 @@ pub struct Scheduler<'a> {
     lost_warner: Option<SyncSender<stats::cgroups::Snapshot>>,
     has_warned_of_few: bool,
     hotplugs: Hotplugs,
+    policies: Policies,
     energy: energy::Watch,
     /// Changes of the machine count from then on.
     outdated_from: Instant,
@@ -102,7 +104,8 @@ impl<'a> Scheduler<'a> {
         // CPUs may come and go from here on: the program sees which are there when it is attached.
         skel.struct_ops.magpie_mut().hotplug_seq = 0;
         let mut tunables = opts.settings.tunables.clone();
-        (tunables.power, tunables.cpufreq) = energy::of_this_machine(&tunables);
+        let policies = energy::policies();
+        (tunables.power, tunables.cpufreq) = energy::of_this_machine(&tunables, &policies);
         let mut layout = Layout::of_this_machine(tunables.power == Power::Powersave)?;
         change(&mut layout);
         if !tunables.no_cgroups && !compat::struct_has_field("sched_ext_ops", "cgroup_init")? {
@@ -148,6 +151,7 @@ impl<'a> Scheduler<'a> {
             lost_warner: None,
             has_warned_of_few: false,
             hotplugs: Hotplugs::new(),
+            policies,
             energy: energy::Watch::default(),
             outdated_from: Instant::now(),
             sampler: None,
@@ -160,7 +164,7 @@ impl<'a> Scheduler<'a> {
     /// Hands the machine's tasks over to the loaded programs. Fails with the kernel's reason if it ends them at once.
     pub fn attach(&mut self) -> Result<()> {
         call(&mut self.skel.progs.register_loader)?;
-        self.look_at_frequencies()?;
+        self.publish_limits()?;
         let skel = &mut self.skel;
         self.link = Some(scx_ops_attach!(skel, magpie).map_err(preflight::explain)?);
         // For the kernel it is attached, too, if init() or init_task() failed.
@@ -247,11 +251,12 @@ impl<'a> Scheduler<'a> {
         while !shutdown.load(Ordering::Relaxed) && !Exit::has_happened(&self.skel) {
             let now = Instant::now();
             if now >= energy_at {
+                self.policies.look();
                 if self.is_of_other_energy(now) && now >= self.outdated_from {
                     info!("another power profile or frequency governor: starting anew");
                     return Ok(Served::Outdated);
                 }
-                self.look_at_frequencies()?;
+                self.publish_limits()?;
                 let nr_groups = self.nr_groups()?;
                 control.note_cgroups(nr_groups);
                 self.warn_of_few_groups(nr_groups);
