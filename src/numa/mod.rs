@@ -20,7 +20,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -57,47 +57,86 @@ pub struct Costs {
     pub homes: AtomicU64,
 }
 
+/// What the thread is told while it runs.
+#[derive(Default)]
+struct Orders {
+    /// % of a CPU. 0: rest.
+    share: AtomicU32,
+    /// For one look, ms.
+    limit: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Orders {
+    fn share(&self) -> u32 {
+        self.share.load(Ordering::Relaxed)
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_millis(self.limit.load(Ordering::Relaxed))
+    }
+
+    fn are_to_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn are_to_work(&self) -> bool {
+        self.share() > 0 && !self.are_to_stop()
+    }
+}
+
 /// The thread; it ends soon after this is dropped: a process that is stuck may keep it.
 pub struct Sampler {
     pub costs: Arc<Costs>,
-    stop: Arc<AtomicBool>,
+    orders: Arc<Orders>,
     thread: JoinHandle<()>,
 }
 
 impl Sampler {
     /// Starts it. `processes` is the BPF map of this name.
     pub fn start(processes: MapHandle, layout: &Layout, tunables: &Tunables) -> Result<Self> {
-        let (costs, stop) = (Arc::new(Costs::default()), Arc::new(AtomicBool::new(false)));
+        let (costs, orders) = (Arc::new(Costs::default()), Arc::new(Orders::default()));
         let mut worker = Worker {
             processes,
             node_cpus: layout.node_cpus(),
-            share: tunables.numa_sample_share,
-            limit: Duration::from_millis(tunables.numa_sample_ms),
+            orders: orders.clone(),
             tracker: Tracker::default(),
             rested: Instant::now(),
             costs: costs.clone(),
             is_refused: false,
         };
-        let stopped = stop.clone();
         let run = move || {
             // So that the BPF program does not take it for one of the threads that it must not keep waiting.
             // SAFETY: of this thread; the parameters are valid.
             unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &libc::sched_param { sched_priority: 0 }) };
-            while !stopped.load(Ordering::Relaxed) {
-                if let Err(err) = worker.round(&stopped) {
+            while !worker.orders.are_to_stop() {
+                if !worker.orders.are_to_work() {
+                    thread::park();
+                    continue;
+                }
+                if let Err(err) = worker.round() {
                     return warn!("memory is not looked at any more: {err:#}");
                 }
                 thread::park_timeout(ROUND);
             }
         };
         let thread = thread::Builder::new().name("magpie-numa".into()).spawn(run).context("cannot start a thread")?;
-        Ok(Self { costs, stop, thread })
+        let sampler = Self { costs, orders, thread };
+        sampler.set(tunables);
+        Ok(sampler)
+    }
+
+    /// Look as often and as long as `tunables` says from now on. With a share of 0 the thread sleeps.
+    pub fn set(&self, tunables: &Tunables) {
+        self.orders.limit.store(tunables.numa_sample_ms, Ordering::Relaxed);
+        self.orders.share.store(tunables.numa_sample_share, Ordering::Relaxed);
+        self.thread.thread().unpark();
     }
 }
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.orders.stop.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
     }
 }
@@ -106,10 +145,7 @@ struct Worker {
     processes: MapHandle,
     /// CPUs of each node that has any.
     node_cpus: BTreeMap<i32, Vec<usize>>,
-    /// % of a CPU.
-    share: u32,
-    /// For one look.
-    limit: Duration,
+    orders: Arc<Orders>,
     tracker: Tracker,
     /// When it has rested for all that it did.
     rested: Instant,
@@ -121,7 +157,7 @@ struct Worker {
 impl Worker {
     /// Nothing, if it has not rested yet. One process at least, or it might always be too tired for any; others after a
     /// rest, until it is time to look again which are busy.
-    fn round(&mut self, stopped: &AtomicBool) -> Result<()> {
+    fn round(&mut self) -> Result<()> {
         if Instant::now() < self.rested {
             return Ok(());
         }
@@ -136,10 +172,10 @@ impl Worker {
             self.look_at(tgid, process, began)?;
             self.costs.longest_ns.fetch_max((thread_time() - began).as_nanos() as u64, Ordering::Relaxed);
             self.rest(began);
-            while !stopped.load(Ordering::Relaxed) && Instant::now() < self.rested.min(end) {
+            while self.orders.are_to_work() && Instant::now() < self.rested.min(end) {
                 thread::park_timeout(self.rested.min(end) - Instant::now());
             }
-            if Instant::now() < self.rested || stopped.load(Ordering::Relaxed) {
+            if Instant::now() < self.rested || !self.orders.are_to_work() {
                 break;
             }
         }
@@ -150,7 +186,7 @@ impl Worker {
     fn rest(&mut self, began: Duration) {
         let took = thread_time() - began;
         self.costs.cpu_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
-        self.rested = self.rested.max(Instant::now()) + took * 100 / self.share;
+        self.rested = self.rested.max(Instant::now()) + took * 100 / self.orders.share().max(1);
     }
 
     fn entries(&self) -> Result<Vec<(i32, process)>> {
@@ -164,7 +200,7 @@ impl Worker {
     /// Looks at a process's memory, some of it if there is much.
     fn look_at(&mut self, tgid: i32, process: process, began: Duration) -> Result<()> {
         let Some(known) = self.tracker.known.get_mut(&tgid) else { return Ok(()) };
-        let limit = self.limit;
+        let limit = self.orders.limit();
         let pass = known.pass.take().map_or_else(|| Pass::new(tgid), Ok);
         let done = pass.and_then(|mut pass| Ok((pass.go_on(|| thread_time() - began < limit)?, pass)));
         match done {

@@ -5,6 +5,7 @@ use std::slice;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use log::warn;
 
 use super::{Scheduler, memory::twins};
 use crate::bpf_intf::tunables;
@@ -25,17 +26,18 @@ impl Scheduler<'_> {
         };
         live.set(&self.layout, flags);
         self.publisher.set_limit(ScanLimit::from(flags));
-        let sampling = |flags: &Tunables| (flags.numa_sample_share, flags.numa_sample_ms);
-        let resampled = sampling(flags) != sampling(&self.tunables);
+        match &self.sampler {
+            Some(sampler) => sampler.set(flags),
+            None if self.layout.nr_nodes() > 1 && flags.numa_sample_share > 0 => {
+                warn!("memory is not looked at: the thread for it could not start");
+            }
+            None => {}
+        }
         // The kernel may have no cgroups for us, and the machine says what `auto` is.
         let Tunables { no_cgroups, power, cpufreq, .. } = self.tunables;
         self.tunables = Tunables { no_cgroups, power, cpufreq, ..flags.clone() };
         self.asked = flags.clone();
         self.about = Arc::new(self.about(self.about.attached_at));
-        if resampled {
-            self.sampler.take();
-            self.start_sampler();
-        }
         Ok(())
     }
 }

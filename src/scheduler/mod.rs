@@ -205,13 +205,15 @@ impl<'a> Scheduler<'a> {
         About::new(&self.layout, &Tunables { power, cpufreq, ..self.tunables.clone() }, attached_at)
     }
 
-    /// Looks at where processes have their memory, where there are several nodes.
+    /// Start the thread that looks where processes have their memory, where there are several nodes. It sleeps while
+    /// --numa-sample-share is 0, so that none has to be started later.
     fn start_sampler(&mut self) {
-        if self.layout.nr_nodes() < 2 || self.tunables.numa_sample_share == 0 {
+        if self.layout.nr_nodes() < 2 {
             return;
         }
         match self.sampler_of_processes() {
             Ok(sampler) => self.sampler = Some(sampler),
+            Err(_) if self.tunables.numa_sample_share == 0 => {}
             Err(err) => warn!("memory is not looked at: {err:#}"),
         }
     }

@@ -53,6 +53,34 @@ kill $churn $maps
 no_error_events
 stop_magpie
 
+# With a share of 0 its thread sleeps, until it gets a share: none is started in the loop that serves.
 start_magpie --numa-sample-share 0
-sampling && fail "a sampler though --numa-sample-share is 0"
+wait_for 10 "the sampler's thread" sampling
+thread=$(grep -l magpie-numa /proc/"$MAGPIE"/task/*/comm)
+switches() {
+	grep ^voluntary "${thread%comm}status"
+}
+sleeps() {
+	grep -q '^State:.S' "${thread%comm}status"
+}
+wait_for 10 "the thread's sleep" sleeps
+before=$(switches)
+magpie-numa hog --memory 1 --mb 1 --warm-up 0 --run 3 >/dev/null
+[ "$(switches)" = "$before" ] || fail "it wakes up though --numa-sample-share is 0: $(switches), before $before"
+
+has_looked() {
+	stats_json 1
+	[ "$(sampler samples)" -gt 0 ]
+}
+scx_magpie set numa-sample-share=20 >/dev/null || fail "set"
+magpie-numa hog --memory 1 --mb 1 --warm-up 0 --run 600 >/dev/null &
+hog=$!
+wait_for 60 "looks after a share was set" has_looked
+[ "$(grep -l magpie-numa /proc/"$MAGPIE"/task/*/comm)" = "$thread" ] || fail "another thread"
+scx_magpie set numa-sample-share=0 >/dev/null || fail "set"
+wait_for 10 "the thread's sleep" sleeps
+stats_json 1
+[ "$(sampler samples)" = 0 ] || fail "it looks on"
+kill $hog
+[ "$(cat "$thread")" = magpie-numa ] || fail "the thread is gone"
 stop_magpie
