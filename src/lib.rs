@@ -30,6 +30,7 @@ pub mod preflight;
 pub mod publisher;
 pub mod scheduler;
 pub mod service;
+pub mod shared;
 pub mod stats;
 pub mod told;
 pub mod top;

@@ -13,7 +13,6 @@
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
@@ -24,6 +23,7 @@ use crate::bpf_intf::{
 };
 use crate::nr_scan::ScanLimit;
 use crate::pelt::{Pelt, decay_factors};
+use crate::shared::{Access, part, store_release};
 use crate::topology::Layout;
 
 /// Sums of utilization, by LLC, and what follows from them.
@@ -63,15 +63,12 @@ impl Publisher {
 
     /// Writes what each CPU can reach where the BPF program reads it.
     pub fn publish_capacities(&self, capacities: &UnsafeCell<capacities>) {
-        let (to, cpus) = (capacities.get(), &self.reachable);
-        // SAFETY: plain words in valid memory, indices below MAX_CPUS.
-        unsafe {
-            for (&id, &reachable) in cpus {
-                std::ptr::write_volatile(&raw mut (*to).of[id], reachable);
-            }
-            std::ptr::write_volatile(&raw mut (*to).max, cpus.values().max().copied().unwrap_or(0));
-            std::ptr::write_volatile(&raw mut (*to).min, cpus.values().min().copied().unwrap_or(0));
+        let cpus = &self.reachable;
+        for (&id, &reachable) in cpus {
+            part!(capacities, of[id]).store(reachable);
         }
+        part!(capacities, max).store(cpus.values().max().copied().unwrap_or(0));
+        part!(capacities, min).store(cpus.values().min().copied().unwrap_or(0));
     }
 
     /// Of each LLC the CPUs that are present, and what they can reach together.
@@ -88,20 +85,14 @@ impl Publisher {
     pub fn sum_util(&self, cpu_ctxs: &[UnsafeCell<cpu_ctx>], now: Duration) -> Vec<u32> {
         let mut sums = vec![0; self.layout.llcs.len()];
         for (&id, cpu) in &self.layout.cpus {
-            // SAFETY: valid; the CPU may write while we read, and a torn sample decays like any other.
-            let (pelt, mono_offset) = unsafe {
-                let cctx = cpu_ctxs[id].get();
-                (
-                    std::ptr::read_volatile(&raw const (*cctx).pelt),
-                    std::ptr::read_volatile(&raw const (*cctx).mono_offset),
-                )
-            };
+            let cctx = &cpu_ctxs[id];
+            // The CPU may write meanwhile: a torn sample decays like any other.
             let pelt = Pelt {
-                updated_at: pelt.updated_at.wrapping_add(mono_offset),
-                util_sum: pelt.util_sum,
-                period_contrib: pelt.period_contrib,
+                updated_at: part!(cctx, pelt.updated_at).load().wrapping_add(part!(cctx, mono_offset).load()),
+                util_sum: part!(cctx, pelt.util_sum).load(),
+                period_contrib: part!(cctx, pelt.period_contrib).load(),
                 // The frequency since updated_at is not known here: counts as full.
-                scale: if pelt.running != 0 { cpu.capacity as u32 } else { 0 },
+                scale: if part!(cctx, pelt.running).load() != 0 { cpu.capacity as u32 } else { 0 },
             };
             sums[cpu.llc] += pelt.util_at(now.as_nanos() as u64, &self.factors);
         }
@@ -118,16 +109,11 @@ impl Publisher {
     ) {
         let llcs = self.sum_util(cpu_ctxs, now).into_iter().zip(self.present(cpu_layouts));
         for ((sum_util, (nr_cpus, capacity)), published) in llcs.zip(llc_publisheds) {
-            let published = published.get();
-            let nr_scan = self.limit.nr_scan(sum_util, capacity, nr_cpus);
-            // SAFETY: plain words in valid memory, aligned as the C has them. The time comes last, on each kind of CPU, so that it
-            // is never too new.
-            unsafe {
-                std::ptr::write_volatile(&raw mut (*published).sum_util, sum_util);
-                std::ptr::write_volatile(&raw mut (*published).capacity, capacity);
-                std::ptr::write_volatile(&raw mut (*published).nr_scan, nr_scan);
-                AtomicU64::from_ptr(&raw mut (*published).at).store(now.as_nanos() as u64, Ordering::Release);
-            }
+            part!(published, sum_util).store(sum_util);
+            part!(published, capacity).store(capacity);
+            part!(published, nr_scan).store(self.limit.nr_scan(sum_util, capacity, nr_cpus));
+            // The time comes last, so that it is never too new.
+            store_release(part!(published, at), now.as_nanos() as u64);
         }
     }
 }
@@ -143,8 +129,7 @@ pub fn is_online(cpu_layouts: &[UnsafeCell<cpu_layout>], cpu: usize) -> bool {
 }
 
 fn state(cpu_layouts: &[UnsafeCell<cpu_layout>], cpu: usize) -> u32 {
-    // SAFETY: valid; a plain word.
-    unsafe { (&raw const (*cpu_layouts[cpu].get()).state).read_volatile() }
+    part!(&cpu_layouts[cpu], state).load()
 }
 
 /// CLOCK_MONOTONIC, the clock of `bpf_ktime_get_ns()`.

@@ -20,6 +20,7 @@ use crate::bpf_intf::{
 };
 use crate::pelt;
 use crate::power::POWERSAVE_PERF_SCALE;
+use crate::shared::{Access, part};
 use crate::topology::{CpuPlace, Layout, LlcPlace};
 use crate::tunables::{CpuFreq, Power, Steal, Switch, Tunables};
 
@@ -144,8 +145,7 @@ impl Live<'_> {
             unsafe { to.add(word).write_volatile(from.add(word).read()) };
         }
         for (to, llc) in self.llc_layouts.iter().zip(&layout.llcs) {
-            // SAFETY: a plain word in valid memory.
-            unsafe { (&raw mut (*to.get()).nr_reach).write_volatile(nr_reach(layout, llc, flags)) };
+            part!(to, nr_reach).store(nr_reach(layout, llc, flags));
         }
     }
 }

@@ -15,6 +15,7 @@ use scx_utils::{SCX_ECODE_ACT_RESTART, ScxConsts, ScxExitKind, compat};
 use crate::bpf_skel::{BpfSkel, OpenBpfSkel};
 use crate::logging::printable;
 use crate::preflight::{EXIT_FAILURE, EXIT_SYSRQ};
+use crate::shared::load;
 
 /// Where the BPF program writes the dump, a text that ends with a zero.
 pub struct Dump(NonNull<UnsafeCell<c_char>>);
@@ -44,8 +45,7 @@ pub struct Exit {
 impl Exit {
     /// Has the kernel ended it?
     pub fn has_happened(skel: &BpfSkel<'_>) -> bool {
-        // SAFETY: a plain word in valid memory, which the BPF program writes.
-        skel.maps.data_data.as_ref().is_some_and(|data| unsafe { (&raw const data.uei.kind).read_volatile() } != 0)
+        skel.maps.data_data.as_ref().is_some_and(|data| load(&data.uei.kind) != 0)
     }
 
     /// Read it; `dump` is that of the same skeleton.
@@ -55,8 +55,7 @@ impl Exit {
         let text = |at: *const c_char| unsafe { CStr::from_ptr(at) }.to_string_lossy();
         let has = |field| compat::struct_has_field("scx_exit_info", field).unwrap_or(false);
         Ok(Self {
-            // SAFETY: as above.
-            kind: unsafe { (&raw const uei.kind).read_volatile() },
+            kind: load(&uei.kind),
             code: if has("exit_code") { uei.exit_code } else { 0 },
             cpu: (has("exit_cpu") && uei.exit_cpu >= 0).then_some(uei.exit_cpu),
             reason: printable(&text(uei.reason.as_ptr().cast())),

@@ -9,6 +9,7 @@ use log::{debug, info};
 
 use super::{Scheduler, call_with, energy, memory};
 use crate::bpf_intf::{cpu_layout, llc_layout, placed_cpu};
+use crate::shared::{Access, load, part};
 use crate::topology::Layout;
 use crate::tunables::Power;
 use crate::{hotplug, publisher};
@@ -61,7 +62,7 @@ impl Scheduler<'_> {
     }
 
     fn nr_hotplugs(&self) -> Result<u64> {
-        Ok(self.skel.maps.bss_data.as_ref().context("no .bss")?.nr_hotplugs)
+        Ok(load(&self.skel.maps.bss_data.as_ref().context("no .bss")?.nr_hotplugs))
     }
 
     /// Tells the program where CPUs stand that have come, and then that it may use them.
@@ -76,19 +77,15 @@ impl Scheduler<'_> {
                     memory::twins::<_, llc_layout>(&mut bss.llc_layouts),
                 )
             };
-            // SAFETY: plain words in valid memory. Of the CPU's nobody reads but the state, which is the program's: the CPU may
-            // come online meanwhile.
-            unsafe {
-                let (to, from) = (cpu_layouts[cpu].get(), cpu_layout::from(place));
-                (&raw mut (*to).llc).write_volatile(from.llc);
-                (&raw mut (*to).node).write_volatile(from.node);
-                (&raw mut (*to).slot).write_volatile(from.slot);
-                (&raw mut (*to).capacity).write_volatile(from.capacity);
-                (&raw mut (*to).rank).write_volatile(from.rank);
-                (&raw mut (*to).scan_from).write_volatile(from.scan_from);
-                let nr_slots = self.layout.llcs[place.llc].nr_slots as u32;
-                (&raw mut (*llc_layouts[place.llc].get()).nr_slots).write_volatile(nr_slots);
-            }
+            // Nobody reads the CPU's words yet but the state, which is the program's: the CPU may come online meanwhile.
+            let (to, from) = (&cpu_layouts[cpu], cpu_layout::from(place));
+            part!(to, llc).store(from.llc);
+            part!(to, node).store(from.node);
+            part!(to, slot).store(from.slot);
+            part!(to, capacity).store(from.capacity);
+            part!(to, rank).store(from.rank);
+            part!(to, scan_from).store(from.scan_from);
+            part!(&llc_layouts[place.llc], nr_slots).store(self.layout.llcs[place.llc].nr_slots as u32);
             bss.slot_cpus[place.slot] = cpu as u16;
             self.publisher.set_layout(&self.layout);
             let mut args = placed_cpu { cpu: cpu as i32 };

@@ -12,6 +12,7 @@ use libbpf_rs::OpenMapMut;
 
 use crate::bpf_intf::{capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_published, wake_cases};
 use crate::bpf_skel::{BpfSkel, OpenBpfSkel};
+use crate::shared::load;
 use crate::stats::Shared;
 use crate::told::Told;
 use crate::tunables::Tunables;
@@ -56,6 +57,7 @@ pub fn shared<'a>(
 ) -> Result<Shared<'a>> {
     let counts_wake_cases = is_asym(skel)?;
     let skel = skel.maps.bss_data.as_mut().context("no .bss")?;
+    let (max_group, lost_groups) = (load(&skel.max_group), load(&skel.lost_groups));
     // SAFETY: pairs made from the same C structs, which hold integers only; cut_groups() made the groups so many.
     Ok(unsafe {
         Shared {
@@ -63,8 +65,8 @@ pub fn shared<'a>(
             cpu_layouts: twins::<_, cpu_layout>(&mut skel.cpu_layouts),
             llc_publisheds: twins::<_, llc_published>(&mut skel.llc_publisheds),
             latency_hists: twins::<_, latency_hist>(&mut skel.latency_hists),
-            groups: slice::from_raw_parts(groups.as_ptr(), skel.max_group.min(tunables.max_cgroups) as usize + 1),
-            lost_groups: skel.lost_groups,
+            groups: slice::from_raw_parts(groups.as_ptr(), max_group.min(tunables.max_cgroups) as usize + 1),
+            lost_groups,
             capacities: &twins::<_, capacities>(slice::from_mut(&mut skel.capacities))[0],
             wake_cases: counts_wake_cases.then_some(twins::<_, wake_cases>(&mut skel.wake_cases)),
         }

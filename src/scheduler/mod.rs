@@ -46,6 +46,7 @@ use crate::numa::Sampler;
 use crate::preflight;
 use crate::publisher::{Publisher, monotonic};
 use crate::service::{self, Watchdog};
+use crate::shared::load;
 use crate::stats::{self, About, Snapshot};
 use crate::told::{Possible, Told};
 use crate::topology::Layout;
@@ -290,7 +291,7 @@ impl<'a> Scheduler<'a> {
 
     /// How many cgroups have a share of their own.
     fn nr_groups(&self) -> Result<u32> {
-        Ok(self.skel.maps.bss_data.as_ref().context("no .bss")?.nr_groups)
+        Ok(load(&self.skel.maps.bss_data.as_ref().context("no .bss")?.nr_groups))
     }
 
     /// Warn once when few cgroups are left.

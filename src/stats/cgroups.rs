@@ -27,6 +27,7 @@ use walkdir::WalkDir;
 use super::percent;
 use crate::bpf_intf::group;
 use crate::logging::printable;
+use crate::shared::{Access, part};
 
 /// Where cgroup v2 is mounted, by systemd and what follows it.
 pub const SYS_CGROUP: &str = "/sys/fs/cgroup";
@@ -158,19 +159,18 @@ impl Snapshot {
     /// Of the program's groups, and the count of cgroups for which it had none.
     pub fn new(groups: &[UnsafeCell<group>], nr_lost: u32) -> Self {
         let states = groups.iter().filter_map(|group| {
-            // SAFETY: valid; plain words, which the program may write meanwhile.
-            let group = unsafe { group.get().read_volatile() };
+            let kernel_weight = part!(group, weight).load();
             let state = State {
-                level: group.level,
-                weight: cpu_weight(group.weight),
-                quota: group.quota,
-                period: group.period,
-                nr_periods: group.nr_periods,
-                nr_throttled: group.nr_throttled,
-                throttled_ns: group.throttled_ns,
+                level: part!(group, level).load(),
+                weight: cpu_weight(kernel_weight),
+                quota: part!(group, quota).load(),
+                period: part!(group, period).load(),
+                nr_periods: part!(group, nr_periods).load(),
+                nr_throttled: part!(group, nr_throttled).load(),
+                throttled_ns: part!(group, throttled_ns).load(),
                 used: None,
             };
-            (group.weight != 0 && group.autogroup == 0).then_some((group.cgroup, state))
+            (kernel_weight != 0 && part!(group, autogroup).load() == 0).then_some((part!(group, cgroup).load(), state))
         });
         Self { cgroups: states.collect(), nr_lost }
     }

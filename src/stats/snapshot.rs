@@ -16,6 +16,7 @@ use super::{cgroups, wake_cases};
 use crate::bpf_intf::*;
 use crate::numa;
 use crate::publisher::is_present;
+use crate::shared::{Access, part};
 use crate::topology::Layout;
 
 pub type Counters = [u64; magpie_stat_MAGPIE_NR_STATS as usize];
@@ -81,9 +82,9 @@ pub struct Snapshot {
 }
 
 /// For how long a CPU has been busy that is not yet in its counter: since its last tick, or since it went busy. ns.
-fn busy_since(pelt: pelt, mono_offset: u64, now: Duration) -> u64 {
-    let counted = pelt.since.wrapping_add(mono_offset);
-    if pelt.running == 0 { 0 } else { (now.as_nanos() as u64).saturating_sub(counted) }
+fn busy_since(cctx: &UnsafeCell<cpu_ctx>, now: Duration) -> u64 {
+    let counted = part!(cctx, pelt.since).load().wrapping_add(part!(cctx, mono_offset).load());
+    if part!(cctx, pelt.running).load() == 0 { 0 } else { (now.as_nanos() as u64).saturating_sub(counted) }
 }
 
 impl Snapshot {
@@ -102,8 +103,7 @@ impl Snapshot {
                 capacity: 0,
                 sum_util,
                 sum_target: 0,
-                // SAFETY: valid; a plain word.
-                nr_scan: unsafe { (&raw const (*published.get()).nr_scan).read_volatile() },
+                nr_scan: part!(published, nr_scan).load(),
                 nr_queued: 0,
                 max_queued: 0,
                 node: llc.node,
@@ -114,32 +114,24 @@ impl Snapshot {
             })
             .collect();
         for (&id, cpu) in &layout.cpus {
-            let (cctx, hist) = (shared.cpu_ctxs[id].get(), shared.latency_hists[id].get());
+            let (cctx, hist) = (&shared.cpu_ctxs[id], &shared.latency_hists[id]);
             let llc = &mut llcs[cpu.llc];
             let present = is_present(shared.cpu_layouts, id);
             if present {
                 llc.nr_cpus += 1;
                 llc.capacity += cpu.capacity;
             }
-            // SAFETY: valid; plain words, the counters among them incremented by their CPU.
-            let (nr_queued, target, counters, stolen_from, busy_since) = unsafe {
-                let stats: Counters = std::array::from_fn(|stat| (&raw const (*cctx).stats[stat]).read_volatile());
-                let mono_offset = (&raw const (*cctx).mono_offset).read_volatile();
-                let pelt = (&raw const (*cctx).pelt).read_volatile();
-                let nr_queued = (&raw const (*cctx).nr_queued).read_volatile().max(0) as u64;
-                let stolen_from: StolenFrom = (&raw const (*cctx).stolen_from).read_volatile();
-                let target = u64::from((&raw const (*cctx).cpuperf_target).read_volatile());
-                (nr_queued, target, stats, stolen_from, busy_since(pelt, mono_offset, now))
-            };
-            llc.busy_ns += counters[magpie_stat_STAT_BUSY_NS as usize] + busy_since;
-            llc.sum_target += if present { target } else { 0 };
+            let counters: Counters = std::array::from_fn(|stat| part!(cctx, stats[stat]).load());
+            let stolen_from: StolenFrom = std::array::from_fn(|from| part!(cctx, stolen_from[from]).load());
+            let nr_queued = part!(cctx, nr_queued).load().max(0) as u64;
+            llc.busy_ns += counters[magpie_stat_STAT_BUSY_NS as usize] + busy_since(cctx, now);
+            llc.sum_target += if present { part!(cctx, cpuperf_target).load().into() } else { 0 };
             llc.nr_queued += nr_queued;
             llc.max_queued = llc.max_queued.max(nr_queued);
             add(&mut llc.counters, &counters);
             add(&mut llc.stolen_from, &stolen_from);
             for (bucket, total) in llc.latencies.iter_mut().enumerate() {
-                // SAFETY: as above.
-                *total += unsafe { (&raw const (*hist).buckets[bucket]).read_volatile() };
+                *total += part!(hist, buckets[bucket]).load();
             }
         }
         let cgroups = cgroups::Snapshot::new(shared.groups, shared.lost_groups);

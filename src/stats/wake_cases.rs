@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rise;
 use crate::bpf_intf::*;
+use crate::shared::{Access, part};
 
 const NR_CASES: usize = magpie_wake_case_NR_WAKE_CASES as usize;
 const NR_ENDS: usize = magpie_wake_end_NR_WAKE_ENDS as usize;
@@ -61,12 +62,11 @@ impl Snapshot {
         let Some(wake_cases) = wake_cases else { return Self(None) };
         let mut sums = [Counts::default(); NR_CASES];
         for id in ids {
-            // SAFETY: valid; plain words, incremented by their CPU.
-            let of = unsafe { wake_cases[id].get().read_volatile() };
+            let of = &wake_cases[id];
             for (case, sum) in sums.iter_mut().enumerate() {
                 for end in 0..NR_ENDS {
-                    sum.little[end] += of.little[case][end];
-                    sum.big[end] += of.big[case][end];
+                    sum.little[end] += part!(of, little[case][end]).load();
+                    sum.big[end] += part!(of, big[case][end]).load();
                 }
             }
         }
