@@ -130,7 +130,8 @@ vm-service: setup deb ## the Debian package's service under systemd in a VM: sta
 	@rm -rf "$(DIST)/root"; dpkg-deb -x "$$(ls -t "$(CARGO_TARGET_DIR)"/debian/*.deb | head -n 1)" "$(DIST)/root"
 	@vm/run --systemd --cpus 4 --llcs 2 --nodes 2 --timeout 900 --scheduler "$(DIST)/root/usr/bin/scx_magpie" \
 		$$(find "$(DIST)/root" -type f ! -path '*/share/*' -printf ' --carry %p:/%P') \
-		--carry tests/vm/lib.sh:/root/lib.sh --carry tests/vm/service/service.sh:/root/service.sh -- sh /root/service.sh
+		--carry tests/vm/lib.sh:/root/lib.sh $(foreach name,unit service,--carry tests/vm/service/$(name).sh:/root/$(name).sh) \
+		-- sh /root/service.sh
 
 rpm: dist ## an RPM package, in $CARGO_TARGET_DIR/generate-rpm
 	@tools/package rpm "$(DIST)"

@@ -3,35 +3,16 @@
 # comes back when it is killed or hangs, does not when it is refused, gives up when it always dies, and leaves the kernel its
 # own scheduler when it is stopped. Metrics are served.
 . /root/lib.sh
-
-UNIT=scx_magpie.service
-
-property() {
-	systemctl show --value -p "$1" ${2:-$UNIT}
-}
-
-is() {
-	[ "$(property "$1")" = "$2" ]
-}
+. /root/unit.sh
 
 has_restarted() {
 	[ "$(property NRestarts)" = "$1" ] && is ActiveState active
-}
-
-# In place of fail's: the journal.
-journal() {
-	journalctl -u $UNIT -o cat --no-pager >$LOG
 }
 
 # forget: no failures until now.
 forget() {
 	systemctl reset-failed $UNIT
 	rm -f /run/scx/scx_magpie.failures
-}
-
-start() {
-	systemctl start $UNIT || { journal; fail "start: $(property Result)"; }
-	is_state enabled || fail "started, and not attached"
 }
 
 say "$(systemctl --version | head -n 1)"
