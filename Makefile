@@ -21,7 +21,7 @@ ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";
 SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
 SIM_SANITIZED = $(SIM) --features sanitize
 
-.PHONY: help demo test run build build-arm64 check unit sim-test soak soak-vm experiments growth pictures pictures-record mutants bench bench-host vm-test test-matrix test-longterm verifier-stats deb rpm vm-service fmt setup clean
+.PHONY: help demo test run build build-arm64 check advisories unit sim-test soak soak-vm experiments growth pictures pictures-record mutants bench bench-host vm-test test-matrix test-longterm verifier-stats deb rpm vm-service fmt setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
@@ -29,7 +29,7 @@ help: ## this list
 demo: setup build build-wakeup ## in a VM: from idle to twice the load, containers, then the same under EEVDF, and a summary
 	@tools/demo
 
-test: check unit sim-test vm-test ## all tests: style, lints, unit tests, simulations, and the VM tests on the default kernel
+test: setup-test check unit sim-test vm-test ## all tests: style, lints, unit tests, simulations, and the VM tests on the default kernel
 
 run: build ## attach on this machine, which must run a sched_ext kernel; Ctrl-C detaches
 	@sudo="$$([ "$$(id -u)" = 0 ] || echo sudo)"; $$sudo "$$CARGO_TARGET_DIR/release/scx_magpie" --stats 1
@@ -42,12 +42,17 @@ build-arm64: ## the same and what tests take into the guest, for arm64, in aarch
 	@$(ENV_ARM64) cargo build --release --locked --target aarch64-unknown-linux-gnu -p scx_magpie -p magpie-bench \
 		--bin scx_magpie --bin magpie-capacity --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation
 
-check: setup-build ## formatting, lints, spelling
+check: setup-build ## formatting, lints, spelling, licences of crates
 	@$(ENV) cargo fmt --all --check
 	@codespell --ignore-words-list crate,ratatui --skip '$(NOT_SPELLED)' .
 	@codespell --dictionary tools/words --skip '$(NOT_SPELLED),experiments' $(PROSE)
 	@$(ENV) "$$CLANG_FORMAT" --dry-run -Werror $(C_SOURCES)
 	@$(ENV) cargo clippy --release --locked --workspace --all-targets -- -D warnings
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked --log-level error check bans licenses sources; \
+		else echo "left out, for it is not here: cargo deny (cargo install --locked cargo-deny)"; fi
+
+advisories: ## are there advisories against crates that are used? Needs cargo-deny, and GitHub
+	@cargo deny --locked check advisories
 
 unit: setup-build ## native unit tests, the simulator's (sim/) included
 	@$(ENV) cargo test --release --locked --workspace
@@ -142,9 +147,11 @@ fmt: setup-build ## format Rust and C
 setup: ## install what building and testing need
 	@tools/setup all
 
-.PHONY: setup-build build-carried build-wakeup
+.PHONY: setup-build setup-test build-carried build-wakeup
 setup-build:
 	@tools/setup build
+setup-test:
+	@tools/setup test
 
 # What tests take into the guest (their heads say so), and what tells of benchmarks.
 CARRIED := $(filter magpie-%,$(shell sed -n 's/^# carry: //p' tests/vm/*.sh tests/vm/*/*.sh)) magpie-table magpie-pictures
