@@ -21,7 +21,8 @@ use crate::tunables::{CpuFreq, Power};
 /// Where the kernel tells of CPUs.
 pub const SYS_CPU: &str = "/sys/devices/system/cpu";
 
-/// At most so many policies are read in a look: where each CPU has its own, a look costs no more on a larger machine.
+/// Policies that a look reads at most: where each CPU has its own, a look costs no more on a larger
+/// machine.
 const A_LOOK: usize = 16;
 
 /// The CPUs that share a frequency, and what they were set to when that was last read.
@@ -67,13 +68,15 @@ impl Policies {
     pub fn read(sys_cpu: &Path) -> Self {
         let policies: Vec<_> = folders(sys_cpu).into_iter().map(Policy::read).collect();
         let cpus = policies.iter().enumerate();
-        let by_cpu = cpus.flat_map(|(index, policy)| policy.cpus.iter().map(move |&cpu| (cpu, index))).collect();
-        Self { sys_cpu: sys_cpu.into(), policies, by_cpu, next: 0 }
+        let pairs = cpus.flat_map(|(index, policy)| policy.cpus.iter().map(move |&cpu| (cpu, index)));
+        Self { sys_cpu: sys_cpu.into(), by_cpu: pairs.collect(), policies, next: 0 }
     }
 
-    /// Read the next few of them again; all of them, when some have come or gone since the last round.
+    /// Read the next few of them again; all of them, if some have appeared or were removed since the
+    /// last round.
     pub fn look(&mut self) {
-        if self.next == 0 && !folders(&self.sys_cpu).iter().eq(self.policies.iter().map(|policy| &policy.folder)) {
+        let known = self.policies.iter().map(|policy| &policy.folder);
+        if self.next == 0 && !folders(&self.sys_cpu).iter().eq(known) {
             *self = Self::read(&self.sys_cpu);
             return;
         }

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Words of memory that the BPF program has at hand, too: it may write what is read here, and read what is written here, at the
-//! same time. The compiler neither leaves such an access out nor repeats it, and a word is never half of it.
+//! Words of memory that the loader and the BPF program share: each may read a word while the other
+//! writes it. The compiler neither leaves out nor repeats such an access, and does not split it.
 //!
 //! ```text
-//! part!(cctx, pelt.since).load()     part!(published, nr_scan).store(3)     cells of bpf_intf's types
-//! load(&bss.nr_groups)               a word of the skeleton's types
+//! part!(cctx, pelt.since).load()              cells of bpf_intf's types
+//! part!(published, nr_scan).store(3)
+//! load(&bss.nr_groups)                        a word of the skeleton's types
 //! ```
 //!
-//! Values of more than one word are read word by word: they may be from before and after a change.
+//! Values of more than one word are read word by word: some words may be from before a change, some
+//! from after it.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a word can be: all its bit patterns are valid.
+/// A type of words: all bit patterns are valid.
 pub trait Word: bytemuck::AnyBitPattern {}
 
 impl Word for u8 {}
@@ -66,7 +68,7 @@ pub(crate) use part;
 ///
 /// `part` returns a pointer to a part of the value that it is given.
 pub unsafe fn part_at<T, P>(value: &UnsafeCell<T>, part: impl FnOnce(*mut T) -> *mut P) -> &UnsafeCell<P> {
-    // SAFETY: the part is there for as long as the value, and a cell has the layout of what is in it.
+    // SAFETY: the part lives as long as the value, and a cell has the layout of what is in it.
     unsafe { &*part(value.get()).cast() }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `scx_magpie top` on a terminal of its own: it takes keys, and leaves the terminal as it was, however it is ended.
+//! `scx_magpie top` on a pseudo terminal: it takes keys, and leaves the terminal as it was, whatever
+//! ends it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -31,7 +32,7 @@ impl Screen {
         let pty = openpty(Some(&size), None).unwrap();
         let before = tcgetattr(&pty.slave).unwrap();
         let side = || Stdio::from(pty.slave.try_clone().unwrap());
-        // setsid: the size is asked for at /dev/tty, which would be the terminal that the tests run on.
+        // Without setsid /dev/tty, whose size `top` takes, is the terminal that the tests run on.
         let mut command = Command::new("setsid");
         command.args(["--ctty", env!("CARGO_BIN_EXE_scx_magpie"), "top", "--replay", "tests/data/top.jsonl"]);
         command.env("TERM", "xterm").env("LANG", "C.UTF-8");

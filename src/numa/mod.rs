@@ -126,7 +126,8 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// Look as often and as long as `tunables` says from now on. With a share of 0 the thread sleeps.
+    /// Look as often and as long as `tunables` says from now on. With a share of 0 the thread
+    /// sleeps.
     pub fn set(&self, tunables: &Tunables) {
         self.orders.limit.store(tunables.numa_sample_ms, Ordering::Relaxed);
         self.orders.share.store(tunables.numa_sample_share, Ordering::Relaxed);

@@ -77,7 +77,8 @@ impl Scheduler<'_> {
                     memory::twins::<_, llc_layout>(&mut bss.llc_layouts),
                 )
             };
-            // Nobody reads the CPU's words yet but the state, which is the program's: the CPU may come online meanwhile.
+            // The program reads and writes the state, because the CPU may come online at any time;
+            // it does not read the other words yet.
             let (to, from) = (&cpu_layouts[cpu], cpu_layout::from(place));
             part!(to, llc).store(from.llc);
             part!(to, node).store(from.node);

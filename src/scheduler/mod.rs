@@ -206,8 +206,8 @@ impl<'a> Scheduler<'a> {
         About::new(&self.layout, &Tunables { power, cpufreq, ..self.tunables.clone() }, attached_at)
     }
 
-    /// Start the thread that looks where processes have their memory, where there are several nodes. It sleeps while
-    /// --numa-sample-share is 0, so that none has to be started later.
+    /// Start the thread that looks where processes have their memory, if there are several nodes. The
+    /// thread sleeps while --numa-sample-share is 0, so that serve() never starts one.
     fn start_sampler(&mut self) {
         if self.layout.nr_nodes() < 2 {
             return;

@@ -221,16 +221,16 @@ impl Snapshot {
     pub fn since(&self, prev: &Self, interval: Duration) -> Cgroups {
         let (nr_groups, nr_lost) = (self.cgroups.len() as u64, self.nr_lost.into());
         let mut sum = Cgroups { nr_groups, nr_lost, ..Cgroups::default() };
-        let (mut throttled_ns, mut used) = (0, BTreeMap::new());
+        let (mut throttled_ns, mut used, none) = (0, BTreeMap::new(), State::default());
         for (id, state) in &self.cgroups {
-            let before = prev.cgroups.get(id).cloned().unwrap_or_default();
-            let cgroup = state.since(&before);
+            let before = prev.cgroups.get(id).unwrap_or(&none);
+            let cgroup = state.since(before);
             throttled_ns += state.throttled_ns.saturating_sub(before.throttled_ns);
             sum.max_level = sum.max_level.max(state.level.into());
             sum.nr_periods += cgroup.nr_periods;
             sum.nr_throttled += cgroup.nr_throttled;
             if let Some((path, now)) = &state.used {
-                let since = now.saturating_sub(before.used.map_or(Duration::ZERO, |(_, used)| used));
+                let since = now.saturating_sub(before.used.as_ref().map_or(Duration::ZERO, |(_, used)| *used));
                 used.insert(path.as_str(), (since, cgroup));
             }
         }
