@@ -131,12 +131,17 @@ dist: build
 deb: dist ## a Debian package, in $CARGO_TARGET_DIR/debian; MAINTAINER='Name <address>', by default the last commit's author
 	@tools/package deb "$(DIST)"
 
-vm-service: setup deb ## the Debian package's service under systemd in a VM: starts, restarts, refusals, watchdog, metrics
-	@rm -rf "$(DIST)/root"; dpkg-deb -x "$$(ls -t "$(CARGO_TARGET_DIR)"/debian/*.deb | head -n 1)" "$(DIST)/root"
-	@vm/run --systemd --cpus 4 --llcs 2 --nodes 2 --timeout 900 --scheduler "$(DIST)/root/usr/bin/scx_magpie" \
-		$$(find "$(DIST)/root" -type f ! -path '*/share/*' -printf ' --carry %p:/%P') \
-		--carry tests/vm/lib.sh:/root/lib.sh $(foreach name,unit service,--carry tests/vm/service/$(name).sh:/root/$(name).sh) \
-		-- sh /root/service.sh
+# dpkg and what it and the package's scripts run, this machine's.
+DPKG = $(foreach name,dpkg dpkg-deb dpkg-split tar perl deb-systemd-helper deb-systemd-invoke,--carry /usr/bin/$(name):/usr/bin/$(name)) \
+	--carry /sbin/ldconfig:/sbin/ldconfig --carry "$$(perl -e 'print grep { /perl-base/ } @INC'):/usr/lib/perl-base"
+vm-service: setup deb ## the Debian package under systemd in a VM: install, starts, restarts, refusals, watchdog, metrics, upgrade, purge
+	@rm -rf "$(DIST)/root"; dpkg-deb -R "$$(ls -t "$(CARGO_TARGET_DIR)"/debian/*.deb | head -n 1)" "$(DIST)/root"
+	@dpkg-deb --root-owner-group -b "$(DIST)/root" "$(DIST)/scx-magpie.deb" >/dev/null
+	@sed -i 's/^Version: /&1:/' "$(DIST)/root/DEBIAN/control"
+	@dpkg-deb --root-owner-group -b "$(DIST)/root" "$(DIST)/newer.deb" >/dev/null
+	@vm/run --systemd --cpus 4 --llcs 2 --nodes 2 --timeout 900 --scheduler "$(DIST)/root/usr/bin/scx_magpie" $(DPKG) \
+		$(foreach name,scx-magpie newer,--carry "$(DIST)/$(name).deb:/root/$(name).deb") --carry tests/vm/lib.sh:/root/lib.sh \
+		$(foreach name,unit service,--carry tests/vm/service/$(name).sh:/root/$(name).sh) -- env PERL5LIB=/usr/lib/perl-base sh /root/service.sh
 
 rpm: dist ## an RPM package, in $CARGO_TARGET_DIR/generate-rpm
 	@tools/package rpm "$(DIST)"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # `make vm-service` runs it: what the Debian package has, under systemd. The service is started when the scheduler is attached,
 # comes back when it is killed or hangs, does not when it is refused, gives up when it always dies, and leaves the kernel its
-# own scheduler when it is stopped. Metrics are served.
+# own scheduler when it is stopped. Metrics are served. Installing the package starts nothing, an upgrade starts the service
+# again if it runs, and a purge leaves nothing.
 . /root/lib.sh
 . /root/unit.sh
 
@@ -14,6 +15,18 @@ forget() {
 	systemctl reset-failed $UNIT
 	rm -f /run/scx/scx_magpie.failures
 }
+
+# package COMMAND...: by Debian's dpkg: the shell has one of its own. No other package is installed here.
+package() {
+	LC_ALL=C /usr/bin/dpkg --force-depends "$@" >$LOG 2>&1 || fail "dpkg $*"
+}
+
+mkdir -p /var/lib/dpkg/info /var/lib/dpkg/updates /var/lib/dpkg/triggers /var/log
+touch /var/lib/dpkg/status
+package --install /root/scx-magpie.deb
+is LoadState loaded || fail "systemd does not know the service: $(property LoadState)"
+[ "$(property UnitFileState) $(property ActiveState)" = "disabled inactive" ] ||
+	fail "installed, and the service is $(property UnitFileState), $(property ActiveState)"
 
 say "$(systemctl --version | head -n 1)"
 start
@@ -121,3 +134,16 @@ say "died $deaths times: $(property Result)"
 	fail "not given up after three failures: $(property ExecMainStatus)"
 start
 say "the operator starts it again"
+
+# What runs is of the package that is installed.
+pid=$(property MainPID)
+package --install /root/newer.deb
+[ "$(property MainPID)" != "$pid" ] || fail "the upgrade did not start the service again"
+is ActiveState active || fail "after the upgrade the service is $(property ActiveState)"
+is_state enabled || fail "not attached after the upgrade"
+package --purge scx-magpie
+is_state disabled || fail "still attached after the purge"
+is LoadState not-found || fail "after the purge systemd has the service: $(property LoadState)"
+left=$(find / -xdev -name '*scx*magpie*' ! -path '/usr/local/*' ! -path '/root/*' ! -path '/tmp/*' ! -path '/var/log/*')
+[ -z "$left" ] || fail "left after the purge: $left"
+say "installed, upgraded, purged"
