@@ -194,6 +194,6 @@ __noinline bool kick_idle_for_queued(s32 cpu)
 static void leave_to_higher_class(s32 cpu)
 {
 	cpu_ctx(cpu)->taken = true;
-	if (!scx_bpf_reenqueue_local_from_anywhere())
-		kick_idle_for_queued(cpu);
+	scx_bpf_reenqueue_local_from_anywhere();
+	kick_idle_for_queued(cpu);
 }
