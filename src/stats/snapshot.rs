@@ -202,6 +202,7 @@ mod tests {
             rank: 0,
             scan_from: 0,
             state: cpu_state_CPU_PRESENT,
+            nohz_full: 0,
         };
         let cpu_layouts: Vec<_> = (0..nr_cpus).map(|_| UnsafeCell::new(present())).collect();
         // SAFETY: as above.

@@ -73,7 +73,7 @@ struct task_struct {
 	u32 flags;   /* PF_* */
 	u32 policy;
 	s32 static_prio; /* 120 + nice */
-	s32 prio; /* below 100: of a real-time class */
+	s32 prio;	 /* below 100: of a real-time class */
 	s32 pid;
 	s32 tgid;
 	s32 nr_cpus_allowed;
@@ -94,7 +94,7 @@ struct task_struct {
 		u64 dsq_vtime;
 	} scx;
 	struct task_group *sched_task_group; /* its cgroup's, or its autogroup's */
-	u32 sim_id; /* index among the simulator's tasks */
+	u32 sim_id;			     /* index among the simulator's tasks */
 };
 
 /* A runqueue, as far as the governor schedutil looks at it. */

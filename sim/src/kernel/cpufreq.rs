@@ -10,6 +10,7 @@ use crate::kernel::call::current;
 use crate::kernel::{Curr, Kernel};
 use crate::native::rq;
 use crate::time::{MSEC, SEC};
+use crate::trace::Op;
 
 /// Of the highest frequency: as 0.8 GHz of 4 GHz.
 pub const MIN_FREQ: u64 = 205;
@@ -99,8 +100,12 @@ extern "C" fn scx_bpf_cpuperf_cur(cpu: i32) -> u32 {
 extern "C" fn scx_bpf_cpuperf_set(cpu: i32, perf: u32) {
     let kernel = kernel();
     kernel.cost += KFUNC;
-    // While a runqueue is locked, only its own CPU's.
-    if perf > 1024 || kernel.call.is_some_and(|call| call.cpu != cpu as usize) {
+    // While a runqueue is locked, only its own CPU's: a remote tick locks that of its task.
+    let locked = kernel.call.map(|call| match (call.op, call.task) {
+        (Op::Tick, Some(task)) => kernel.tasks[task].cpu,
+        _ => call.cpu,
+    });
+    if perf > 1024 || locked.is_some_and(|locked| locked != cpu as usize) {
         return kernel.violate("cpuperf", format!("CPU {cpu} is told to run at {perf} in {:?}", kernel.call));
     }
     kernel.set_target(cpu as usize, perf);
