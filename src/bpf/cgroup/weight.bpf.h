@@ -262,8 +262,11 @@ static void group_leave(struct task_ctx *tctx, s32 cpu)
 		group_change(cpu, tctx->group, -counted);
 }
 
-/* The rest of group_enter(), for a task in a group, or with another weight or autogroup than before. */
-static __noinline void count_in_group(const struct task_struct *p, struct task_ctx *tctx)
+/*
+ * The rest of group_enter(), for a task in a group, or with another weight or autogroup than before. A function of its own, for
+ * the verifier's sake. Returns 0.
+ */
+__noinline s32 count_in_group(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull)
 {
 	s32 cpu = tctx->vclock_cpu < 0 ? bpf_get_smp_processor_id() : tctx->vclock_cpu, by;
 	u32 weight = plain_weight(p);
@@ -279,13 +282,14 @@ static __noinline void count_in_group(const struct task_struct *p, struct task_c
 	if (by && tctx->group)
 		group_change(cpu, tctx->group, by);
 	update_share(tctx);
+	return 0;
 }
 
 /* @p becomes runnable, or is so and changed its weight. */
 static __always_inline void group_enter(const struct task_struct *p, struct task_ctx *tctx)
 {
 	if (tctx->group || tctx->prio != prio(p) || is_elsewhere(p, tctx))
-		count_in_group(p, tctx);
+		count_in_group((struct task_struct *)p, tctx);
 }
 
 /* What all of virtual time goes by: 1 .. MAX_WEIGHT << WEIGHT_SHIFT, when its share was last looked at. */
