@@ -10,6 +10,10 @@ include!(concat!(env!("OUT_DIR"), "/bpf_intf.rs"));
 
 // What goes to the kernel and comes from it as bytes.
 
+// SAFETY: integers.
+unsafe impl Zeroable for cpu_layout {}
+// SAFETY: integers.
+unsafe impl Zeroable for llc_layout {}
 // SAFETY: integers, without padding.
 unsafe impl Zeroable for process {}
 // SAFETY: as above.

@@ -145,22 +145,14 @@ pub fn clock(id: ClockId) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytemuck::Zeroable;
     use scx_utils::testutils::make_test_topo;
 
     #[test]
     fn what_is_published_is_the_sum_by_llc() {
         let (topo, nr_cpus) = make_test_topo(1, 2, 2, 1);
         let layout = Layout::new(&topo, 0).unwrap();
-        let present = || cpu_layout {
-            llc: 0,
-            node: 0,
-            slot: 0,
-            capacity: 0,
-            rank: 0,
-            scan_from: 0,
-            state: CPU_PRESENT,
-            nohz_full: 0,
-        };
+        let present = || cpu_layout { state: CPU_PRESENT, ..Zeroable::zeroed() };
         let mut cpu_layouts: Vec<_> = (0..nr_cpus).map(|_| UnsafeCell::new(present())).collect();
         // SAFETY: plain integers.
         let zeroed: (cpu_ctx, llc_published) = unsafe { std::mem::zeroed() };

@@ -12,6 +12,8 @@
 
 use std::cell::UnsafeCell;
 
+use bytemuck::Zeroable;
+
 use crate::bpf_intf::{
     cpu_layout, cpu_state_CPU_PLACED as CPU_PLACED, llc_layout, machine, magpie_limits_MAX_CPUS as MAX_CPUS,
     magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_LONG_QUEUE as MAX_LONG_QUEUE,
@@ -53,32 +55,8 @@ impl Told {
         let mut told = Self {
             machine: machine_of(layout, tunables, possible),
             tunables: tunables_of(tunables),
-            cpu_layouts: vec![
-                cpu_layout {
-                    llc: 0,
-                    node: 0,
-                    slot: 0,
-                    capacity: 0,
-                    rank: 0,
-                    scan_from: 0,
-                    nohz_full: 0,
-                    state: 0
-                };
-                MAX_CPUS as usize
-            ],
-            llc_layouts: vec![
-                llc_layout {
-                    first_line: 0,
-                    node: 0,
-                    nr_lines: 0,
-                    nr_slots: 0,
-                    nr_cpus: 0,
-                    nr_near: 0,
-                    nr_reach: 0,
-                    others: [0; MAX_LLCS as usize]
-                };
-                MAX_LLCS as usize
-            ],
+            cpu_layouts: vec![Zeroable::zeroed(); MAX_CPUS as usize],
+            llc_layouts: vec![Zeroable::zeroed(); MAX_LLCS as usize],
             slot_cpus: vec![0; MAX_SLOTS as usize],
             node_llcs: vec![0; MAX_NODE_IDS as usize],
             capacity_order: vec![0; MAX_CPUS as usize],

@@ -14,7 +14,7 @@
 	X(map_test) X(map_set) X(map_test_and_clear) X(map_walk_from) X(map_walk_more) X(map_walk_next) \
 	X(map_walked) X(map_any) \
 	X(decay_load) X(pelt_accumulate) X(pelt_update) X(util_avg_at) \
-	X(find_autogroup) X(leave_autogroup) X(look_at_groups) \
+	X(leave_autogroup) X(look_at_groups) \
 	X(group) X(group_add) X(group_enter) X(group_leave) X(settle_cpu) X(settle) X(group_share) \
 	X(update_share) X(task_weight) X(is_idle_policy) X(free_group) \
 	X(bw_refill) X(take_slice) X(charge_groups) X(next_refill) X(cpu_budget) \

@@ -175,6 +175,7 @@ fn add(sums: &mut [u64], counts: &[u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytemuck::Zeroable;
 
     #[test]
     fn cpus_add_up_by_llc() {
@@ -194,16 +195,7 @@ mod tests {
         }
         cpu_ctxs[0].get_mut().nr_queued = -1; // an error: counts as none
 
-        let present = || cpu_layout {
-            llc: 0,
-            node: 0,
-            slot: 0,
-            capacity: 0,
-            rank: 0,
-            scan_from: 0,
-            state: cpu_state_CPU_PRESENT,
-            nohz_full: 0,
-        };
+        let present = || cpu_layout { state: cpu_state_CPU_PRESENT, ..Zeroable::zeroed() };
         let cpu_layouts: Vec<_> = (0..nr_cpus).map(|_| UnsafeCell::new(present())).collect();
         // SAFETY: as above.
         let zeroed = || unsafe { (std::mem::zeroed(), std::mem::zeroed()) };

@@ -83,7 +83,7 @@ static u32 free_group(void)
 	return 0;
 }
 
-/* The group @id, claimed by free_group(), gets its state; its weight comes last, and then it is looked at. */
+/* Initialize the group @id, which free_group() has claimed. */
 static void init_group(u32 id, u64 key, u32 parent, u32 level, u32 weight)
 {
 	struct group *g = group(id);
@@ -105,9 +105,9 @@ static void init_group(u32 id, u64 key, u32 parent, u32 level, u32 weight)
 	g->weight = weight;
 	last_group = id;
 	__sync_fetch_and_add(&nr_groups, 1);
-	do
+	do {
 		max = READ_ONCE(max_group);
-	while (max < id && __sync_val_compare_and_swap(&max_group, max, id) != max && can_loop);
+	} while (max < id && __sync_val_compare_and_swap(&max_group, max, id) != max && can_loop);
 }
 
 /*
@@ -171,7 +171,7 @@ static const struct task_group *autogroup(u32 id)
 	return bpf_core_cast((void *)group(id)->cgroup, struct task_group);
 }
 
-/* An autogroup that is not known yet. It counts as part of the root if half of all ids are taken: the others are for cgroups. */
+/* Give an autogroup an id. If half of all ids are taken it has none, and counts as part of the root: the others are for cgroups. */
 static void add_autogroup(u64 address)
 {
 	u64 id = 0;
@@ -187,20 +187,20 @@ static void add_autogroup(u64 address)
 	bpf_map_update_elem(&group_ids, &address, &id, BPF_NOEXIST);
 }
 
-/* One without members, unless a task has joined meanwhile: see join_autogroup(). */
+/* Remove an autogroup without members, unless a task joins meanwhile: see join_autogroup(). */
 static void remove_autogroup(u32 id)
 {
 	u64 address = group(id)->cgroup, own = id;
 
 	bpf_map_delete_elem(&group_ids, &address);
-	barrier();
+	/* The value makes it a full barrier. */
 	if (__sync_fetch_and_add(&group(id)->members, 0))
 		bpf_map_update_elem(&group_ids, &address, &own, BPF_NOEXIST);
 	else
 		free_id(id);
 }
 
-/* Its nice value may have changed. It goes once it has had no members for UNUSED_LOOKS. */
+/* Update the weight of an autogroup, whose nice value may have changed. Remove it after UNUSED_LOOKS without members. */
 static void look_at_autogroup(u32 id)
 {
 	struct group *g = group(id);

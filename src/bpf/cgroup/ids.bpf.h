@@ -67,7 +67,7 @@ static u32 group_id(struct cgroup *cgrp)
 /* Addresses of the task_groups of autogroups without an id, by CPU, modulo. One that is overwritten is noted again. */
 u64 wanted_autogroups[WANTED_AUTOGROUPS];
 
-/* The task, which is not counted in its group any more, goes to the one with @id. */
+/* Move the task, which is not counted in its group any more, to the one with @id. */
 static void join_group(struct task_ctx *tctx, u32 id)
 {
 	if (group(tctx->group)->autogroup)
@@ -78,7 +78,7 @@ static void join_group(struct task_ctx *tctx, u32 id)
 	tctx->prio = 0;
 }
 
-/* The task leaves us, or its session. */
+/* @tctx leaves its autogroup, because the task leaves sched_ext, or was moved. */
 static void leave_autogroup(struct task_ctx *tctx)
 {
 	tctx->task_group = 0;
@@ -114,8 +114,11 @@ static bool is_elsewhere(const struct task_struct *p, const struct task_ctx *tct
 	return machine.autogroups && (u64)p->sched_task_group != tctx->task_group;
 }
 
-/* @p, which is not counted, is in another task_group of the kernel than when this was last called. */
-static __noinline void find_autogroup(const struct task_struct *p, struct task_ctx *tctx)
+/*
+ * Find the group of @p, which is not counted, once the kernel has moved it to another task_group. Until an autogroup has an id
+ * the task is in the root's.
+ */
+static void find_autogroup(const struct task_struct *p, struct task_ctx *tctx)
 {
 	const struct task_group *tg = p->sched_task_group;
 	u64 address = (u64)tg;

@@ -71,7 +71,7 @@ static u32 plain_weight(const struct task_struct *p)
 	return nth < NR_NICE ? nice_weights[nth] : WEIGHT_DFL;
 }
 
-/* What plain_weight() depends on. */
+/* Return what plain_weight() depends on, in one word. */
 static u32 prio(const struct task_struct *p)
 {
 	return p->policy << 16 | p->static_prio;
@@ -263,8 +263,8 @@ static void group_leave(struct task_ctx *tctx, s32 cpu)
 }
 
 /*
- * The rest of group_enter(), for a task in a group, or with another weight or autogroup than before. A function of its own, for
- * the verifier's sake. Returns 0.
+ * The part of group_enter() for a task in a group, or with another weight or autogroup than before. Global, so that the verifier
+ * checks it once. Returns 0.
  */
 __noinline s32 count_in_group(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull)
 {

@@ -2,7 +2,7 @@
 /*
  * A task that runs alone on a nohz_full CPU has no tick: its slice is infinite.
  *
- * The kernel looks at the slice when it sets a task as next, and at no other time. Up to 7.2 it starts the tick only if a task of
+ * The kernel looks at the slice when it sets a task as next, and at no other time. 6.16 and 6.18 start the tick only if a task of
  * sched_ext ran before: a task that starts on an idle CPU has none, whatever its slice (scx_can_stop_tick()). So does one that
  * follows a real-time task. Hence:
  *
