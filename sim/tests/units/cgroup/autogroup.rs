@@ -84,6 +84,11 @@ fn a_cgroup_is_before_the_session() {
         wakes(&mut rig, task);
         assert_eq!(group_of(&mut rig, task), id, "cgroup {to}");
     }
+    // There and back while it sleeps.
+    rig.kernel.move_to_cgroup(task, cgroup);
+    rig.kernel.move_to_cgroup(task, 0);
+    wakes(&mut rig, task);
+    assert_eq!(group_of(&mut rig, task), rig.kernel.autogroup_id(0));
     assert_eq!(rig.kernel.native.group(rig.kernel.autogroup_id(0)).members, 1);
 }
 

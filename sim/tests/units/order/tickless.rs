@@ -4,7 +4,7 @@
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::kernel::Curr;
-use magpie_sim::native::{SCX_ENQ_LAST, SCX_ENQ_PREEMPT, SCX_SLICE_INF};
+use magpie_sim::native::{HANDOFF_SCORE, SCX_ENQ_LAST, SCX_ENQ_PREEMPT, SCX_SLICE_INF, SCX_WAKE_SYNC};
 use magpie_sim::task::{SCHED_BATCH, State};
 use magpie_sim::trace::Op;
 
@@ -228,5 +228,18 @@ fn a_patient_task_does_not_wait_for_what_has_no_tick() {
     for (cpu, preempts) in [(CPU, true), (0, false)] {
         let flags = rig.call(rig.u.arrival_flags, (rig.raw(task).cast_const(), cpu as i32));
         assert_eq!(flags & SCX_ENQ_PREEMPT != 0, preempts);
+    }
+}
+
+/// The wakee waits in the local DSQ, and no tick would end the waker's slice.
+#[test]
+fn its_cpu_is_not_handed_off() {
+    let (mut rig, _) = tickless();
+    let wakee = rig.task();
+    rig.kernel.cpu = CPU;
+    for tickless in [1, 0] {
+        rig.cpu(CPU, |cctx| (cctx.tickless, cctx.handoff_score, cctx.sync_wakes) = (tickless, HANDOFF_SCORE as i32, 0));
+        let handed = rig.call(rig.u.hands_off, (rig.tctx(wakee).cast_const(), CPU as i32, SCX_WAKE_SYNC.into()));
+        assert_eq!(handed, tickless == 0);
     }
 }
