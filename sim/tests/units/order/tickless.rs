@@ -239,7 +239,7 @@ fn its_cpu_is_not_handed_off() {
     rig.kernel.cpu = CPU;
     for tickless in [1, 0] {
         rig.cpu(CPU, |cctx| (cctx.tickless, cctx.handoff_score, cctx.sync_wakes) = (tickless, HANDOFF_SCORE as i32, 0));
-        let handed = rig.call(rig.u.hands_off, (rig.tctx(wakee).cast_const(), CPU as i32, SCX_WAKE_SYNC.into()));
+        let handed = rig.call(rig.u.hands_off, (rig.tctx(wakee).cast_const(), CPU as i32, SCX_WAKE_SYNC));
         assert_eq!(handed, tickless == 0);
     }
 }
