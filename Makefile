@@ -96,7 +96,7 @@ bench-host: ## the same on this machine, which must run a sched_ext kernel
 vm-test: setup build build-carried build-arm64 ## the tests on real kernels: most on the default one, some on each
 	@tests/vm/run
 
-test-matrix: setup build build-carried build-arm64 vm-service ## the VM tests on each kernel of the matrix, long load tests, the service; half an hour
+test-matrix: setup build build-carried build-arm64 vm-service ## the VM tests on each kernel of the matrix, long ones too, the service; hours
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
 
 LONGTERM_TESTS = load affinity affinity_storm cgroup_churn cgroup_max cgroup_weight eject fairness handoff hotplug_new \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 8 --llcs 2 --nodes 1 --icount 2 --timeout 600
+# matrix: --cpus 8 --llcs 2 --nodes 1 --icount 2 --timeout 600
 # carry: magpie-numa
 # carry: magpie-wakeup
 # Wake-affine: the two ends of a pipe, started on different LLCs, come together within 100 ms and stay; without it they do not.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 2 --llcs 1 --nodes 1 --icount 3
+# matrix: --cpus 2 --llcs 1 --nodes 1 --icount 3
 # More than 600 tasks that all the time change their affinity to CPUs by chance, beside forty that do not, on two CPUs and with a
 # watchdog of 5 s: each runs before it bites, wherever its last change leaves it to wait. (stress-ng starts 16 for each of
 # --affinity. With a thousand on one emulated CPU a round of all takes as long: docs/experiments/order.md.)

@@ -99,7 +99,7 @@ say "100 to cpu.idle: $RATIO : 1"
 within "$RATIO" 50 100000 || fail "cpu.idle gets too much"
 echo 0 >$CG/b/cpu.idle
 # Those in line keep the places that they were given, seconds away.
-sleep 5
+sleep 10
 ratio a b
 expect "100 to 100, no more idle" "$RATIO" 1 5
 end_hogs

@@ -74,7 +74,7 @@ in_force slice-us '"40ms"' set
 in_force handoff-us '"30us"' "command line"
 
 # All that may change, under a load; then by a signal.
-hackbench -g 2 -l 2000 >/tmp/hackbench 2>&1 &
+hackbench -g 2 -l 500 >/tmp/hackbench 2>&1 &
 load=$!
 scx_magpie set profile=latency steal=off wake-affine=off handoff-us=0 no-scan-limit=true small-llc-boost=off latency-hist=true \
 	no-wakeup-preempt=true util-interval=100ms log-level=debug >/dev/null || fail "not set"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --icount 3 --cpus 2 --llcs 2 --nodes 2 --timeout 600
-# kernels: matrix
+# kernels: ends
 # The targets that the kernel holds for the governor schedutil (rq->scx.cpuperf_target) follow load: low on an idle machine, that
 # of one CPU full beside a hog, low when it is gone, though no tick comes there any more. Without --cpufreq on they stay full
 # here, where no CPU has a governor.

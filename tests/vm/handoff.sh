@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 8 --llcs 2 --nodes 2 --icount --timeout 600
+# matrix: --cpus 8 --llcs 2 --nodes 2 --icount --timeout 600
 # carry: magpie-numa
 # Hand-off: two that wake each other over pipes, and sleep at once, share a CPU; and do not with --handoff-us 0. Writers to
 # pipes (hackbench), which go on to write, keep theirs.

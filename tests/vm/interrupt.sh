@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 2 --llcs 1 --nodes 1 --icount 2 --timeout 900
+# matrix: --cpus 2 --llcs 1 --nodes 1 --icount 2 --timeout 900
 # carry: magpie-packets
 # Packets that wake a server come by interrupts of a CPU whose task never sleeps, and is not the waker: the server preempts it at
 # once, as after any wakeup that is not sync, and waits no longer than under the kernel's own scheduler.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 8 --llcs 2 --nodes 2 --icount 0 --turn 50 --timeout 600
+# matrix: --cpus 8 --llcs 2 --nodes 2 --icount 0 --turn 50 --timeout 600
 # carry: magpie-wakeup
 # Workers that sleep by a timer within a request and hold a lock of their CPU while they work are done with as many requests
 # as under EEVDF: one that is preempted makes others wait, however soon they were woken.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 8 --llcs 2 --nodes 2 --icount 0 --turn 50 --timeout 900
+# matrix: --cpus 8 --llcs 2 --nodes 2 --icount 0 --turn 50 --timeout 900
 # carry: magpie-wakeup
 # As locks.sh, with workers that spin for a lock until it is free. A worker that is preempted with a lock held resumes soon,
 # else the others burn their slices for it. EEVDF lets them burn: 24 workers do more requests than under EEVDF, and the

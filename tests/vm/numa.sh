@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 8 --llcs 2 --nodes 2 --icount 2 --timeout 500
-# vm: --cpus 16 --llcs 4 --nodes 4 --icount 1 --timeout 500
+# matrix: --cpus 16 --llcs 4 --nodes 4 --icount 1 --timeout 500
 # carry: magpie-numa
 # A task goes to its memory: processes whose memory was bound to node 1, started on node 0 and released, run on node 1 for
 # 95 % of the time and more after 2 s, with the machine half busy. Without the sampler they do not: that home is found from

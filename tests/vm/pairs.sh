@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 8 --llcs 2 --nodes 2 --icount 0 --turn 50 --timeout 900
+# matrix: --cpus 8 --llcs 2 --nodes 2 --icount 0 --turn 50 --timeout 900
 # carry: magpie-pairs
 # As many pairs of processes as CPUs answer each other over pipes. No CPU idles, so each exchange has two switches. Of EEVDF's
 # exchanges it has three quarters and more here (docs/experiments/order.md). Medians of three runs each, alternately.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 8 --llcs 1 --nodes 1 --icount 0 --turn 50 --timeout 600
-# vm: --cpus 8 --llcs 2 --nodes 1 --icount 0 --turn 50 --timeout 600
+# matrix: --cpus 8 --llcs 1 --nodes 1 --icount 0 --turn 50 --timeout 600
+# matrix: --cpus 8 --llcs 2 --nodes 1 --icount 0 --turn 50 --timeout 600
 # carry: magpie-callbacks
 # carry: magpie-wakeup
 # What dispatch costs on CPUs that go idle does not grow with the tasks that wait elsewhere and may not come: beside 400 that

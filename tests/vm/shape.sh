@@ -3,7 +3,7 @@
 # vm: --cpus 4 --llcs 4 --nodes 4
 # vm: --cpus 4 --llcs 4 --nodes 1
 # vm: --cpus 8 --llcs 2 --nodes 1 --smt 2
-# vm: --kernel 6.18 --cpus 64 --llcs 4 --nodes 2 --timeout 600
+# matrix: --kernel 6.18 --cpus 64 --llcs 4 --nodes 2 --timeout 600
 # Machines of other shapes: attaches, uses all CPUs, carries load.
 . /root/lib.sh
 

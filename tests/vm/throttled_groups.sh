@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 8 --llcs 2 --nodes 2 --icount 0 --turn 50 --timeout 600
+# matrix: --cpus 8 --llcs 2 --nodes 2 --icount 0 --turn 50 --timeout 600
 # carry: magpie-callbacks
 # carry: magpie-wakeup
 # Groups that have used up their cpu.max cost nothing: beside 200 of them, which may run for 1 ms of each second, hackbench takes
