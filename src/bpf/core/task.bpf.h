@@ -100,15 +100,44 @@ static struct task_ctx *task_ctx(struct task_struct *p)
 	return bpf_task_storage_get(&task_ctxs, p, NULL, 0);
 }
 
-enum { MAX_PROLOGS = 2 }; /* of an enqueue() by scx_bpf_reenqueue_local() in cpu_release() */
+static bool is_idle_task(const struct task_struct *p)
+{
+	return p->flags & PF_IDLE;
+}
+
+/* What the prolog of a callback adds to the current task's migration_disabled: 0 or 1; NO_PROLOG: not yet known. */
+enum { NO_PROLOG = 0xff };
+u8 prolog_disables = NO_PROLOG;
+
+/* When an idle CPU's callback comes to know it, for the idle task itself is never migration disabled. */
+static void note_prolog(void)
+{
+	const struct task_struct *curr;
+
+	if (prolog_disables != NO_PROLOG)
+		return;
+	curr = bpf_get_current_task_btf();
+	if (is_idle_task(curr))
+		prolog_disables = curr->migration_disabled;
+}
 
 /*
- * A kernel whose BPF prolog disables migration counts that in the current task, which is @p when @p is being put back
- * into a queue: as many as the callbacks on the stack are not held against it. Only a hint: the kernel has the last word.
+ * @p is the current task when it is being put back into a queue: what prologs add is not held against it. They are two when a
+ * higher class takes the CPU, for cpu_release() puts it back. Only a hint: the kernel has the last word.
  */
 static bool is_migratable(const struct task_struct *p)
 {
-	return p->nr_cpus_allowed > 1 && p->migration_disabled <= (p == bpf_get_current_task_btf() ? MAX_PROLOGS : 0);
+	if (!p->migration_disabled || p->nr_cpus_allowed == 1)
+		return p->nr_cpus_allowed > 1;
+	return p == bpf_get_current_task_btf() && p->migration_disabled <= prolog_disables << this_cpu_ctx()->taken;
+}
+
+/* As is_migratable(), known exactly, for the kernel ejects a scheduler that sends away a task which may not migrate. Not of two prologs. */
+static bool can_migrate_now(const struct task_struct *p)
+{
+	u32 ours = p == bpf_get_current_task_btf() ? prolog_disables : 0;
+
+	return p->nr_cpus_allowed > 1 && p->migration_disabled == ours;
 }
 
 /* Kernel threads of one CPU (softirq, workers), and the loader, except its thread that samples: they run immediately. */
@@ -128,11 +157,6 @@ __noinline bool in_cpus_ptr(struct task_struct *p __arg_trusted, s32 cpu)
 static bool no_preempt(const struct task_struct *p)
 {
 	return p->policy == SCHED_BATCH || p->policy == SCHED_IDLE;
-}
-
-static bool is_idle_task(const struct task_struct *p)
-{
-	return p->flags & PF_IDLE;
 }
 
 static bool may_use(struct task_struct *p, s32 cpu)

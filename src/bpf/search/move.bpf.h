@@ -9,38 +9,11 @@
  *
  *	tick     one of these, and it may migrate? check_move(): its slice ends
  *	enqueue  send_away(): the CPU is looked for again, claimed, and the task sent there
- *
- * The kernel ejects a scheduler that sends away a task which may not migrate, so whether it may has to be known exactly:
- * can_migrate_now().
  */
 #pragma once
 
 /* For which room elsewhere is to last: a few slices, as what others do changes from tick to tick. */
 enum { ROOM_NS = 20000000 };
-
-/* What the prolog of a callback adds to the current task's migration_disabled: 0 or 1; NO_PROLOG: not yet known. */
-enum { NO_PROLOG = 0xff };
-u8 prolog_disables = NO_PROLOG;
-
-/* When an idle CPU's callback comes to know it, for the idle task itself is never migration disabled. */
-static void note_prolog(void)
-{
-	const struct task_struct *curr;
-
-	if (prolog_disables != NO_PROLOG)
-		return;
-	curr = bpf_get_current_task_btf();
-	if (is_idle_task(curr))
-		prolog_disables = curr->migration_disabled;
-}
-
-/* @p may be the current task, in which the prolog may count. */
-static bool can_migrate_now(const struct task_struct *p)
-{
-	u32 ours = p == bpf_get_current_task_btf() ? prolog_disables : 0;
-
-	return p->nr_cpus_allowed > 1 && p->migration_disabled == ours;
-}
 
 /* In tick of @cpu, on which @p runs: is there a preferred core, or has there been room elsewhere for long enough? */
 static bool has_room(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)

@@ -263,9 +263,10 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("loader-waits", "the loader waits as other tasks do", "core/task.bpf.h",
         "(p->tgid == loader_tgid && p->policy != SCHED_BATCH);", "false;"),
     mutant("migratable-none", "no task may migrate", "core/task.bpf.h",
-        "return p->nr_cpus_allowed > 1 && p->migration_disabled <=", "return p->nr_cpus_allowed > 1024 && p->migration_disabled <="),
+        "return p->nr_cpus_allowed > 1;\n\treturn p ==", "return false;\n\treturn p =="),
     survivor("migratable-disabled", "tasks that disabled migration may migrate", "core/task.bpf.h",
-        "p->migration_disabled <= (p == bpf_get_current_task_btf() ? MAX_PROLOGS : 0)", "true",
+        "return p == bpf_get_current_task_btf() && p->migration_disabled <= prolog_disables << this_cpu_ctx()->taken;",
+        "return true;",
         "a hint: the kernel does not let them, and a look or a kick is in vain"),
     // Dispatch.
     survivor("keep-uncharged", "what current has used does not count when it is to keep running", "order/pick.bpf.h",

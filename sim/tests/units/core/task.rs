@@ -6,26 +6,40 @@ use std::collections::BTreeSet;
 use magpie_sim::mask::Mask;
 use magpie_sim::native::{PF_IDLE, PF_KTHREAD};
 use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_NORMAL};
+use magpie_sim::trace::Op;
 use proptest::prelude::*;
 
 use crate::rig::Rig;
 
 #[test]
 fn pinned_and_migration_disabled_tasks_do_not_migrate() {
-    let mut rig = Rig::new("1x1x4x1", &[]);
-    let (task, pinned) = (rig.task_on([1, 2]), rig.task_on([1]));
-    // Two prologs may count in the current task.
-    for (curr, disabled, is_migratable) in
-        [(false, 0, true), (false, 1, false), (true, 0, true), (true, 2, true), (true, 3, false)]
-    {
-        for task in [task, pinned] {
-            rig.kernel.tasks[task].raw_mut().migration_disabled = disabled;
-            rig.kernel.cpus[0].curr = magpie_sim::kernel::Curr::Idle;
-            if curr {
-                rig.run(task, 0);
+    // What the prolog adds is not known yet, is nothing, is one.
+    for (prolog, known, highest, highest_taken) in [(0, false, 255, 510), (0, true, 0, 0), (1, true, 1, 2)] {
+        let mut rig = Rig::new("1x1x4x1", &[]);
+        rig.kernel.quirks.prolog_disables_migration = prolog == 1;
+        if known {
+            rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.note_prolog.unwrap()() });
+        }
+        let (task, pinned) = (rig.task_on([1, 2]), rig.task_on([1]));
+        for (curr, taken, disabled, is_migratable) in [
+            (false, 0, 0, true),
+            (false, 0, 1, false),
+            (true, 0, highest, true),
+            (true, 0, highest + 1, false),
+            (true, 1, highest_taken, true),
+            (true, 1, highest_taken + 1, false),
+        ] {
+            for task in [task, pinned] {
+                // The prolog of the call adds the rest.
+                rig.kernel.tasks[task].raw_mut().migration_disabled = disabled - if curr { prolog } else { 0 };
+                rig.kernel.cpus[0].curr = magpie_sim::kernel::Curr::Idle;
+                rig.cpu(0, |cctx| cctx.taken = taken);
+                if curr {
+                    rig.run(task, 0);
+                }
+                let moves = rig.call(rig.u.is_migratable, (rig.raw(task),));
+                assert_eq!(moves, is_migratable && task != pinned, "{prolog} {known}: {curr} {taken} {disabled}");
             }
-            let moves = rig.call(rig.u.is_migratable, (rig.raw(task),));
-            assert_eq!(moves, is_migratable && task != pinned, "current: {curr}, disabled: {disabled}");
         }
     }
 }

@@ -157,7 +157,8 @@ fn a_task_is_sent_home_if_it_is_known_to_be_migratable() {
         rig.remembered(task, |tctx| (tctx.preferred_node, tctx.move_why) = (1, 1));
         rig.only_idle(idle);
         let place = enqueue(&mut rig, task);
-        let expected = if sent { Place::Local(idle[0]) } else { Place::Dsq(HERE) };
+        let queue = if disabled == 0 { HERE } else { HERE + MAX_CPUS };
+        let expected = if sent { Place::Local(idle[0]) } else { Place::Dsq(queue) };
         assert_eq!(place, expected, "{seed} {prolog} {idle:?} {disabled}");
         assert_eq!(rig.stat(magpie_stat_STAT_HOME_MOVE), u64::from(sent));
         // Some kernels lose SCX_ENQ_PREEMPT on the way: the kick does the same.
