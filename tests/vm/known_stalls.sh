@@ -5,11 +5,11 @@
 #
 #	a syscall filter of 4,000 steps runs with migration disabled, and tasks' CPUs change meanwhile
 #	workers of idle CPUs that have no tick
-#	tasks on the CPU of a real-time task that sleeps for a millisecond of each ten
+#	tasks on the CPU of a real-time task that sleeps for a millisecond now and then
 . /root/lib.sh
 
-# filtered NR: so many tasks that sleep and call, and one that changes their CPUs, for ten seconds. A filter of constants is not
-# cached by the kernel.
+# filtered NR: so many tasks that sleep and call, and one that changes their CPUs, for ten seconds. The kernel does not skip this
+# filter, for it loads constants. The numbers of system calls are x86's.
 filtered() {
 	perl -e '
 		my ($prctl, $setaffinity, $getppid) = (157, 203, 110);

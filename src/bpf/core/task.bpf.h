@@ -132,7 +132,7 @@ static bool is_migratable(const struct task_struct *p)
 	return p == bpf_get_current_task_btf() && p->migration_disabled <= prolog_disables << this_cpu_ctx()->taken;
 }
 
-/* As is_migratable(), known exactly, for the kernel ejects a scheduler that sends away a task which may not migrate. Not of two prologs. */
+/* The same, known exactly: the kernel ejects a scheduler that sends away a task which may not migrate. False for two prologs. */
 static bool can_migrate_now(const struct task_struct *p)
 {
 	u32 ours = p == bpf_get_current_task_btf() ? prolog_disables : 0;
