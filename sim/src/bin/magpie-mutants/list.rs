@@ -540,7 +540,7 @@ pub const MUTANTS: &[Mutant] = &[
         "return cctx->misfit && find_stronger(p, cpu) >= 0;", "return false;",
         "it runs, if slowly; units/capacity/misfit.rs and the VM's tests catch it"),
     // Home nodes.
-    mutant("home-pinned", "a task that may not migrate is sent home", "search/move.bpf.h",
+    mutant("home-pinned", "a task that may not migrate is sent home", "core/task.bpf.h",
         "return p->nr_cpus_allowed > 1 && p->migration_disabled == ours;", "return p->nr_cpus_allowed > 1;"),
     survivor("home-held", "a waker that was to go home goes in spite of the back-off", "numa/home.bpf.h",
         "\tif (held)\n\t\ttctx->move_why = MOVE_NOT;\n", "",
