@@ -21,7 +21,7 @@ ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";
 SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
 SIM_SANITIZED = $(SIM) --features sanitize
 
-.PHONY: help demo test run build build-arm64 check advisories unit sim-test soak soak-vm experiments growth pictures pictures-record mutants bench bench-host vm-test test-matrix test-longterm verifier-stats deb rpm vm-service fmt setup clean
+.PHONY: help demo test run build build-arm64 check advisories unit sim-test soak soak-vm experiments growth pictures pictures-record bench bench-host vm-test test-matrix test-longterm verifier-stats deb rpm vm-service fmt setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
@@ -72,9 +72,6 @@ experiments: setup-build ## in the simulator, each feature off against on, and w
 
 growth: setup-build ## how the cost of a wakeup and a dispatch grows with the CPUs of an LLC
 	@$(ENV) $(SIM) -- growth
-
-mutants: setup-build ## plant bugs into the BPF code, one at a time: do the simulator's invariants catch them?
-	@$(ENV) cargo run --quiet --release --locked -p magpie-sim --bin magpie-mutants
 
 pictures: setup-build ## draw docs/pictures anew, of what is recorded there and the table of docs/benchmarks.md
 	@$(ENV) cargo run --quiet --release --locked -p magpie-pictures

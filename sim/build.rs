@@ -9,18 +9,16 @@ use std::process::Command;
 fn main() {
     let clang = env::var("BPF_CLANG").unwrap_or("clang".into());
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
-    let sources = bpf_sources();
     println!("cargo:rerun-if-changed=native");
-    println!("cargo:rerun-if-changed={sources}");
+    println!("cargo:rerun-if-changed=../src/bpf");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
-    println!("cargo:rerun-if-env-changed=MAGPIE_BPF_DIR");
 
     let mut native = cc::Build::new();
     native
         .compiler(&clang)
         .file("native/native.c")
         .include("native")
-        .include(&sources)
+        .include("../src/bpf")
         .flag("-std=gnu11")
         // Undefined is what is undefined for BPF, too: no -fwrapv there. Debug lines lead callgrind and sanitizer
         // reports to the source.
@@ -38,14 +36,11 @@ fn main() {
     }
     native.compile("native");
 
-    // Many mutants are built, and none is traced.
-    if env::var_os("CARGO_FEATURE_MUTANT").is_none() {
-        scx_cargo::BpfBuilder::new()
-            .expect("clang 18 or newer is needed (BPF_CLANG names it)")
-            .enable_skel("conformance/trace.bpf.c", "trace")
-            .build()
-            .expect("building conformance/trace.bpf.c failed");
-    }
+    scx_cargo::BpfBuilder::new()
+        .expect("clang 18 or newer is needed (BPF_CLANG names it)")
+        .enable_skel("conformance/trace.bpf.c", "trace")
+        .build()
+        .expect("building conformance/trace.bpf.c failed");
 
     bindgen::Builder::default()
         .header("native/native.c")
@@ -65,14 +60,6 @@ fn main() {
         .expect("bindings of native/native.c")
         .write_to_file(out.join("bindings.rs"))
         .expect("OUT_DIR is writable");
-}
-
-/// Of a build with the feature `mutant`, MAGPIE_BPF_DIR says where they are.
-fn bpf_sources() -> String {
-    match env::var("MAGPIE_BPF_DIR") {
-        Ok(folder) if env::var_os("CARGO_FEATURE_MUTANT").is_some() => folder,
-        _ => "../src/bpf".into(),
-    }
 }
 
 /// Rust's linker is the system's, which does not know clang's runtime.

@@ -113,7 +113,7 @@ fn experiments() -> Vec<Experiment> {
         machine: "biglittle",
         workloads: vec![
             format!("hogs:nr={hogs}"),
-            concat!("rtapp:file=", env!("CARGO_MANIFEST_DIR"), "/examples/small.json").into(),
+            "sleepers".into(),
         ],
         off: "--no-capacity",
         warm_up_ms: 300,

@@ -51,27 +51,20 @@ pub enum Step {
     Sleep(Dist),
     /// Sleep until the next multiple of so many ns since the task's start; no sleep if that is past.
     Period(u64),
-    /// Sleep until `period` ns after this timer of the task's was due last, at first after the task's start. If that is
-    /// past there is no sleep, and a relative timer counts from now on.
-    Timer {
-        timer: usize,
-        period: u64,
-        relative: bool,
-    },
+    /// Sleep until so many ns after the task's timer was due last, at first after the task's start. If that is past there is
+    /// no sleep.
+    Timer(u64),
     /// Puts a message into a channel, and wakes a task that waits for it; waits while it is full.
     Send(ChannelId),
     /// As Send; nothing if the channel is full.
     Post(ChannelId),
     /// Takes a message, and wakes a task that waits for room; waits while there is none.
     Recv(ChannelId),
-    /// From Join on the task is among those that the next Signal (the first of them) or Broadcast (all) releases. Await
-    /// waits until it was. Signal and Broadcast are lost if there is nobody.
+    /// From Join on the task is among those that the next Broadcast releases. Await waits until it was. Broadcast is lost if
+    /// there is nobody.
     Join(ChannelId),
     Await(ChannelId),
-    Signal(ChannelId),
     Broadcast(ChannelId),
-    /// Waits until so many tasks do, then releases them.
-    Barrier(ChannelId, usize),
     Yield,
     /// A child that runs the program from its start.
     Fork(ProgramId),

@@ -120,8 +120,8 @@ pub struct Task {
     pub spin_until: Option<u64>,
     /// Has done the work of the Fork that it is at.
     pub forks: bool,
-    /// When each of its timers was due last.
-    pub timers: Vec<u64>,
+    /// When its timer was due last.
+    pub timer_at: Option<u64>,
     pub parent: Option<TaskId>,
     pub nr_children: u32,
     pub waits_for_children: bool,
@@ -184,7 +184,7 @@ impl Task {
             due_at: now,
             spin_until: None,
             forks: false,
-            timers: Vec::new(),
+            timer_at: None,
             parent: None,
             nr_children: 0,
             waits_for_children: false,

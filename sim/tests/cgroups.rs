@@ -149,7 +149,7 @@ fn a_group_of_many_sleepers_has_its_share() {
         for (id, (_, cgroup)) in workloads.iter_mut().enumerate() {
             *cgroup = id as CgroupId + 1;
         }
-        workloads.push(("rtapp:file=examples/sleepers.json", hogs as CgroupId + 1));
+        workloads.push(("sleepers:nr=300,run=100,sleep=2000", hogs as CgroupId + 1));
         let outcome = run("1x1x8x1", &vec![spec(0, 100); hogs + 1], &workloads, &[], 20_000, 1);
         let used: Vec<f64> = outcome.report.groups.iter().map(|group| group.cpu_s).collect();
         let share = used[hogs..].iter().sum::<f64>() / used.iter().sum::<f64>() * (hogs as f64 + 1.0);

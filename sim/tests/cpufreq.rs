@@ -83,7 +83,7 @@ fn simulate(machine: &str, busy: usize, pct: u64, ms: u64, flags: &[&str]) -> Ru
         100 => vec![Step::Run(Dist::Fixed(MSEC)), Step::Jump(0)],
         // What is late is made up for.
         _ => {
-            let period = Step::Timer { timer: 0, period: PERIOD, relative: false };
+            let period = Step::Timer(PERIOD);
             vec![Step::BeginDue, Step::Run(Dist::Fixed(work)), Step::End, period, Step::Jump(0)]
         }
     };

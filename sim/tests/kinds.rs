@@ -12,7 +12,6 @@ use magpie_sim::workload::{Builder, HOG};
 const FAVOURED: &str = "1x1x8x2:1024@216,1024@211,1024@206,1024@236,1024@201,1024@231,1024@226,1024@221";
 const HYBRID: &str = "1x1x14x1:978@65*2,1024@68*2,978@65*2,632@42*8";
 const PHONE: &str = "1x1x8x1:250*4,620*3,1024";
-const SMALL: &str = concat!("rtapp:file=", env!("CARGO_MANIFEST_DIR"), "/examples/small.json");
 
 fn run(machine: &str, workloads: &[&str], flags: &[&str]) -> Kernel {
     let scenario = Scenario {
@@ -57,7 +56,7 @@ fn seen(kernel: &mut Kernel, hogs: bool) -> Vec<usize> {
 #[test]
 fn a_hog_runs_on_the_best_core_and_light_tasks_beside_it() {
     for (machine, best) in [(FAVOURED, 6..8), (HYBRID, 2..4), (PHONE, 7..8)] {
-        let mut kernel = run(machine, &["hogs:nr=1", SMALL], &[]);
+        let mut kernel = run(machine, &["hogs:nr=1", "sleepers"], &[]);
         let hog: usize = seen(&mut kernel, true)[best.clone()].iter().sum();
         assert!(hog >= 950, "{machine}: on {best:?} for {hog} ms of a second");
     }

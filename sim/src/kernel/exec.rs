@@ -61,7 +61,7 @@ impl Kernel {
                 let next = task.started_at + ((self.now + self.cost - task.started_at) / ns + 1) * ns;
                 self.sleep_until(id, next);
             }
-            Step::Timer { timer, period, relative } => self.wait_for_timer(id, timer, period, relative),
+            Step::Timer(period) => self.wait_for_timer(id, period),
             Step::Send(channel) => self.send(cpu, id, channel),
             Step::Post(channel) if self.channels[channel].messages.len() == self.channels[channel].capacity => {
                 self.cost += SYSCALL;
@@ -75,17 +75,7 @@ impl Kernel {
                     self.block(id);
                 }
             }
-            Step::Signal(channel) => self.release(channel, 1),
-            Step::Broadcast(channel) => self.release(channel, usize::MAX),
-            Step::Barrier(channel, nr) => {
-                if self.channels[channel].receivers.len() + 1 >= nr {
-                    self.release(channel, usize::MAX);
-                } else {
-                    self.cost += SYSCALL;
-                    self.channels[channel].receivers.push_back(id);
-                    self.block(id);
-                }
-            }
+            Step::Broadcast(channel) => self.release(channel),
             Step::Yield => {
                 self.cost += SYSCALL;
                 self.update_curr(cpu);
@@ -162,19 +152,14 @@ impl Kernel {
         self.push(at, Event::Timer(task));
     }
 
-    fn wait_for_timer(&mut self, id: TaskId, timer: usize, period: u64, relative: bool) {
-        let now = self.now + self.cost;
+    fn wait_for_timer(&mut self, id: TaskId, period: u64) {
         let task = &mut self.tasks[id];
-        if task.timers.len() <= timer {
-            task.timers.resize(timer + 1, task.started_at);
-        }
-        let next = task.timers[timer] + period;
-        if next > now {
-            task.timers[timer] = next;
+        let next = task.timer_at.unwrap_or(task.started_at) + period;
+        task.timer_at = Some(next);
+        if next > self.now + self.cost {
             return self.sleep_until(id, next);
         }
-        task.timers[timer] = if relative { now } else { next };
-        task.due_at = task.timers[timer];
+        task.due_at = next;
     }
 
     fn send(&mut self, cpu: usize, id: TaskId, channel_id: usize) {
@@ -210,11 +195,10 @@ impl Kernel {
         }
     }
 
-    /// Wakes up to `max` of the joined tasks, in order.
-    fn release(&mut self, channel: usize, max: usize) {
+    /// Wakes the joined tasks, in order.
+    fn release(&mut self, channel: usize) {
         self.cost += SYSCALL;
-        let joined = &mut self.channels[channel].receivers;
-        for task in joined.drain(..max.min(joined.len())).collect::<Vec<_>>() {
+        for task in std::mem::take(&mut self.channels[channel].receivers) {
             self.tasks[task].due_at = self.now + self.cost;
             self.wake(task, false);
         }

@@ -10,8 +10,8 @@ mod forktree;
 mod hackbench;
 pub mod hogs;
 mod rr;
-mod rtapp;
 mod schbench;
+mod sleepers;
 mod tbench;
 
 use std::str::FromStr;
@@ -38,8 +38,8 @@ pub enum Workload {
     Hackbench(hackbench::Hackbench),
     Hogs(hogs::Hogs),
     Rr(rr::Rr),
-    RtApp(rtapp::RtApp),
     Schbench(schbench::Schbench),
+    Sleepers(sleepers::Sleepers),
     Tbench(tbench::Tbench),
 }
 
@@ -52,8 +52,8 @@ pub const HELP: &str = "\
   hackbench:groups=1,fds=20,loops=100,pipe=true  groups of fds senders and fds receivers; pipes or sockets
   hogs:nr=1,nice=0,policy=0,cpu=-1    tasks that never sleep; all on one CPU, if that is not -1
   rr:pairs=1,work=10                  request and response over loopback (netperf TCP_RR); us of work on each side
-  rtapp:file=PATH                     tasks from rt-app's JSON, for example sim/examples/periodic.json
   schbench:m=2,t=16,s=10000,c=15000   m message threads that wake t workers each, which spin c us; s us between
+  sleepers:nr=30,run=500,sleep=20000  tasks that run and sleep for so many us
   tbench:clients=0                    clients (0: half as many as CPUs) and servers, mixed requests over loopback";
 
 impl FromStr for Workload {
@@ -80,8 +80,8 @@ impl Workload {
             Self::Hackbench(hackbench) => hackbench.add(&mut builder),
             Self::Hogs(hogs) => hogs.add(&mut builder),
             Self::Rr(rr) => rr.add(&mut builder),
-            Self::RtApp(rtapp) => rtapp.add(&mut builder),
             Self::Schbench(schbench) => schbench.add(&mut builder),
+            Self::Sleepers(sleepers) => sleepers.add(&mut builder),
             Self::Tbench(tbench) => tbench.add(&mut builder),
         }
     }
@@ -162,11 +162,6 @@ impl<'a> Builder<'a> {
 
     /// A task, asleep on a CPU that it may use, until about when the workload starts.
     pub fn task(&mut self, program: ProgramId, traits: Traits) -> TaskId {
-        self.task_after(program, traits, 0)
-    }
-
-    /// As task(), `delay` ns later.
-    pub fn task_after(&mut self, program: ProgramId, traits: Traits, delay: u64) -> TaskId {
         let first = self.start_cpus.unwrap_or(self.nr_cpus());
         let mut cpus: Vec<_> = traits.allowed.iter().filter(|&cpu| cpu < first).collect();
         if cpus.is_empty() {
@@ -175,7 +170,7 @@ impl<'a> Builder<'a> {
         let cpu = cpus[self.spawned % cpus.len()];
         self.spawned += 1;
         let task = self.kernel.spawn(program, traits, cpu);
-        let at = self.at + delay + self.kernel.rng.u64(..crate::time::MSEC);
+        let at = self.at + self.kernel.rng.u64(..crate::time::MSEC);
         self.kernel.tasks[task].started_at = at;
         self.kernel.tasks[task].due_at = at;
         self.kernel.start(task, at);
