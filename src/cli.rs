@@ -18,7 +18,7 @@ use crate::units::interval;
 ///
 /// Attaches until Ctrl-C, which gives the kernel its own scheduler back.
 #[derive(Debug, Parser)]
-#[command(name = crate::SCHEDULER_NAME, disable_version_flag = true, after_help = crate::preflight::AFTER_HELP)]
+#[command(name = crate::SCHEDULER_NAME, disable_version_flag = true, after_help = crate::exit::AFTER_HELP)]
 pub struct Opts {
     #[command(subcommand)]
     pub command: Option<Command>,

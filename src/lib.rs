@@ -3,7 +3,7 @@
 //! machines that it makes up, tells it what the loader does, publishes what the loader does, and reports alike.
 //!
 //! ```text
-//! Tunables, Layout --Told::new()--> constants and layouts of the C
+//! Tunables, Layout --BpfConfig::new()--> constants and layouts of the C
 //!                                       cpu_ctxs --Publisher::publish()--> llc_publisheds
 //!                                       cpu_ctxs --Snapshot::new()-------> Metrics --encode()--> Prometheus
 //!                                       processes <--> numa::Sampler
@@ -11,11 +11,13 @@
 //! the loader alone: lifecycle, Scheduler (the skeleton), config, control, preflight, service, verifier_stats
 //! ```
 
+pub mod bpf_config;
 pub mod bpf_intf;
 pub mod bpf_skel;
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod exit;
 pub mod export;
 pub mod frequency;
 pub mod hotplug;
@@ -32,7 +34,6 @@ pub mod scheduler;
 pub mod service;
 pub mod shared;
 pub mod stats;
-pub mod told;
 pub mod top;
 pub mod topology;
 pub mod tunables;

@@ -20,9 +20,9 @@ use scx_magpie::cli::{Command, Opts};
 use scx_magpie::config::{Config, keys};
 use scx_magpie::control::failures::Failures;
 use scx_magpie::control::{Control, Request, client};
+use scx_magpie::exit::{self, Ejected, Refusal};
 use scx_magpie::lifecycle::loader::Loader;
-use scx_magpie::preflight::{self, Refusal};
-use scx_magpie::scheduler::exit::Ejected;
+use scx_magpie::preflight;
 use scx_magpie::stats::monitor::{Format, Source, monitor};
 use scx_magpie::{
     SCHEDULER_NAME, export, lifecycle, logging, manual, nr_scan, stats, top, topology, verifier_stats, version,
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(err) if err.use_stderr() => {
             eprintln!("{SCHEDULER_NAME}: {}", keys::first_line(&err));
-            return ExitCode::from(preflight::EXIT_USAGE);
+            return ExitCode::from(exit::EXIT_USAGE);
         }
         Err(help) => help.exit(),
     };
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
 /// What the process ends with.
 fn status(err: &anyhow::Error) -> u8 {
     let refused = err.downcast_ref::<Refusal>().map(Refusal::exit_code);
-    refused.or_else(|| Some(err.downcast_ref::<Ejected>()?.status)).unwrap_or(preflight::EXIT_FAILURE)
+    refused.or_else(|| Some(err.downcast_ref::<Ejected>()?.status)).unwrap_or(exit::EXIT_FAILURE)
 }
 
 fn run(opts: Opts, matches: &ArgMatches) -> Result<()> {

@@ -20,7 +20,7 @@ use clap_mangen::roff::{Inline, Roff, bold, roman};
 use crate::SCHEDULER_NAME;
 use crate::cli::Opts;
 use crate::config::{Settings, keys};
-use crate::preflight;
+use crate::exit;
 
 const MANUAL: &str = "sched_ext schedulers";
 
@@ -81,7 +81,7 @@ fn main_sections(command: &Command) -> Roff {
         let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
         roff.control("TP", []).text([bold(page_name(subcommand)), roman("(1)")]).text([roman(about)]);
     }
-    let exit_codes = preflight::AFTER_HELP.split("Exit codes: ").last().unwrap_or_default().replace('\n', " ");
+    let exit_codes = exit::AFTER_HELP.split("Exit codes: ").last().unwrap_or_default().replace('\n', " ");
     roff.extend([section("EXIT STATUS", [roman(exit_codes)]), section("FILES", [])]);
     for (file, what) in FILES {
         roff.control("TP", []).text([bold(file)]).text([roman(what)]);

@@ -2,7 +2,6 @@
 //! Reasons not to run here: each a line that says what to do, and an exit code. Some are found before anything is loaded,
 //! others are what loading or attaching failed for: a kernel that does without them is not refused.
 
-use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -16,20 +15,9 @@ use nix::unistd::geteuid;
 use scx_utils::compat;
 use scx_utils::misc::read_from_file;
 
+use crate::exit::{FILES, Refusal};
+
 const SYSFS: &str = "/sys/kernel/sched_ext";
-
-/// At the end of `--help`.
-pub const AFTER_HELP: &str = "\
-Times may have a unit: --slice-us 5ms is --slice-us 5000. A flag that is on or off may be given as --no-cgroups=false.
-
-Exit codes: 0 detached on request; 1 ejected by the kernel, or another failure; 2 wrong flag, key or value; 3 not root;
-4 kernel without sched_ext; 5 another scheduler is attached; 6 malformed kfunc prototypes in the kernel's BTF;
-7 the machine's topology, as sysfs has it, cannot be right, or is too large; 8 isolcpus= on the kernel's command line; 9 too few
-files may be open; 10 the kernel is locked down; 11 no scx_magpie runs that could be asked (status, set, reload);
-12 ended by SysRq-S; 13 failed three times in ten minutes as a service.";
-
-/// Files that may be open, at least: a third are the BPF programs and maps, the others are for clients of statistics.
-const FILES: u64 = 128;
 
 /// The inode of the machine's own user namespace (PROC_USER_INIT_INO).
 const FIRST_USER_NAMESPACE: u64 = 0xeffffffd;
@@ -38,141 +26,11 @@ const FIRST_USER_NAMESPACE: u64 = 0xeffffffd;
 const CAPABILITIES: [(&str, u32); 2] = [("CAP_BPF", 39), ("CAP_PERFMON", 38)];
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Ejected by the kernel, or another failure.
-pub const EXIT_FAILURE: u8 = 1;
-
-/// Wrong flag, value, key or file.
-pub const EXIT_USAGE: u8 = 2;
-
-/// SysRq-S: an operator wants the kernel's own scheduler, and no restart.
-pub const EXIT_SYSRQ: u8 = 12;
-
-/// As a service it fails again and again.
-pub const EXIT_GIVE_UP: u8 = 13;
-
 /// How long a scheduler that comes or goes is waited for.
 const PASSING: Duration = Duration::from_secs(10);
 
 /// How often the kernel's state is read meanwhile.
 const PASSING_INTERVAL: Duration = Duration::from_millis(50);
-
-/// A reason for which the scheduler cannot run on this machine now.
-#[derive(Debug, PartialEq)]
-pub enum Refusal {
-    NotRoot,
-    RootOfNamespace,
-    RootWithout {
-        capabilities: String,
-    },
-    NoSchedExt {
-        release: String,
-    },
-    Busy {
-        ops: String,
-    },
-    MalformedBtf {
-        release: String,
-        kfuncs: usize,
-    },
-    Topology {
-        problem: String,
-    },
-    TooLarge {
-        problem: String,
-    },
-    IsolatedCpus {
-        cpus: String,
-    },
-    FewFiles {
-        limit: u64,
-    },
-    LockedDown,
-    /// Wrong flag, value, key or file.
-    Usage {
-        problem: String,
-    },
-    NotRunning {
-        state: String,
-    },
-    /// A service that is not to be restarted.
-    FailsAgain,
-}
-
-impl std::error::Error for Refusal {}
-
-impl Refusal {
-    /// The process's exit code, as listed in [`AFTER_HELP`].
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::NotRoot | Self::RootOfNamespace | Self::RootWithout { .. } => 3,
-            Self::NoSchedExt { .. } => 4,
-            Self::Busy { .. } => 5,
-            Self::MalformedBtf { .. } => 6,
-            Self::Topology { .. } | Self::TooLarge { .. } => 7,
-            Self::IsolatedCpus { .. } => 8,
-            Self::FewFiles { .. } => 9,
-            Self::LockedDown => 10,
-            Self::Usage { .. } => EXIT_USAGE,
-            Self::NotRunning { .. } => 11,
-            Self::FailsAgain => EXIT_GIVE_UP,
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotRoot => write!(f, "needs root: run it with sudo"),
-            Self::RootOfNamespace => write!(
-                f,
-                "needs the machine's root, and is root of a user namespace only: run it outside, not in a rootless \
-                 container"
-            ),
-            Self::RootWithout { capabilities } => {
-                write!(
-                    f,
-                    "root lacks {capabilities} here, as in most containers: grant what is missing, or run it outside"
-                )
-            }
-            Self::NoSchedExt { release } => write!(
-                f,
-                "kernel {release} has no sched_ext: boot one of 6.12 or newer built with CONFIG_SCHED_CLASS_EXT=y"
-            ),
-            Self::Busy { ops } => {
-                write!(f, "another sched_ext scheduler is attached ({ops}): stop it first, for example with Ctrl-C")
-            }
-            Self::MalformedBtf { release, kfuncs } => write!(
-                f,
-                "kernel {release} describes {kfuncs} scx kfuncs wrongly in its BTF (built with pahole < 1.26), so no \
-                 sched_ext scheduler loads: boot another build"
-            ),
-            Self::Topology { problem } => write!(f, "the machine's topology cannot be right: {problem}"),
-            Self::TooLarge { problem } => write!(f, "the machine has more than scx_magpie can schedule: {problem}"),
-            Self::IsolatedCpus { cpus } => write!(
-                f,
-                "the kernel's sched_ext does not work with isolcpus= on its command line, which isolates CPUs {cpus}: boot \
-                 without it, and isolate CPUs by a cpuset partition"
-            ),
-            Self::FewFiles { limit } => write!(
-                f,
-                "may open {limit} files only and needs {FILES}: raise the limit (ulimit -n, LimitNOFILE= of a systemd unit)"
-            ),
-            Self::LockedDown => write!(
-                f,
-                "the kernel is locked down (lockdown=confidentiality), and lets no BPF program read its memory: boot \
-                 with lockdown=integrity or none"
-            ),
-            Self::Usage { problem } => write!(f, "{problem}"),
-            Self::NotRunning { state } => write!(f, "not running: {state}"),
-            Self::FailsAgain => {
-                write!(
-                    f,
-                    "failed three times in ten minutes: systemd does not restart it, 'systemctl start scx_magpie' does"
-                )
-            }
-        }
-    }
-}
 
 /// Checks what can be checked without loading anything, and raises the limit of open files.
 pub fn check() -> Result<(), Refusal> {
@@ -360,32 +218,5 @@ mod tests {
         let err = explain(anyhow::anyhow!(Refusal::LockedDown).context("loading"));
         assert_eq!(err.downcast_ref(), Some(&Refusal::LockedDown));
         assert_eq!(err.to_string(), "loading");
-    }
-
-    fn is_documented(code: u8) -> bool {
-        AFTER_HELP.split_whitespace().any(|word| word == code.to_string())
-    }
-
-    #[test]
-    fn messages_are_one_line_and_codes_are_documented() {
-        let refusals = [
-            Refusal::NotRoot,
-            Refusal::RootOfNamespace,
-            Refusal::RootWithout { capabilities: "CAP_BPF".into() },
-            Refusal::IsolatedCpus { cpus: "1".into() },
-            Refusal::FewFiles { limit: 32 },
-            Refusal::LockedDown,
-            Refusal::NoSchedExt { release: "6.1".into() },
-            Refusal::Busy { ops: "x".into() },
-            Refusal::MalformedBtf { release: "7.1".into(), kfuncs: 3 },
-            Refusal::Topology { problem: "no CPUs".into() },
-            Refusal::TooLarge { problem: "257 LLCs, at most 256".into() },
-            Refusal::FailsAgain,
-        ];
-        for refusal in refusals {
-            assert!(!refusal.to_string().contains('\n'));
-            assert!(is_documented(refusal.exit_code()), "{refusal:?}");
-        }
-        assert!([EXIT_FAILURE, EXIT_USAGE, EXIT_SYSRQ].into_iter().all(is_documented));
     }
 }

@@ -3,8 +3,9 @@
 
 use std::str::FromStr;
 
-use clap::{Arg, ArgAction, Args, ValueEnum, value_parser};
+use clap::{Arg, ArgAction, Args, Command, FromArgMatches, ValueEnum, value_parser};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::units::{micros, millis};
 
@@ -130,6 +131,31 @@ pub struct Tunables {
     /// The kernel ejects the scheduler when a runnable task waited this long. Milliseconds, 1000..30000.
     #[arg(long, help_heading = NEW_START, env = "SCX_TIMEOUT_MS", default_value_t = 30_000, value_name = "MS", value_parser = millis::<u32>(1000..=30_000))]
     pub timeout_ms: u32,
+}
+
+impl Tunables {
+    /// What these flags say, as on a command line. Fails as clap does.
+    pub fn parse<T: AsRef<str>>(flags: &[T]) -> Result<Self, clap::Error> {
+        let command = Self::augment_args(Command::new(crate::SCHEDULER_NAME).no_binary_name(true));
+        Self::from_arg_matches(&command.try_get_matches_from(flags.iter().map(AsRef::as_ref))?)
+    }
+}
+
+/// Flags that do not have their default, as on a command line.
+pub fn changed<T: Args + Serialize>(flags: &T) -> Vec<String> {
+    let values = serde_json::to_value(flags).unwrap_or_default();
+    let command = T::augment_args(Command::new(""));
+    let changed = command.get_arguments().filter_map(|flag| {
+        let name = flag.get_long()?;
+        let text = match &values[flag.get_id().as_str()] {
+            Value::Bool(set) => return set.then(|| format!("--{name}")),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let is_default = flag.get_default_values().first().is_some_and(|default| *default == *text);
+        (!is_default).then(|| format!("--{name} {text}"))
+    });
+    changed.collect()
 }
 
 /// Lets a flag that is on or off take `=true` and `=false`, as the configuration has them.

@@ -15,7 +15,7 @@ use clap::{Command, CommandFactory};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use scx_magpie::cli::Opts;
 use scx_magpie::config::keys;
-use scx_magpie::preflight::Refusal;
+use scx_magpie::exit::Refusal;
 
 /// Where pages are.
 const FOLDERS: [&str; 6] = ["", "docs", "docs/experiments", "bench", "sim", "vm"];

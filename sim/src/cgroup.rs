@@ -6,7 +6,6 @@ use std::ptr::null_mut;
 use serde::{Deserialize, Serialize};
 
 use crate::native::{cgroup, cgroup_subsys_state, kernfs_node, task_group};
-use crate::task::IDLE_POLICY_WEIGHT;
 use crate::time::MSEC;
 
 /// Index of a cgroup; 0 is the root.
@@ -14,6 +13,9 @@ pub type CgroupId = usize;
 
 /// The kernel's CGROUP_WEIGHT_DFL.
 pub const WEIGHT_DFL: u32 = 100;
+
+/// The kernel's WEIGHT_IDLEPRIO.
+pub const IDLE_POLICY_WEIGHT: u32 = 3;
 
 /// The kernel's weight of a cgroup with this cpu.weight.
 pub fn kernel_weight(cpu_weight: u32) -> u32 {

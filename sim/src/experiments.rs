@@ -111,10 +111,7 @@ fn experiments() -> Vec<Experiment> {
         source: "001",
         name: format!("{hogs} hogs, 30 small; 4 big, 4 little"),
         machine: "biglittle",
-        workloads: vec![
-            format!("hogs:nr={hogs}"),
-            "sleepers".into(),
-        ],
+        workloads: vec![format!("hogs:nr={hogs}"), "sleepers".into()],
         off: "--no-capacity",
         warm_up_ms: 300,
         ms: 3000,

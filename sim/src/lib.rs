@@ -11,7 +11,7 @@
 //!     task.rs, program.rs, cgroup.rs, dsq.rs, timer.rs, fault.rs    what it is made of
 //!     trace.rs, stats.rs    what it writes down
 //!     native.rs             the BPF program; instructions.rs counts what its callbacks execute
-//!     machine.rs            its CPUs; costs.rs, cache.rs: what things cost there
+//!     machine.rs            its CPUs; costs.rs, cache.rs: what things cost there; lines_log.rs
 //! growth.rs, experiments.rs  series of runs: as the machine grows; with a feature off and on
 //!   lines.rs                   and cache lines that move
 //! ```
@@ -31,6 +31,7 @@ pub mod growth;
 pub mod instructions;
 pub mod kernel;
 pub mod lines;
+pub mod lines_log;
 pub mod machine;
 pub mod mask;
 pub mod native;

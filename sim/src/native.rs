@@ -2,7 +2,7 @@
 //! The native build of the BPF program: its callbacks, its variables, and how it is set back to freshly loaded.
 //!
 //! ```text
-//! load():  .bss = 0, .data as compiled, then what the loader says (scx_magpie::told); .rodata read-only from then on
+//! load():  .bss = 0, .data as compiled, then what the loader says (scx_magpie::bpf_config); .rodata read-only from then on
 //! ops():   the callbacks, for kernel.rs to call; kfuncs.rs is where they call back
 //! units(): the functions that they are made of, for tests/units
 //! ```
@@ -15,6 +15,7 @@ use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use scx_magpie::bpf_config::{BpfConfig, Live};
 use scx_magpie::bpf_intf::{
     capacities, cpu_ctx, cpu_layout, cpu_state_CPU_PRESENT, group, latency_hist, llc_ctx, llc_layout, llc_published,
     machine, magpie_limits_CACHE_LINE, magpie_limits_MAX_CPUS, magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES,
@@ -22,7 +23,6 @@ use scx_magpie::bpf_intf::{
     tunables, wake_cases,
 };
 use scx_magpie::stats::Shared;
-use scx_magpie::told::{Live, Told};
 use scx_magpie::topology::Layout;
 use scx_magpie::tunables::Tunables;
 
@@ -113,7 +113,7 @@ impl Native {
     }
 
     /// As if just loaded, and told of machine and tunables.
-    pub fn load(&mut self, told: &Told) {
+    pub fn load(&mut self, config: &BpfConfig) {
         // SAFETY: the linker's bounds of sections that are ours alone; nobody runs the program, we hold it.
         unsafe {
             // Volatile, lest it becomes memset() and memcpy(): AddressSanitizer's own refuse the gaps that it leaves
@@ -129,16 +129,16 @@ impl Native {
                 data.add(i).write_volatile(*byte);
             }
 
-            tunables.get().write(told.tunables);
-            copy(&cpu_layouts, &told.cpu_layouts);
-            copy(&llc_layouts, &told.llc_layouts);
-            copy(&slot_cpus, &told.slot_cpus);
+            tunables.get().write(config.tunables);
+            copy(&cpu_layouts, &config.cpu_layouts);
+            copy(&llc_layouts, &config.llc_layouts);
+            copy(&slot_cpus, &config.slot_cpus);
 
             protect_rodata(libc::PROT_READ | libc::PROT_WRITE);
-            machine.get().write(told.machine);
-            copy(&node_llcs, &told.node_llcs);
-            copy(&capacity_order, &told.capacity_order);
-            copy(&pelt_decay, &told.pelt_decay);
+            machine.get().write(config.machine);
+            copy(&node_llcs, &config.node_llcs);
+            copy(&capacity_order, &config.capacity_order);
+            copy(&pelt_decay, &config.pelt_decay);
             protect_rodata(libc::PROT_READ);
         }
     }

@@ -3,7 +3,6 @@
 //! `magpie-sim replay` runs it again.
 
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
 use scx_magpie::tunables::Tunables;
 use serde::{Deserialize, Serialize};
 
@@ -65,17 +64,9 @@ fn yes() -> bool {
     true
 }
 
-/// The scheduler's flags.
-#[derive(Parser)]
-#[command(name = "magpie-sim", no_binary_name = true)]
-struct Flags {
-    #[command(flatten)]
-    tunables: Tunables,
-}
-
 /// The scheduler's flags as its own command line understands them.
 pub fn parse_flags(flags: &[String]) -> Result<Tunables> {
-    Ok(Flags::try_parse_from(flags).context("scheduler flags")?.tunables)
+    Tunables::parse(flags).context("scheduler flags")
 }
 
 /// The outcome of a scenario.

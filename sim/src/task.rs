@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use crate::cgroup::CgroupId;
+use crate::cgroup::{CgroupId, IDLE_POLICY_WEIGHT};
 use crate::dsq::TaskId;
 use crate::mask::Mask;
 use crate::native::{
@@ -43,9 +43,6 @@ pub const NICE_WEIGHTS: [u32; 40] = [
     88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501,
     1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
 ];
-
-/// The kernel's WEIGHT_IDLEPRIO.
-pub const IDLE_POLICY_WEIGHT: u32 = 3;
 
 /// How a task differs from the ordinary.
 #[derive(Clone, Debug)]

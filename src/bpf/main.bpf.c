@@ -62,10 +62,13 @@
 #include "steal/balance.bpf.h"
 #include "cgroup/throttle.bpf.h"
 #include "order/tickless.bpf.h"
+#include "order/insert.bpf.h"
 #include "order/pick.bpf.h"
 #include "cgroup/groups.bpf.h"
 #include "core/hotplug.bpf.h"
 #include "core/dump.bpf.h"
+#include "init.bpf.h"
+#include "loader.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -112,56 +115,6 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	tctx->arrives = !handed_off;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, handed_off ? 0 : arrival_flags(p, cpu));
 	return cpu;
-}
-
-/*
- * Wakeups that select_cpu() has not seen: of tasks that may use one CPU only, and those that are queued for a task that was still
- * about to sleep there. Not by an interrupt nor by a futex they are sync: most others send the task something. (Which those are,
- * SCX_ENQ_CPU_SELECTED does not tell: queued wakeups lose it on their way.)
- */
-static void note_unseen_wakeup(struct task_struct *p, struct task_ctx *tctx)
-{
-	if (!is_migratable(p) || tctx->woke_exec != p->se.sum_exec_runtime)
-		note_wakeup(p, tctx, SCX_WAKE_TTWU | (in_interrupt() || in_futex() ? 0 : SCX_WAKE_SYNC));
-}
-
-/*
- * In enqueue: put @p into a queue of @cpu, whose rq lock is held, with the @rest of its slice if it was preempted (0: a whole one) by
- * a task of kind @by. @preempt: it preempts current, if no idle CPU takes it.
- */
-static void queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 rest, u32 by,
-		       bool preempt, u64 enq_flags)
-{
-	u64 now = locked_now(cpu), at = tctx->deadline, slice = rest ?: tunables.slice_ns, queue;
-	bool critical = enq_flags & SCX_ENQ_WAKEUP && is_critical(p);
-	/* queue_add() overwrites it */
-	bool waits = waits_already(tctx) && tctx->queued_cpu == cpu;
-
-	queue = queue_add(p, tctx, cpu, cctx, now);
-	if (time_before(cctx->last_deadline, at))
-		cctx->last_deadline = at;
-	if (critical) {
-		at = cctx->vclock - FIRST_NS;
-	} else if (cctx->first_come && !is_critical(p) && !(p->flags & PF_KTHREAD)) {
-		at = waits ? p->scx.dsq_vtime : ++cctx->last_deadline;
-		slice = LONG_QUEUE_SLICE_NS;
-		preempt = false;
-	} else if (rest || (tctx->has_credit && !is_short(tctx))) {
-		at = queue_key(cpu, at, rest ? 0 : to_vtime(tunables.credit_ns, task_weight(tctx)));
-	}
-	tctx->resumes = rest > 0;
-	/* The CPU's own queue, where others can take it. */
-	scx_bpf_dsq_insert_vtime(p, queue, slice, at, enq_flags);
-	if (queue == cpu) {
-		mark_overloaded(cpu);
-		if (by != BY_KTHREAD)
-			preempt = !kick_idle_for(p, tctx, cpu, now) && preempt;
-	}
-	if (preempt) {
-		make_way(cctx, BY_WAKEE);
-		kick_cpu(cpu, SCX_KICK_PREEMPT);
-	}
-	stat_inc(critical ? STAT_KTHREAD : preempt ? STAT_PREEMPT : STAT_QUEUED);
 }
 
 /* A task is to wait for its CPU, whose rq lock is held: no CPU was idle, its slice is over, it may not migrate ... */
@@ -511,132 +464,9 @@ void BPF_STRUCT_OPS(magpie_cgroup_set_idle, struct cgroup *cgrp, bool idle)
 		look_at_group(id, task_group(cgrp), group(id)->weight);
 }
 
-/*
- * @cpu has come, and its runqueue is about to be used. No rq lock is held. An id beyond what there is room for would be taken for
- * another CPU's.
- */
-void BPF_STRUCT_OPS(magpie_cpu_online, s32 cpu)
-{
-	if (cpu >= machine.nr_cpu_ids) {
-		scx_bpf_error("CPU %d came: there is room for %d", cpu, machine.nr_cpu_ids);
-		return;
-	}
-	cpu_comes(cpu, CPU_ONLINE);
-	nr_hotplugs++;
-}
-
-/* @cpu goes, and its runqueue is not used any more, but for its local DSQ. On its own thread for that; no rq lock is held. */
-void BPF_STRUCT_OPS(magpie_cpu_offline, s32 cpu)
-{
-	cpu_goes(cpu);
-	run_on_absent(bpf_get_current_task_btf(), false);
-	empty_queue(cpu, cpu);
-	empty_queue(cpu, pinned_queue(cpu));
-	empty_queue(cpu, throttled_queue(cpu));
-	note_none_queued(cpu, cpu_ctx(cpu));
-	nr_hotplugs++;
-}
-
-/* Sleepable. Creates the queues of all CPUs that may come, and notes which are online and idle. None comes or goes meanwhile. */
-s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
-{
-	struct task_struct *curr;
-	s32 cpu, err;
-
-	bpf_for(cpu, 0, machine.nr_cpu_ids) {
-		s32 node = cpu_layout(cpu)->state ? cpu_node(cpu) : NO_NODE;
-
-		if (!is_possible(cpu))
-			continue;
-		err = scx_bpf_create_dsq(cpu, node) ?: scx_bpf_create_dsq(pinned_queue(cpu), node)
-			      ?: scx_bpf_create_dsq(throttled_queue(cpu), node);
-		if (err) {
-			scx_bpf_error("cannot create the queues of CPU %d: %d", cpu, err);
-			return err;
-		}
-		init_throttle_timer(cpu);
-		cpu_ctx(cpu)->pelt.updated_at = cpu_ctx(cpu)->pelt.since = scx_bpf_now();
-		note_clock(cpu_ctx(cpu), scx_bpf_now());
-		cpu_ctx(cpu)->steal_slot = NO_SLOT;
-		if (is_online(cpu))
-			cpu_comes(cpu, CPU_ONLINE);
-		bpf_rcu_read_lock();
-		curr = __COMPAT_scx_bpf_cpu_curr(cpu);
-		if (curr && is_idle_task(curr))
-			mark_idle(cpu, cpu_ctx(cpu));
-		bpf_rcu_read_unlock();
-	}
-	return 0;
-}
-
 void BPF_STRUCT_OPS(magpie_exit, struct scx_exit_info *ei)
 {
 	UEI_RECORD(uei, ei);
-}
-
-/* Run by the loader: notes its process, whatever PID namespace it is in. */
-SEC("syscall")
-int register_loader(void *ctx)
-{
-	loader_tgid = bpf_get_current_pid_tgid() >> 32;
-	return 0;
-}
-
-/* Run by the loader once we are attached, which is when the kernel tells: it knows more than sysfs shows (x86). */
-SEC("syscall")
-int note_capacities(void *ctx)
-{
-	s32 cpu;
-
-	bpf_for(cpu, 0, machine.nr_cpu_ids)
-		if (is_present(cpu))
-			kernel_capacities[cpu & (MAX_CPUS - 1)] = scx_bpf_cpuperf_cap(cpu);
-	return 0;
-}
-
-/* Run by the loader each util_interval: lowers the targets of CPUs that stay idle. */
-SEC("syscall")
-int decay_cpuperfs(void *ctx)
-{
-	s32 cpu;
-
-	bpf_for(cpu, 0, machine.nr_cpu_ids)
-		if (is_present(cpu))
-			decay_cpuperf(cpu, unlocked_now());
-	return 0;
-}
-
-/* Run by the loader: a CPU has come, and cpu_layouts[], slot_cpus[] and its LLC's nr_slots have it. If it idles, it says so. */
-SEC("syscall")
-int place_cpu(struct placed_cpu *placed)
-{
-	cpu_comes(placed->cpu, CPU_PLACED);
-	/* The slice of its current is infinite. */
-	kick_cpu(placed->cpu, SCX_KICK_PREEMPT);
-	return 0;
-}
-
-/* Run by the loader ten times a second, unless --no-cgroups. */
-SEC("syscall")
-int poll_groups(void *ctx)
-{
-	look_at_groups();
-	return 0;
-}
-
-/* Run by the loader when statistics are asked for: notes how many tasks wait in each queue, and the CPUs' targets. */
-SEC("syscall")
-int sample_queues(void *ctx)
-{
-	s32 cpu;
-
-	bpf_for(cpu, 0, machine.nr_cpu_ids) {
-		if (!is_present(cpu))
-			continue;
-		cpu_ctx(cpu)->nr_queued = scx_bpf_dsq_nr_queued(cpu) + scx_bpf_dsq_nr_queued(pinned_queue(cpu));
-		cpu_ctx(cpu)->cpuperf_target = cpuperf_target(cpu);
-	}
-	return 0;
 }
 
 /* clang-format off */

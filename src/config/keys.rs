@@ -3,8 +3,6 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use serde::Serialize;
-use serde_json::Value;
 
 use super::Settings;
 use crate::tunables::NEW_START;
@@ -18,23 +16,6 @@ pub fn all() -> Vec<String> {
 pub fn default_of(key: &str) -> String {
     let defaults = |arg: &Arg| arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
     find(&command(), key).and_then(defaults).unwrap_or_default()
-}
-
-/// Flags that do not have their default, as on a command line.
-pub fn changed<T: Args + Serialize>(flags: &T) -> Vec<String> {
-    let values = serde_json::to_value(flags).unwrap_or_default();
-    let command = T::augment_args(Command::new(""));
-    let changed = command.get_arguments().filter_map(|flag| {
-        let name = flag.get_long()?;
-        let text = match &values[flag.get_id().as_str()] {
-            Value::Bool(set) => return set.then(|| format!("--{name}")),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let is_default = flag.get_default_values().first().is_some_and(|default| *default == *text);
-        (!is_default).then(|| format!("--{name} {text}"))
-    });
-    changed.collect()
 }
 
 /// True if a change of it takes a new start of the scheduler.

@@ -29,7 +29,7 @@ pub use file::DEFAULT as DEFAULT_FILE;
 pub use profile::Profile;
 pub use settings::Settings;
 
-use crate::preflight::Refusal;
+use crate::exit::Refusal;
 
 /// The key that names the profile.
 const PROFILE: &str = "profile";

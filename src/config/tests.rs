@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
-use crate::cli::Opts;
-use crate::told::{Possible, Told};
+use crate::bpf_config::{BpfConfig, Possible};
 use crate::topology::Layout;
-use crate::tunables::Steal;
-use clap::{CommandFactory, Parser};
+use crate::tunables::{self, Steal};
+use clap::{Args, Command, Parser};
 use scx_utils::testutils::make_test_topo;
 use std::fs;
 use tempfile::NamedTempFile;
@@ -13,7 +12,8 @@ use tempfile::NamedTempFile;
 fn config(file: &str, flags: &[&str]) -> (NamedTempFile, Config) {
     let path = NamedTempFile::new().unwrap();
     fs::write(&path, file).unwrap();
-    let matches = Opts::command().try_get_matches_from([&["scx_magpie"], flags].concat()).unwrap();
+    let command = Settings::augment_args(Command::new("scx_magpie"));
+    let matches = command.try_get_matches_from([&["scx_magpie"], flags].concat()).unwrap();
     let config = Config::new(&matches, path.path()).unwrap();
     (path, config)
 }
@@ -86,11 +86,17 @@ fn what_is_wrong_changes_nothing() {
     assert_eq!(config.values(), before);
 }
 
+#[derive(Parser)]
+struct Flags {
+    #[command(flatten)]
+    settings: Settings,
+}
+
 #[test]
 fn changed_flags_are_those_that_differ() {
     let changed = |flags: &[&str]| {
-        let opts = Opts::parse_from([&["scx_magpie", "--timeout-ms=30000", "--log-level=info"], flags].concat());
-        keys::changed(&opts.settings).join(" ")
+        let flags = Flags::parse_from([&["scx_magpie", "--timeout-ms=30000", "--log-level=info"], flags].concat());
+        tunables::changed(&flags.settings).join(" ")
     };
     assert_eq!(changed(&[]), "");
     assert_eq!(changed(&["--slice-us", "3ms"]), "");
@@ -138,8 +144,8 @@ fn what_takes_a_new_start_is_what_is_constant() {
     layout.set_capacities(&[(0, 512)].into());
     let constants = |config: &Config| {
         let settings = config.settings().unwrap();
-        let told = Told::new(&layout, &settings.tunables, Possible { cpus: 4, ids: 4 });
-        (format!("{:?}", told.machine), settings.tunables.timeout_ms, settings.exit_dump_len)
+        let bpf_config = BpfConfig::new(&layout, &settings.tunables, Possible { cpus: 4, ids: 4 });
+        (format!("{:?}", bpf_config.machine), settings.tunables.timeout_ms, settings.exit_dump_len)
     };
     let (_path, config) = config("", &[]);
     for (key, setting) in config.values() {

@@ -10,7 +10,7 @@ use scx_utils::misc::read_from_file;
 
 use super::{Reply, Request, SOCKET, failures};
 use crate::config::{Config, as_file};
-use crate::preflight::Refusal;
+use crate::exit::Refusal;
 
 /// A new start may be under way. Milliseconds.
 const TIMEOUT: u64 = 60_000;

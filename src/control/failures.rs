@@ -17,9 +17,9 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Result, bail};
 use log::warn;
 
+use crate::exit::Ejected;
+use crate::exit::Refusal;
 use crate::logging::printable;
-use crate::preflight::Refusal;
-use crate::scheduler::exit::Ejected;
 use crate::service;
 
 /// Gone with the next boot. The service may write to this folder only.

@@ -21,8 +21,8 @@ use log::{info, warn};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Change, Config, Setting, Settings, changes, keys};
+use crate::exit::Refusal;
 use crate::logging;
-use crate::preflight::Refusal;
 use crate::tunables::Tunables;
 use server::Server;
 pub use status::Status;

@@ -8,8 +8,9 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::failures;
-use crate::config::{Settings, keys};
+use crate::config::Settings;
 use crate::preflight;
+use crate::tunables;
 
 /// What is known of a scheduler that runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,7 +41,7 @@ impl Status {
             nr_cgroups,
             max_cgroups: settings.tunables.max_cgroups,
             profile: profile.map_or_else(String::new, |profile| profile.get_name().into()),
-            nr_changed: keys::changed(settings).len(),
+            nr_changed: tunables::changed(settings).len(),
             failures: failures::summary(),
         }
     }

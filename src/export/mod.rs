@@ -29,7 +29,7 @@ use tempfile::NamedTempFile;
 
 pub use encode::{Format, encode};
 
-use crate::preflight::Refusal;
+use crate::exit::Refusal;
 use crate::stats::{Metrics, NR_CGROUPS, SOCKET, TOTALS};
 use crate::units::interval;
 

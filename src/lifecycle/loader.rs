@@ -10,10 +10,10 @@ use std::time::Duration;
 use anyhow::{Error, Result};
 use log::info;
 
-use super::{Host, Served};
+use super::Host;
 use crate::cli::Opts;
 use crate::control::Control;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Scheduler, Served};
 use crate::service::Watchdog;
 use crate::{hotplug, preflight};
 

@@ -26,15 +26,7 @@ use anyhow::{Error, Result};
 use log::{info, warn};
 
 use crate::hotplug::{MAX_PAUSE, QUIET};
-
-/// Why a program is not served any more.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Served {
-    /// It is to stop, or the kernel has ended it.
-    Over,
-    /// The configuration or the machine is another one. It is still attached.
-    Outdated,
-}
+use crate::scheduler::Served;
 
 /// What the states need of the world.
 pub trait Host {

@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use log::warn;
 
 use super::{Scheduler, memory::twins};
+use crate::bpf_config::Live;
 use crate::bpf_intf::tunables;
 use crate::nr_scan::ScanLimit;
-use crate::told::Live;
 use crate::tunables::Tunables;
 
 impl Scheduler<'_> {

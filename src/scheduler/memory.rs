@@ -10,11 +10,11 @@ use std::slice;
 use anyhow::{Context, Result};
 use libbpf_rs::OpenMapMut;
 
+use crate::bpf_config::BpfConfig;
 use crate::bpf_intf::{capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_published, wake_cases};
 use crate::bpf_skel::{BpfSkel, OpenBpfSkel};
 use crate::shared::load;
 use crate::stats::Shared;
-use crate::told::Told;
 use crate::tunables::Tunables;
 
 /// Cut the program's array of groups to `nr`, and return it. The memory remains in place when the program is loaded.
@@ -26,21 +26,21 @@ pub fn cut_groups(map: &mut OpenMapMut<'_>, nr: u32) -> Result<NonNull<UnsafeCel
 }
 
 /// Tells the program, through the memory it will load with.
-pub fn tell(skel: &mut OpenBpfSkel<'_>, told: &Told) -> Result<()> {
+pub fn tell(skel: &mut OpenBpfSkel<'_>, config: &BpfConfig) -> Result<()> {
     let rodata = skel.maps.rodata_data.as_mut().context("no .rodata in the BPF object")?;
     let bss = skel.maps.bss_data.as_mut().context("no .bss in the BPF object")?;
     let bss_tunables = skel.maps.bss_tunables_data.as_mut().context("no .bss.tunables in the BPF object")?;
     // SAFETY: pairs made from the same C structs, which hold integers only.
     unsafe {
-        copy_twins(slice::from_mut(&mut rodata.machine), slice::from_ref(&told.machine));
-        copy_twins(slice::from_mut(&mut bss_tunables.tunables), slice::from_ref(&told.tunables));
-        copy_twins(&mut bss.cpu_layouts, &told.cpu_layouts);
-        copy_twins(&mut bss.llc_layouts, &told.llc_layouts);
+        copy_twins(slice::from_mut(&mut rodata.machine), slice::from_ref(&config.machine));
+        copy_twins(slice::from_mut(&mut bss_tunables.tunables), slice::from_ref(&config.tunables));
+        copy_twins(&mut bss.cpu_layouts, &config.cpu_layouts);
+        copy_twins(&mut bss.llc_layouts, &config.llc_layouts);
     }
-    bss.slot_cpus.copy_from_slice(&told.slot_cpus);
-    rodata.node_llcs.copy_from_slice(&told.node_llcs);
-    rodata.capacity_order.copy_from_slice(&told.capacity_order);
-    rodata.pelt_decay = told.pelt_decay;
+    bss.slot_cpus.copy_from_slice(&config.slot_cpus);
+    rodata.node_llcs.copy_from_slice(&config.node_llcs);
+    rodata.capacity_order.copy_from_slice(&config.capacity_order);
+    rodata.pelt_decay = config.pelt_decay;
     Ok(())
 }
 

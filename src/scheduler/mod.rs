@@ -2,7 +2,7 @@
 //! The BPF program's life: load, attach, serve it while it runs, detach and report.
 //!
 //! ```text
-//! open -> tell it machine and tunables (Told) -> load -> register_loader -> attach
+//! open -> tell it machine and tunables (BpfConfig) -> load -> register_loader -> attach
 //!   serve: publish sum_util each interval, answer statistics, give CPUs that come a place, watch for its exit
 //! detach -> the kernel's exit reason and dump
 //!
@@ -12,7 +12,7 @@
 //! ```
 
 mod energy;
-pub mod exit;
+mod exit_info;
 mod follow;
 mod live;
 mod memory;
@@ -35,12 +35,12 @@ use libbpf_rs::{Link, MapHandle, OpenObject, ProgramInput, ProgramMut};
 use log::{info, warn};
 use scx_utils::{NR_CPU_IDS, NR_CPUS_POSSIBLE, compat, scx_ops_attach, scx_ops_open};
 
+use crate::bpf_config::{BpfConfig, Possible};
 use crate::bpf_intf::group;
 use crate::bpf_skel::*;
 use crate::cli::Opts;
 use crate::control::Control;
 use crate::frequency::Policies;
-use crate::lifecycle::Served;
 use crate::nr_scan::ScanLimit;
 use crate::numa::Sampler;
 use crate::preflight;
@@ -48,10 +48,9 @@ use crate::publisher::{Publisher, monotonic};
 use crate::service::{self, Watchdog};
 use crate::shared::load;
 use crate::stats::{self, About, Snapshot};
-use crate::told::{Possible, Told};
 use crate::topology::Layout;
 use crate::tunables::{CpuFreq, Power, Tunables};
-use exit::{Dump, Exit};
+use exit_info::{Dump, Exit};
 use follow::Hotplugs;
 
 /// How long Ctrl-C, an ejection or a request for statistics waits at most.
@@ -65,6 +64,15 @@ const CGROUP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Percent of --max-cgroups from which on there is a warning.
 const NEARLY_ALL: u64 = 90;
+
+/// Why a program is not served any more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Served {
+    /// It is to stop, or the kernel has ended it.
+    Over,
+    /// The configuration or the machine is another one. It is still attached.
+    Outdated,
+}
 
 /// A loaded scheduler, attached while `link` is held.
 pub struct Scheduler<'a> {
@@ -123,10 +131,10 @@ impl<'a> Scheduler<'a> {
             skel.maps.processes.set_max_entries(1)?;
         }
         let possible = Possible { cpus: *NR_CPUS_POSSIBLE, ids: *NR_CPU_IDS };
-        let mut told = Told::new(&layout, &tunables, possible);
-        told.machine.polls_cgroups = polls_cgroups.into();
-        told.machine.autogroups = (!tunables.no_cgroups && Path::new(AUTOGROUP).exists()).into();
-        memory::tell(&mut skel, &told)?;
+        let mut bpf_config = BpfConfig::new(&layout, &tunables, possible);
+        bpf_config.machine.polls_cgroups = polls_cgroups.into();
+        bpf_config.machine.autogroups = (!tunables.no_cgroups && Path::new(AUTOGROUP).exists()).into();
+        memory::tell(&mut skel, &bpf_config)?;
         skel.maps.group_ids.set_max_entries(tunables.max_cgroups + 1)?;
         let groups = memory::cut_groups(&mut skel.maps.bss_groups, tunables.max_cgroups + 1)?;
         if !tunables.no_cgroups {

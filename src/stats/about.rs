@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use crate::config::keys;
 use crate::preflight;
 use crate::topology::Layout;
-use crate::tunables::{Steal, Tunables};
+use crate::tunables::{self, Steal, Tunables};
 use crate::version;
 
 /// Of a scheduler that is attached.
@@ -26,7 +25,7 @@ pub struct About {
 
 impl About {
     pub fn new(layout: &Layout, tunables: &Tunables, attached_at: Duration) -> Self {
-        let flags = keys::changed(tunables).join(" ");
+        let flags = tunables::changed(tunables).join(" ");
         let max_cgroups = tunables.max_cgroups;
         let (version, kernel, mode) = (version(), preflight::release(), mode(layout, tunables));
         Self { version, kernel, attached_at, mode, flags, max_cgroups }
@@ -48,18 +47,13 @@ fn mode(layout: &Layout, tunables: &Tunables) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Opts;
-    use clap::Parser;
     use scx_utils::testutils::make_test_topo;
 
     #[test]
     fn what_counts_depends_on_machine_and_flags() {
         let (topo, _) = make_test_topo(2, 1, 2, 2);
         let layout = Layout::new(&topo, 0).unwrap();
-        let about = |flags: &[&str]| {
-            let opts = Opts::parse_from([&["scx_magpie"], flags].concat());
-            About::new(&layout, &opts.settings.tunables, Duration::ZERO)
-        };
+        let about = |flags: &[&str]| About::new(&layout, &Tunables::parse(flags).unwrap(), Duration::ZERO);
         let (plain, bare) = (about(&[]), about(&["--no-cgroups", "--steal", "off", "--slice-us=4000"]));
         assert_eq!((plain.mode.as_str(), plain.flags.as_str()), ("SMT, NUMA, cgroups, stealing", ""));
         assert_eq!(bare.mode, "SMT, NUMA");

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use scx_stats::prelude::*;
 
 use super::{Metrics, SOCKET};
-use crate::preflight::Refusal;
+use crate::exit::Refusal;
 
 /// Of one scheduler, until it goes or starts anew.
 pub struct Client(StatsClient);

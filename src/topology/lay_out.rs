@@ -16,7 +16,7 @@ use crate::bpf_intf::{
     magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS, magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE,
     pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE,
 };
-use crate::preflight::Refusal;
+use crate::exit::Refusal;
 
 impl Layout {
     /// Lays out a machine whose topology is right about cores, with `room` for so many CPUs more in each LLC. Fails with

@@ -27,7 +27,7 @@ use scx_utils::{Core, NR_CPUS_POSSIBLE, ROOT_PREFIX, Topology, read_cpulist};
 use crate::bpf_intf::{
     magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE, pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE, pelt_consts_STRONGER,
 };
-use crate::preflight::Refusal;
+use crate::exit::Refusal;
 use kinds::Kinds;
 use lay_out::first_cpu;
 use llcs::LlcKind;

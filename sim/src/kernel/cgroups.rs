@@ -8,11 +8,11 @@
 //!                     running: stopping(false), cgroup_move(), running()      (sched_move_task)
 //! ```
 
+use crate::cgroup::IDLE_POLICY_WEIGHT;
 use crate::cgroup::{Cgroup, CgroupId, Spec, WEIGHT_DFL, kernel_weight, shares};
 use crate::dsq::TaskId;
 use crate::kernel::Kernel;
 use crate::native::{scx_cgroup_init_args, task_group};
-use crate::task::IDLE_POLICY_WEIGHT;
 use crate::time::USEC;
 use crate::trace::Op;
 

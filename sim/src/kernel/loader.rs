@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Result;
+use scx_magpie::bpf_config::{BpfConfig, Possible};
 use scx_magpie::bpf_intf::process;
 use scx_magpie::nr_scan::ScanLimit;
 use scx_magpie::publisher::Publisher;
-use scx_magpie::told::{Possible, Told};
 use scx_magpie::tunables::{CpuFreq, Power, Tunables};
 
 use crate::dsq::{MAX_DSQS, TaskId};
@@ -24,9 +24,9 @@ impl Kernel {
         self.layout = self.machine.layout_for(&online, self.tunables.power == Power::Powersave)?;
         self.publisher = Publisher::new(self.layout.clone(), ScanLimit::from(&self.tunables));
         let possible = Possible { cpus: self.machine.nr_cpus(), ids: self.machine.nr_cpus() };
-        let mut told = Told::new(&self.layout, &self.tunables, possible);
-        told.machine.autogroups = (!self.tunables.no_cgroups).into();
-        self.native.load(&told);
+        let mut config = BpfConfig::new(&self.layout, &self.tunables, possible);
+        config.machine.autogroups = (!self.tunables.no_cgroups).into();
+        self.native.load(&config);
         self.ops = self.native.ops();
         self.dsqs = vec![None; MAX_DSQS];
         self.arrays.clear();

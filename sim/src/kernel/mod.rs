@@ -59,7 +59,7 @@ use crate::costs::TICK;
 use crate::dsq::{Dsq, TaskId};
 use crate::fault::Fault;
 use crate::instructions::Counter;
-use crate::lines::Lines;
+use crate::lines_log::Lines;
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::native::{Native, PF_IDLE, cpumask, sched_ext_ops, task_group, task_struct};

@@ -85,39 +85,3 @@ impl Hackbench {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::{outcome, refusal};
-
-    #[test]
-    fn runs_end_and_all_messages_arrive() {
-        for pipe in [true, false] {
-            let outcome = outcome("1x1x4x1", &format!("hackbench:groups=2,fds=5,loops=200,pipe={pipe}"), 200);
-            let hackbench = &outcome.report.groups[0];
-            assert!(hackbench.requests >= 2, "{hackbench:?}");
-            assert!(hackbench.request_us.p50 > 1000.0, "{hackbench:?}");
-            // A receiver exits after all its messages, and a run ends after all receivers: what is left is the last's.
-            let kernel = &outcome.kernel;
-            let done = kernel.tasks.iter().filter(|task| !task.is_alive()).count();
-            assert!(done >= 20 * hackbench.requests as usize, "{done} tasks have exited");
-        }
-    }
-
-    #[test]
-    fn what_is_sent_is_read() {
-        // Were it more or less by one for a receiver, messages would pile up, or runs would not end.
-        let outcome = outcome("1x1x2x1", "hackbench:fds=3,loops=2", 500);
-        let runs = outcome.report.groups[0].requests;
-        assert!(runs > 100, "{runs} runs");
-        let (most, of_a_run) = (outcome.kernel.channels.iter().map(|channel| channel.messages.len()).max(), 3 * 2);
-        assert!(most <= Some(of_a_run), "{most:?} messages are left after {runs} runs");
-    }
-
-    #[test]
-    fn wrong_parameters_are_refused() {
-        assert!(refusal("hackbench:groups=0").contains("not in 1..1000"));
-        assert!(refusal("hackbench:fds=1001").contains("not in 1..1000"));
-        assert!(refusal("hackbench:loops=0").contains("not in 1..1000000"));
-    }
-}

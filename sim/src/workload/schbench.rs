@@ -71,38 +71,3 @@ impl Schbench {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::{outcome, refusal};
-
-    #[test]
-    fn at_low_load_workers_wake_at_once() {
-        let outcome = outcome("1x1x16x1", "schbench:m=2,t=3", 2000);
-        let [workers, messages] = &outcome.report.groups[..] else { panic!("two groups") };
-        assert_eq!((&*workers.name, &*messages.name), ("schbench", "schbench-message"));
-        assert!((1.0..8.0).contains(&workers.wakeup_us.p50), "{workers:?}");
-        let expected = 6.0 * 2.0 * 15.0 / (15.0 + 10.0);
-        assert!((0.9..=1.1).contains(&(workers.cpu_s / expected)), "{} s, not {expected}", workers.cpu_s);
-        assert!((15_000.0..15_100.0).contains(&workers.request_us.p50), "{workers:?}");
-        assert!(messages.cpu_s < 0.02, "{messages:?}");
-        assert!(workers.wakeups >= 6 * 70, "{workers:?}");
-    }
-
-    #[test]
-    fn overloaded_workers_wait_and_all_run() {
-        let outcome = outcome("1x1x2x1", "schbench:m=1,t=8,s=1000,c=3000", 1000);
-        let workers = &outcome.report.groups[0];
-        assert!(workers.wakeup_us.p99 > 1000.0, "{workers:?}");
-        assert!(workers.cpu_s > 1.5, "{workers:?}");
-    }
-
-    #[test]
-    fn wrong_parameters_are_refused() {
-        assert!(refusal("schbench:m=0").contains("not in 1..1000"));
-        assert!(refusal("schbench:t=2000").contains("not in 1..1000"));
-        assert!(refusal("schbench:s=20000000").contains("not in 0..10000000"));
-        assert!(refusal("schbench:c=0").contains("not in 1..10000000"));
-        assert!(refusal("schbench:r=30").contains("unknown field `r`"));
-    }
-}

@@ -101,7 +101,6 @@ fn steps(operations: &[&Kind], request: ChannelId, response: ChannelId) -> (Vec<
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{outcome, refusal};
     use super::*;
 
     #[test]
@@ -114,22 +113,5 @@ mod tests {
         // Spread: no half has all reads.
         let reads = operations[..OPERATIONS / 2].iter().filter(|other| std::ptr::eq(**other, &KINDS[10])).count();
         assert!((12..=15).contains(&reads), "{reads} reads in the first half");
-    }
-
-    #[test]
-    fn operations_take_work_and_switches() {
-        let outcome = outcome("1x1x4x1", "tbench", 300);
-        let tbench = &outcome.report.groups[0];
-        // Work of a mean operation, both sides and all trips, and less than as much again for switches and wakeups.
-        let work: u64 = operations().iter().map(|kind| (kind.client + kind.server) * kind.trips as u64).sum();
-        let work = work as f64 / OPERATIONS as f64;
-        let took = 2.0 * 1e6 / tbench.throughput;
-        assert!(took > work && took < 2.0 * work, "{took} us an operation, of which {work} are work");
-        assert!(tbench.request_us.p50 < tbench.request_us.p99, "{tbench:?}");
-    }
-
-    #[test]
-    fn wrong_parameters_are_refused() {
-        assert!(refusal("tbench:clients=10001").contains("not in 0..10000"));
     }
 }

@@ -93,6 +93,17 @@ static __always_inline void note_wakeup(const struct task_struct *p, struct task
 	tctx->charged = tctx->woke_exec = p->se.sum_exec_runtime;
 }
 
+/*
+ * Wakeups that select_cpu() has not seen: of tasks that may use one CPU only, and those that are queued for a task that was still
+ * about to sleep there. Not by an interrupt nor by a futex they are sync: most others send the task something. (Which those are,
+ * SCX_ENQ_CPU_SELECTED does not tell: queued wakeups lose it on their way.)
+ */
+static void note_unseen_wakeup(struct task_struct *p, struct task_ctx *tctx)
+{
+	if (!is_migratable(p) || tctx->woke_exec != p->se.sum_exec_runtime)
+		note_wakeup(p, tctx, SCX_WAKE_TTWU | (in_interrupt() || in_futex() ? 0 : SCX_WAKE_SYNC));
+}
+
 /* The task stops to sleep. It is short if all its last bursts were. */
 static void note_sleep(struct task_ctx *tctx)
 {

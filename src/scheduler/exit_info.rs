@@ -13,8 +13,8 @@ use anyhow::{Context, Result};
 use scx_utils::{SCX_ECODE_ACT_RESTART, ScxConsts, ScxExitKind, compat};
 
 use crate::bpf_skel::{BpfSkel, OpenBpfSkel};
+use crate::exit::{EXIT_FAILURE, EXIT_SYSRQ, Ejected};
 use crate::logging::printable;
-use crate::preflight::{EXIT_FAILURE, EXIT_SYSRQ};
 use crate::shared::load;
 
 /// Where the BPF program writes the dump, a text that ends with a zero.
@@ -96,29 +96,6 @@ impl fmt::Display for Exit {
             write!(f, " ({message})")?;
         }
         cpu.map_or(Ok(()), |cpu| write!(f, " on CPU {cpu}"))
-    }
-}
-
-/// The kernel ended the scheduler. One line.
-#[derive(Debug)]
-pub struct Ejected {
-    why: String,
-    /// What the process ends with.
-    pub status: u8,
-}
-
-impl std::error::Error for Ejected {}
-
-impl Ejected {
-    /// Not by an operator.
-    pub fn may_restart(&self) -> bool {
-        self.status != EXIT_SYSRQ
-    }
-}
-
-impl fmt::Display for Ejected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.why)
     }
 }
 

@@ -31,7 +31,7 @@ const NSEC_PER_MSEC: u64 = 1_000_000;
 
 /// By the names of the C; the vectors are as long as its arrays.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct BpfConfig {
     pub machine: machine,
     pub tunables: tunables,
     pub cpu_layouts: Vec<cpu_layout>,
@@ -50,9 +50,9 @@ pub struct Possible {
     pub ids: usize,
 }
 
-impl Told {
+impl BpfConfig {
     pub fn new(layout: &Layout, tunables: &Tunables, possible: Possible) -> Self {
-        let mut told = Self {
+        let mut config = Self {
             machine: machine_of(layout, tunables, possible),
             tunables: tunables_of(tunables),
             cpu_layouts: vec![Zeroable::zeroed(); MAX_CPUS as usize],
@@ -63,9 +63,9 @@ impl Told {
             pelt_decay: pelt::decay_factors(),
         };
         for (&id, cpu) in &layout.cpus {
-            told.cpu_layouts[id] = cpu_layout { state: CPU_PLACED, ..cpu.into() };
+            config.cpu_layouts[id] = cpu_layout { state: CPU_PLACED, ..cpu.into() };
         }
-        for (entry, llc) in told.llc_layouts.iter_mut().zip(&layout.llcs) {
+        for (entry, llc) in config.llc_layouts.iter_mut().zip(&layout.llcs) {
             entry.first_line = llc.first_line as u32;
             entry.node = llc.node as u32;
             entry.nr_lines = llc.nr_lines as u32;
@@ -77,15 +77,15 @@ impl Told {
             }
         }
         for (index, llc) in layout.llcs.iter().enumerate().rev() {
-            told.node_llcs[llc.node] = index as u16;
+            config.node_llcs[llc.node] = index as u16;
         }
-        for (entry, cpu) in told.slot_cpus.iter_mut().zip(&layout.slot_cpus) {
+        for (entry, cpu) in config.slot_cpus.iter_mut().zip(&layout.slot_cpus) {
             *entry = cpu.unwrap_or(0) as u16;
         }
-        for (entry, cpu) in told.capacity_order.iter_mut().zip(layout.capacity_order()) {
+        for (entry, cpu) in config.capacity_order.iter_mut().zip(layout.capacity_order()) {
             *entry = cpu as u16;
         }
-        told
+        config
     }
 }
 
@@ -197,32 +197,33 @@ fn nr_reach(layout: &Layout, llc: &LlcPlace, tunables: &Tunables) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Opts;
-    use clap::Parser;
     use scx_utils::testutils::make_test_topo;
 
     #[test]
     fn machine_and_tunables_arrive() {
         let (topo, _) = make_test_topo(2, 1, 9, 2); // two nodes, an LLC of 18 CPUs each
-        let opts = Opts::parse_from(["scx_magpie", "--slice-us", "500", "--timeout-ms", "4000", "--no-wakeup-preempt"]);
-        let told = Told::new(&Layout::new(&topo, 0).unwrap(), &opts.settings.tunables, Possible { cpus: 64, ids: 70 });
+        let tunables = Tunables::parse(&["--slice-us", "500", "--timeout-ms", "4000", "--no-wakeup-preempt"]).unwrap();
+        let config = BpfConfig::new(&Layout::new(&topo, 0).unwrap(), &tunables, Possible { cpus: 64, ids: 70 });
 
         assert_eq!(
-            (told.tunables.slice_ns, told.machine.starve_ns, told.tunables.wakeup_preempt),
+            (config.tunables.slice_ns, config.machine.starve_ns, config.tunables.wakeup_preempt),
             (500_000, 1_000_000_000, 0)
         );
-        assert_eq!((told.machine.nr_cpu_ids, told.machine.nr_cpus_possible, told.machine.nr_llcs), (70, 64, 2));
-        assert_eq!((told.machine.smt_width, told.machine.core_first, told.machine.core_last), (2, 0x5555, 0xaaaa));
+        assert_eq!((config.machine.nr_cpu_ids, config.machine.nr_cpus_possible, config.machine.nr_llcs), (70, 64, 2));
+        assert_eq!(
+            (config.machine.smt_width, config.machine.core_first, config.machine.core_last),
+            (2, 0x5555, 0xaaaa)
+        );
 
-        let present = told.cpu_layouts.iter().filter(|cpu| cpu.state == CPU_PLACED).count();
-        assert_eq!((present, told.cpu_layouts.len()), (36, MAX_CPUS as usize));
-        let cpu = &told.cpu_layouts[18];
+        let present = config.cpu_layouts.iter().filter(|cpu| cpu.state == CPU_PLACED).count();
+        assert_eq!((present, config.cpu_layouts.len()), (36, MAX_CPUS as usize));
+        let cpu = &config.cpu_layouts[18];
         assert_eq!((cpu.llc, cpu.slot, cpu.capacity), (1, 32, 1024));
-        assert_eq!(told.slot_cpus[32], 18);
-        let llc = &told.llc_layouts[1];
+        assert_eq!(config.slot_cpus[32], 18);
+        let llc = &config.llc_layouts[1];
         assert_eq!((llc.first_line, llc.nr_lines, llc.nr_near, llc.others[0]), (2, 2, 0, 0));
-        assert_eq!(told.llc_layouts[0].others[0], 1);
-        assert_eq!((told.machine.nr_nodes, &told.node_llcs[..2]), (2, &[0, 1][..]));
+        assert_eq!(config.llc_layouts[0].others[0], 1);
+        assert_eq!((config.machine.nr_nodes, &config.node_llcs[..2]), (2, &[0, 1][..]));
     }
 
     #[test]
@@ -237,10 +238,9 @@ mod tests {
             (&["--steal-node-limit", "1"], 1),
             (&["--steal-node-limit", "1", "--steal", "llc"], 0),
         ] {
-            let opts = Opts::parse_from([&["scx_magpie"], flags].concat());
             let possible = Possible { cpus: 8, ids: 8 };
-            let told = Told::new(&Layout::new(&topo, 0).unwrap(), &opts.settings.tunables, possible);
-            assert_eq!(told.llc_layouts[2].nr_reach, nr_reach, "{flags:?}");
+            let config = BpfConfig::new(&Layout::new(&topo, 0).unwrap(), &Tunables::parse(flags).unwrap(), possible);
+            assert_eq!(config.llc_layouts[2].nr_reach, nr_reach, "{flags:?}");
         }
     }
 }
