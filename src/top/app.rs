@@ -12,7 +12,8 @@ use super::history::History;
 use super::keys::{Action, action};
 use super::source::Control;
 use super::theme::Theme;
-use super::views::{Cursor, View};
+use super::view::{Cursor, Seen, View};
+use super::views::VIEWS;
 use super::{Event, TopOpts};
 use crate::stats::Metrics;
 
@@ -49,8 +50,9 @@ pub struct App {
     pub speed: f64,
     pub record: Option<PathBuf>,
     pub replay: Option<PathBuf>,
-    view: View,
-    cursors: [Cursor; View::ALL.len()],
+    /// Of [`VIEWS`].
+    view: usize,
+    cursors: [Cursor; VIEWS.len()],
     controls: Sender<Control>,
     heard_at: Instant,
     quit: bool,
@@ -69,7 +71,7 @@ impl App {
             speed: 1.0,
             record: opts.record.clone(),
             replay: opts.replay.clone(),
-            view: View::Overview,
+            view: 0,
             cursors: Default::default(),
             controls,
             heard_at: Instant::now(),
@@ -103,24 +105,29 @@ impl App {
     }
 
     /// Views of what the machine has.
-    pub fn views(&self) -> Vec<View> {
-        View::ALL
-            .into_iter()
-            .filter(|view| self.metrics.as_ref().is_some_and(|metrics| view.applies(metrics)))
-            .collect()
+    pub fn views(&self) -> Vec<&'static View> {
+        self.applying().into_iter().map(|view| VIEWS[view]).collect()
     }
 
-    pub fn view(&self) -> View {
-        self.view
+    pub fn view(&self) -> &'static View {
+        VIEWS[self.view]
     }
 
-    pub fn cursor(&self) -> Cursor {
-        self.cursors[self.view as usize]
+    /// The chosen column of the view.
+    pub fn column(&self) -> usize {
+        self.cursors[self.view].column
     }
 
-    /// Kept within what there is to choose from, which is known when it is drawn.
-    pub fn set_cursor(&mut self, cursor: Cursor) {
-        self.cursors[self.view as usize] = cursor;
+    /// What there is to see in the view; None: nothing yet.
+    pub fn seen(&mut self) -> Option<Seen<'_>> {
+        let cursor = &mut self.cursors[self.view];
+        Some(Seen { metrics: self.metrics.as_ref()?, history: &self.history, theme: &self.theme, cursor })
+    }
+
+    /// Views that apply, by their place in [`VIEWS`].
+    fn applying(&self) -> Vec<usize> {
+        let metrics = self.metrics.as_ref();
+        (0..VIEWS.len()).filter(|&view| metrics.is_some_and(|metrics| (VIEWS[view].applies)(metrics))).collect()
     }
 
     fn show(&mut self, metrics: Metrics) {
@@ -132,8 +139,8 @@ impl App {
         self.history.add(&metrics);
         if !self.paused || self.metrics.is_none() {
             self.metrics = Some(metrics);
-            if !self.views().contains(&self.view) {
-                self.view = View::Overview;
+            if !self.applying().contains(&self.view) {
+                self.view = 0;
             }
         }
     }
@@ -143,11 +150,11 @@ impl App {
         match action {
             Action::NextView => self.turn(1),
             Action::PrevView => self.turn(-1),
-            Action::View(place) => self.view = self.views().get(place).copied().unwrap_or(self.view),
+            Action::View(place) => self.view = self.applying().get(place).copied().unwrap_or(self.view),
             Action::Left => self.move_column(-1),
             Action::Right => self.move_column(1),
             Action::Scroll(rows) => self.scroll(rows),
-            Action::Sort => self.cursors[self.view as usize].sort(),
+            Action::Sort => self.cursors[self.view].sort(),
             Action::Pause => {
                 self.paused = !self.paused;
                 self.control(Control::Pause(self.paused));
@@ -161,20 +168,20 @@ impl App {
     }
 
     fn turn(&mut self, by: isize) {
-        let views = self.views();
+        let views = self.applying();
         let place = views.iter().position(|view| *view == self.view).unwrap_or(0);
         let next = (place as isize + by).rem_euclid(views.len().max(1) as isize) as usize;
         self.view = views.get(next).copied().unwrap_or(self.view);
     }
 
     fn move_column(&mut self, by: isize) {
-        let last = self.view.figures().len().saturating_sub(1);
-        let cursor = &mut self.cursors[self.view as usize];
+        let last = self.view().figures.len().saturating_sub(1);
+        let cursor = &mut self.cursors[self.view];
         cursor.column = cursor.column.saturating_add_signed(by).min(last);
     }
 
     fn scroll(&mut self, by: isize) {
-        let top = self.help.as_mut().unwrap_or(&mut self.cursors[self.view as usize].top);
+        let top = self.help.as_mut().unwrap_or(&mut self.cursors[self.view].top);
         *top = top.saturating_add_signed(by);
     }
 

@@ -7,7 +7,7 @@ use scx_stats::prelude::*;
 
 use super::keys::KEYS;
 use super::theme::Theme;
-use super::views::{Figure, View};
+use super::view::{Figure, View};
 use crate::stats::wake_cases::WakeCase;
 use crate::stats::{Group, Memory, Metrics, Node, cgroups};
 
@@ -30,10 +30,10 @@ pub fn meaning(of: &str, field: &str) -> String {
 }
 
 /// The chosen figure comes first.
-pub fn lines(view: View, column: usize, theme: &Theme, width: usize) -> Vec<Line<'static>> {
-    let figures = view.figures();
-    let mut lines = vec![Line::styled(format!("{}: what its figures mean", view.title()), theme.title())];
-    let chosen = view.has_columns().then_some(column);
+pub fn lines(view: &View, column: usize, theme: &Theme, width: usize) -> Vec<Line<'static>> {
+    let figures = view.figures;
+    let mut lines = vec![Line::styled(format!("{}: what its figures mean", view.title), theme.title())];
+    let chosen = view.has_columns.then_some(column);
     if let Some(figure) = chosen.and_then(|column| figures.get(column)) {
         lines.extend(entry(figure.column.head.to_string(), &explained(figure), theme, width, true));
         lines.push(Line::default());
@@ -81,14 +81,15 @@ fn entry(name: String, text: &str, theme: &Theme, width: usize, chosen: bool) ->
 
 #[cfg(test)]
 mod tests {
+    use super::super::views::VIEWS;
     use super::*;
 
     #[test]
     fn each_figure_of_each_view_is_explained() {
-        for view in View::ALL {
-            for figure in view.figures() {
+        for view in VIEWS {
+            for figure in view.figures {
                 let field = &figure.column.field;
-                assert!(!meaning(figure.of, field).is_empty(), "{}: {} {field}", view.title(), figure.of);
+                assert!(!meaning(figure.of, field).is_empty(), "{}: {} {field}", view.title, figure.of);
             }
         }
     }

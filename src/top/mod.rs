@@ -3,19 +3,23 @@
 //!
 //! ```text
 //! socket or --replay FILE --source.rs (a thread)--+
-//! keys, resizes ---------- input() (a thread) ----+--> Event --> App (app.rs) --> views/ --> terminal
+//! keys, resizes ---------- input() (a thread) ----+--> Event --> App (app.rs) --> screen.rs, views/ --> terminal
 //! signals ----------------------------------------+               |
 //!                                                                 +--> --record FILE
 //! ```
 
+mod absent;
 mod app;
+mod head;
 mod help;
 mod history;
 mod keys;
+mod screen;
 mod source;
 #[cfg(test)]
 mod tests;
 mod theme;
+mod view;
 mod views;
 
 use std::fs::File;
@@ -105,7 +109,7 @@ pub fn still(recording: Vec<Metrics>, width: u16, height: u16) -> Result<Buffer>
     let mut app = App::new(&opts, mpsc::channel().0, Theme { color: true, unicode: true });
     recording.into_iter().try_for_each(|metrics| app.on(Event::Metrics(Box::new(metrics))))?;
     let mut terminal = Terminal::new(TestBackend::new(width, height))?;
-    terminal.draw(|frame| views::draw(frame, &mut app))?;
+    terminal.draw(|frame| screen::draw(frame, &mut app))?;
     Ok(terminal.backend().buffer().clone())
 }
 
@@ -138,7 +142,7 @@ fn watch(
     mut record: Option<&mut File>,
 ) -> Result<()> {
     while !app.has_quit() {
-        terminal.draw(|frame| views::draw(frame, app)).context("cannot draw")?;
+        terminal.draw(|frame| screen::draw(frame, app)).context("cannot draw")?;
         let first = match events.recv_timeout(TICK) {
             Ok(event) => event,
             Err(RecvTimeoutError::Timeout) => continue,

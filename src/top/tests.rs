@@ -11,7 +11,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::app::App;
 use super::source::Control;
 use super::theme::Theme;
-use super::{Event, TopOpts, views};
+use super::{Event, TopOpts, screen};
 use crate::stats::Metrics;
 use crate::stats::wake_cases::WakeCase;
 
@@ -56,7 +56,7 @@ impl Screen {
     }
 
     fn draw(&mut self) -> String {
-        self.terminal.draw(|frame| views::draw(frame, &mut self.app)).unwrap();
+        self.terminal.draw(|frame| screen::draw(frame, &mut self.app)).unwrap();
         self.terminal.backend().to_string()
     }
 }

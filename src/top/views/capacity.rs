@@ -6,14 +6,21 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Text};
 
 use super::grid::{Grid, Row};
-use super::{Figure, figure};
+use crate::stats::Group;
 use crate::stats::column::Unit::PerSecond;
 use crate::stats::column::{number, seconds};
 use crate::stats::wake_cases::WakeCase;
-use crate::stats::{Group, Metrics};
-use crate::top::app::App;
+use crate::top::view::{Figure, Seen, View, figure};
 
-pub static FIGURES: [Figure; 6] = [
+pub static VIEW: View = View {
+    title: "Capacity",
+    figures: &FIGURES,
+    has_columns: true,
+    applies: |metrics| !metrics.wake_cases.is_empty(),
+    draw,
+};
+
+static FIGURES: [Figure; 6] = [
     figure("WakeCase", "l.fast", "little_fast", PerSecond),
     figure("WakeCase", "l.scan", "little_scan", PerSecond),
     figure("WakeCase", "l.queue", "little_fallback", PerSecond),
@@ -22,7 +29,8 @@ pub static FIGURES: [Figure; 6] = [
     figure("WakeCase", "b.queue", "big_fallback", PerSecond),
 ];
 
-pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &mut App, metrics: &Metrics) {
+fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
+    let metrics = seen.metrics;
     let rows = metrics.wake_cases.iter();
     let rows = rows.map(|(number, case)| Row::new(name(*number, case), case, metrics.interval_ms)).collect();
     let grid = Grid { name: "case  task   prev   waker", columns: &FIGURES, rows, total: None };
@@ -30,7 +38,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &mut App, metrics: &Metrics)
         Layout::vertical([Constraint::Length(1), Constraint::Length(grid.height() as u16), Constraint::Fill(1)])
             .areas(area);
     frame.render_widget(Line::from("By size of task, previous and waking CPU: to little (l.) or big (b.) CPUs"), title);
-    grid.draw(frame, above, app);
+    grid.draw(frame, above, seen);
 
     let Group { misfit, misfit_ms, misfit_move, misfit_swap, .. } = &metrics.total;
     let rate = |count: &u64| number(*count as f64 / seconds(metrics.interval_ms));

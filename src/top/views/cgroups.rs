@@ -6,15 +6,21 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Text};
 
 use super::grid::{Grid, Row};
-use super::{Figure, figure};
-use crate::stats::Metrics;
 use crate::stats::cgroups::Cgroups;
 use crate::stats::column::Unit::{Now, PerSecond, Percent};
 use crate::stats::column::{number, seconds};
-use crate::top::app::App;
 use crate::top::theme::Theme;
+use crate::top::view::{Figure, Seen, View, figure};
 
-pub static FIGURES: [Figure; 6] = [
+pub static VIEW: View = View {
+    title: "Cgroups",
+    figures: &FIGURES,
+    has_columns: true,
+    applies: |metrics| metrics.cgroups.nr_groups > 0,
+    draw,
+};
+
+static FIGURES: [Figure; 6] = [
     figure("Cgroup", "cpu%", "cpu_pct", Percent),
     figure("Cgroup", "weight", "weight", Now),
     figure("Cgroup", "quota%", "quota_pct", Percent),
@@ -23,14 +29,15 @@ pub static FIGURES: [Figure; 6] = [
     figure("Cgroup", "thr_ms", "throttled_ms", PerSecond),
 ];
 
-pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &mut App, metrics: &Metrics) {
-    let summary = summary(&metrics.cgroups, metrics.interval_ms, &app.theme);
+fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
+    let metrics = seen.metrics;
+    let summary = summary(&metrics.cgroups, metrics.interval_ms, seen.theme);
     let [above, below] = Layout::vertical([Constraint::Length(summary.len() as u16), Constraint::Fill(1)]).areas(area);
     frame.render_widget(Text::from(summary), above);
     let mut top: Vec<_> = metrics.cgroups.top.iter().collect();
     top.sort_by(|a, b| b.1.cpu_pct.total_cmp(&a.1.cpu_pct));
     let rows = top.into_iter().map(|(path, cgroup)| Row::new(path.clone(), cgroup, metrics.interval_ms)).collect();
-    Grid { name: "cgroup", columns: &FIGURES, rows, total: None }.draw(frame, below, app);
+    Grid { name: "cgroup", columns: &FIGURES, rows, total: None }.draw(frame, below, seen);
 }
 
 /// Of all of them.

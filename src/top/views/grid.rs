@@ -8,11 +8,10 @@ use ratatui::text::Line;
 use ratatui::widgets::{Cell, Row as Cells, Scrollbar, ScrollbarOrientation, ScrollbarState, Table};
 use serde::Serialize;
 
-use super::head::cut;
-use super::{Figure, bars};
+use super::bars;
 use crate::stats::column::{Column, Figures, Unit};
-use crate::top::app::App;
 use crate::top::theme::Theme;
+use crate::top::view::{Cursor, Figure, Seen, cut};
 
 /// Narrowest column of figures.
 const WIDTH: usize = 6;
@@ -22,24 +21,6 @@ const GAUGE_WIDTH: usize = 11;
 
 /// Names are not cut below this.
 const NAME_WIDTH: usize = 16;
-
-/// What the user has chosen of a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cursor {
-    pub column: usize,
-    /// Rows that are scrolled away.
-    pub top: usize,
-    /// By which column rows are sorted, largest first or last.
-    sorted: Option<(usize, bool)>,
-}
-
-impl Cursor {
-    /// By the column that is chosen; the other way round if they are already.
-    pub fn sort(&mut self) {
-        let descending = self.sorted.is_none_or(|(column, descending)| column != self.column || !descending);
-        self.sorted = Some((self.column, descending));
-    }
-}
 
 pub struct Row {
     name: String,
@@ -68,8 +49,8 @@ impl Grid {
     }
 
     /// What does not fit is scrolled.
-    pub fn draw(mut self, frame: &mut Frame<'_>, area: Rect, app: &mut App) {
-        let mut cursor = app.cursor();
+    pub fn draw(mut self, frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
+        let mut cursor = *seen.cursor;
         // The last column is the scrollbar's.
         let width = usize::from(area.width.saturating_sub(1));
         let name_width = self.name_width(width);
@@ -80,9 +61,9 @@ impl Grid {
         }
         let room = usize::from(area.height).saturating_sub(self.height() - self.rows.len());
         cursor.top = cursor.top.min(self.rows.len().saturating_sub(room));
-        app.set_cursor(cursor);
+        *seen.cursor = cursor;
 
-        let theme = &app.theme;
+        let theme = seen.theme;
         let shown = self.rows.iter().skip(cursor.top).take(room);
         let rows = shown.map(|row| cells(row, &columns, name_width, theme));
         let total = self.total.iter().map(|row| cells(row, &columns, name_width, theme).style(Modifier::BOLD));
@@ -173,21 +154,4 @@ fn scan_gauge(figures: &Figures, width: usize, theme: &Theme) -> String {
     let (scan, cpus) = (SCAN.value(figures), CPUS.value(figures));
     let text = format!(" {scan}/{cpus}");
     bars::gauge(scan / cpus.max(1.0), width.saturating_sub(text.len()), theme) + &text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sorting_turns_round_on_the_same_column() {
-        let mut cursor = Cursor::default();
-        cursor.sort();
-        assert_eq!(cursor.sorted, Some((0, true)));
-        cursor.sort();
-        assert_eq!(cursor.sorted, Some((0, false)));
-        cursor.column = 2;
-        cursor.sort();
-        assert_eq!(cursor.sorted, Some((2, true)));
-    }
 }

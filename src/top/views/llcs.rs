@@ -6,14 +6,15 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span, Text};
 
 use super::grid::{Grid, Row};
-use super::{Figure, figure};
 use crate::stats::column::Unit::{Now, PerSecond, Percent};
 use crate::stats::column::{number, seconds};
 use crate::stats::{Group, Metrics};
-use crate::top::app::App;
 use crate::top::theme::Theme;
+use crate::top::view::{Figure, Seen, View, figure};
 
-pub static FIGURES: [Figure; 19] = [
+pub static VIEW: View = View { title: "LLCs", figures: &FIGURES, has_columns: true, applies: |_| true, draw };
+
+static FIGURES: [Figure; 19] = [
     figure("Group", "util%", "util", Percent),
     figure("Group", "nr_scan", "nr_scan", Now),
     figure("Group", "search", "search", PerSecond),
@@ -35,7 +36,8 @@ pub static FIGURES: [Figure; 19] = [
     figure("Group", "cpus", "nr_cpus", Now),
 ];
 
-pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &mut App, metrics: &Metrics) {
+fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
+    let metrics = seen.metrics;
     let row = |name: String, group: &Group| Row::new(name, group, metrics.interval_ms);
     let grid = Grid {
         name: "LLC",
@@ -43,14 +45,14 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &mut App, metrics: &Metrics)
         rows: metrics.llcs.iter().map(|(id, llc)| row(id.to_string(), llc)).collect(),
         total: (metrics.llcs.len() > 1).then(|| row("total".into(), &metrics.total)),
     };
-    let matrix = matrix(metrics, &app.theme);
+    let matrix = matrix(metrics, seen.theme);
     let Some(left) = usize::from(area.height).checked_sub(grid.height() + matrix.len()) else {
-        return grid.draw(frame, area, app);
+        return grid.draw(frame, area, seen);
     };
     let [above, below] = Layout::vertical([Constraint::Length(grid.height() as u16), Constraint::Fill(1)])
         .spacing(left.min(1) as u16)
         .areas(area);
-    grid.draw(frame, above, app);
+    grid.draw(frame, above, seen);
     frame.render_widget(Text::from(matrix), below);
 }
 

@@ -6,13 +6,15 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Text};
 
 use super::grid::{Grid, Row};
-use super::{Figure, figure};
 use crate::stats::column::Unit::{Now, PerSecond, Percent};
 use crate::stats::column::{number, seconds};
-use crate::stats::{Group, Memory, Metrics};
-use crate::top::app::App;
+use crate::stats::{Group, Memory};
+use crate::top::view::{Figure, Seen, View, figure};
 
-pub static FIGURES: [Figure; 8] = [
+pub static VIEW: View =
+    View { title: "NUMA", figures: &FIGURES, has_columns: true, applies: |metrics| !metrics.nodes.is_empty(), draw };
+
+static FIGURES: [Figure; 8] = [
     figure("Node", "home%", "at_home", Percent),
     figure("Node", "util%", "util", Percent),
     figure("Node", "cpus", "nr_cpus", Now),
@@ -26,12 +28,13 @@ pub static FIGURES: [Figure; 8] = [
 /// Below the table.
 const NOTES: u16 = 5;
 
-pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &mut App, metrics: &Metrics) {
+fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
+    let metrics = seen.metrics;
     let rows = metrics.nodes.iter().map(|(id, node)| Row::new(id.to_string(), node, metrics.interval_ms)).collect();
     let grid = Grid { name: "node", columns: &FIGURES, rows, total: None };
     let height = grid.height().min(usize::from(area.height.saturating_sub(NOTES))) as u16;
     let [above, below] = Layout::vertical([Constraint::Length(height), Constraint::Fill(1)]).areas(area);
-    grid.draw(frame, above, app);
+    grid.draw(frame, above, seen);
 
     let Group { affine, affine_far, home_wake, home_steal, home_move, .. } = &metrics.total;
     let Memory { samples, cost, longest_us, homes, .. } = &metrics.memory;

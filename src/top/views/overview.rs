@@ -6,15 +6,17 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{RenderDirection, Sparkline};
 
-use super::{Figure, bars, figure, latency};
+use super::{bars, latency};
 use crate::stats::column::Unit::{Now, PerSecond, Percent};
 use crate::stats::column::{number, percent, seconds};
 use crate::stats::{Group, Metrics};
-use crate::top::app::App;
 use crate::top::history::Trend;
 use crate::top::theme::Theme;
+use crate::top::view::{Figure, Seen, View, figure};
 
-pub static FIGURES: [Figure; 20] = [
+pub static VIEW: View = View { title: "Overview", figures: &FIGURES, has_columns: false, applies: |_| true, draw };
+
+static FIGURES: [Figure; 20] = [
     figure("Group", "util%", "util", Percent),
     figure("Group", "busy%", "busy", Percent),
     figure("Group", "searches", "search", PerSecond),
@@ -52,32 +54,33 @@ const NOTES: u16 = 7;
 /// Of a trend's name and figure.
 const LABEL_WIDTH: u16 = 20;
 
-pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, metrics: &Metrics) {
+fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
+    let metrics = seen.metrics;
     let height = (area.height.saturating_sub(NOTES) / TRENDS.len() as u16).clamp(1, 6);
     let trends = height * TRENDS.len() as u16;
     let [above, below] = Layout::vertical([Constraint::Length(trends), Constraint::Fill(1)]).areas(area);
     let rows = Layout::vertical([Constraint::Length(height); TRENDS.len()]).split(above);
     for ((trend, name), row) in TRENDS.into_iter().zip(rows.iter()) {
-        draw_trend(frame, *row, app, trend, name);
+        draw_trend(frame, *row, seen, trend, name);
     }
-    let notes = notes(metrics, app, below.width.into());
+    let notes = notes(metrics, seen, below.width.into());
     frame.render_widget(Text::from(notes), below);
 }
 
 /// Its last value and what it was in five minutes.
-fn draw_trend(frame: &mut Frame<'_>, area: Rect, app: &App, trend: Trend, name: &str) {
+fn draw_trend(frame: &mut Frame<'_>, area: Rect, seen: &Seen<'_>, trend: Trend, name: &str) {
     let [label, line] =
         Layout::horizontal([Constraint::Length(LABEL_WIDTH), Constraint::Fill(1)]).spacing(1).areas(area);
     let is_share = matches!(trend, Trend::Util | Trend::Busy | Trend::Found);
     let text = |value: f64| if is_share { percent(value) } else { number(value) };
-    let parts = app.history.parts(trend, line.width.into());
-    let (last, highest) = (app.history.last(trend), app.history.highest(trend));
+    let parts = seen.history.parts(trend, line.width.into());
+    let (last, highest) = (seen.history.last(trend), seen.history.highest(trend));
     let labels = vec![
         Line::from(vec![
             Span::raw(format!("{name:10}")),
-            Span::styled(format!("{:>10}", text(last)), app.theme.title()),
+            Span::styled(format!("{:>10}", text(last)), seen.theme.title()),
         ]),
-        Line::styled(format!("{:>20}", format!("max {}", text(highest))), app.theme.label()),
+        Line::styled(format!("{:>20}", format!("max {}", text(highest))), seen.theme.label()),
     ];
     frame.render_widget(Text::from(labels), label);
     // Sparklines are of whole numbers.
@@ -87,8 +90,8 @@ fn draw_trend(frame: &mut Frame<'_>, area: Rect, app: &App, trend: Trend, name: 
         .max(scaled(if is_share { 100.0 } else { highest.max(1.0) }))
         .direction(RenderDirection::RightToLeft)
         .absent_value_symbol(" ")
-        .bar_set(app.theme.bars())
-        .style(app.theme.bar());
+        .bar_set(seen.theme.bars())
+        .style(seen.theme.bar());
     frame.render_widget(sparkline, line);
 }
 
@@ -100,8 +103,8 @@ fn axis(width: usize, theme: &Theme) -> Line<'static> {
     Line::styled(format!("{:indent$}{ago}{now:>between$}", ""), theme.label())
 }
 
-fn notes(metrics: &Metrics, app: &App, width: usize) -> Vec<Line<'static>> {
-    let theme = &app.theme;
+fn notes(metrics: &Metrics, seen: &Seen<'_>, width: usize) -> Vec<Line<'static>> {
+    let theme = seen.theme;
     let rate = |count: u64| number(count as f64 / seconds(metrics.interval_ms));
     let total = &metrics.total;
     let Group { steal_llc, steal_node, steal_far, balance, .. } = *total;

@@ -6,14 +6,16 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span, Text};
 
 use super::bars::{self, PLACES, Part};
-use super::{Figure, figure, latency};
+use super::latency;
 use crate::stats::column::Unit::PerSecond;
 use crate::stats::column::{number, percent, seconds};
 use crate::stats::{Group, Metrics};
-use crate::top::app::App;
 use crate::top::theme::Theme;
+use crate::top::view::{Figure, Seen, View, figure};
 
-pub static FIGURES: [Figure; 12] = [
+pub static VIEW: View = View { title: "Wakeups", figures: &FIGURES, has_columns: false, applies: |_| true, draw };
+
+static FIGURES: [Figure; 12] = [
     figure("Group", "target", "target", PerSecond),
     figure("Group", "prev", "prev", PerSecond),
     figure("Group", "recent", "recent", PerSecond),
@@ -42,8 +44,9 @@ const OTHER_LINES: usize = 6;
 /// Of the table of places.
 const PLACES_WIDTH: u16 = 42;
 
-pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, metrics: &Metrics) {
-    let theme = &app.theme;
+fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
+    let metrics = seen.metrics;
+    let theme = seen.theme;
     let rate = |count: u64| number(count as f64 / seconds(metrics.interval_ms));
     let nr_llcs = if metrics.llcs.len() > 1 { metrics.llcs.len() } else { 0 };
     let buckets = latency::buckets(&metrics.total.latencies);
@@ -149,6 +152,18 @@ fn by_llc(metrics: &Metrics, rate: impl Fn(u64) -> String, width: usize, theme: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::column::Figures;
+
+    /// What is drawn is what the help explains.
+    #[test]
+    fn places_are_counted_by_their_figures() {
+        let group =
+            Group { target: 1, prev: 2, recent: 3, scan: 4, beyond: 5, handoff: 6, failed: 7, ..Group::default() };
+        let figures = Figures::new(&group, 1000);
+        for (part, Figure { column, .. }) in PLACES.iter().zip(&FIGURES) {
+            assert_eq!((part.name, (part.count)(&group) as f64), (&*column.head, column.value(&figures)));
+        }
+    }
 
     #[test]
     fn what_does_not_fit_is_added_to_the_fastest_that_does() {

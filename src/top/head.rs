@@ -6,9 +6,10 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
+use super::app::{App, State};
+use super::view::cut;
 use crate::SCHEDULER_NAME;
 use crate::stats::Metrics;
-use crate::top::app::{App, State};
 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App) {
     let [first, second, tabs, units] =
@@ -85,8 +86,8 @@ fn uptime(seconds: u64) -> String {
 
 fn tabs_of(app: &App) -> Line<'static> {
     let tabs = app.views().into_iter().enumerate().map(|(place, view)| {
-        let tab = format!(" {} {} ", place + 1, view.title());
-        if view == app.view() {
+        let tab = format!(" {} {} ", place + 1, view.title);
+        if view.title == app.view().title {
             Span::styled(tab, app.theme.chosen().add_modifier(Modifier::BOLD))
         } else {
             Span::raw(tab)
@@ -119,7 +120,7 @@ pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, app: &App) {
         Some(_) => vec![("up down", "scroll"), ("? Esc", "back"), ("q", "quit")],
         None => [("Tab", "view")]
             .into_iter()
-            .chain(columns.into_iter().filter(|_| app.view().has_columns()))
+            .chain(columns.into_iter().filter(|_| app.view().has_columns))
             .chain([("space", "pause"), ("+ -", pace), ("?", "help"), ("q", "quit")])
             .collect(),
     };
@@ -127,22 +128,6 @@ pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, app: &App) {
         [Span::styled(key, app.theme.title()), Span::styled(format!(" {what}  "), app.theme.label())]
     });
     frame.render_widget(Line::from_iter(spans), area);
-}
-
-/// Cut to `width`, and that is seen.
-pub fn cut<'a>(line: Line<'a>, width: usize, ellipsis: &'static str) -> Line<'a> {
-    if line.width() <= width {
-        return line;
-    }
-    let mut left = width.saturating_sub(1);
-    let mut spans = Vec::new();
-    for span in line.spans {
-        let text: String = span.content.chars().take(left).collect();
-        left -= text.chars().count();
-        spans.push(Span::styled(text, span.style));
-    }
-    spans.push(Span::raw(ellipsis));
-    Line::from(spans)
 }
 
 #[cfg(test)]
@@ -153,12 +138,5 @@ mod tests {
     fn uptimes_have_two_units() {
         let texts = [7, 67, 3600 * 2 + 59, 86_400 * 3 + 3600 * 5].map(uptime);
         assert_eq!(texts, ["7 s", "1 min 7 s", "2 h 0 min", "3 d 5 h"]);
-    }
-
-    #[test]
-    fn what_is_too_long_is_cut_visibly() {
-        let line = || Line::from(vec![Span::raw("abc"), Span::raw("def")]);
-        assert_eq!(cut(line(), 6, "~").to_string(), "abcdef");
-        assert_eq!(cut(line(), 5, "~").to_string(), "abcd~");
     }
 }

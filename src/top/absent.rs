@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Text};
 use scx_utils::misc::read_from_file;
 
-use crate::top::app::{App, State};
+use super::app::{App, State};
 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App) {
     let mut lines = if app.state == State::Absent {
