@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Counts the cache lines of the BPF program's variables that come from another CPU in a wakeup and in a switch. The compiler
-//! tells of each load and store (feature `lines`), so every variable counts, and the simulation stays as it is.
+//! reports each load and store (feature `lines`), so every variable counts, and the simulation stays as it is.
 //!
 //! ```text
 //! Kernel::call() --of which kind is the callback?--> Lines
