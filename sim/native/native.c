@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The native build of src/bpf/main.bpf.c: the same source, compiled for the host against the stand-in.
+ * The native build of src/bpf/main.bpf.c: the same source, compiled for the host against the
+ * stand-in.
  *
- * Its variables go to sections of their own, so that src/native.rs can set them back to what a freshly loaded
- * program has, and can write those that are constant to the program, as libbpf does before the load. So does its
- * code, for src/growth.rs counts what of it is executed.
+ * Its variables go to sections of their own, so that src/native.rs can set them back to what a
+ * freshly loaded program has, and can write those that are constant to the program, as libbpf does
+ * before the load. So does its code, for src/growth.rs counts what of it is executed.
  */
 #include <scx/common.bpf.h>
 

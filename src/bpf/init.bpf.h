@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The queues of all CPUs, and what becomes of them when a CPU comes or goes (core/hotplug.bpf.h). */
+/*
+ * The queues of all CPUs, and what becomes of them when a CPU comes or goes (core/hotplug.bpf.h).
+ */
 #pragma once
 
 /*
- * @cpu has come, and its runqueue is about to be used. No rq lock is held. An id beyond what there is room for would be taken for
- * another CPU's.
+ * @cpu has come, and its runqueue is about to be used. No rq lock is held. An id beyond what there
+ * is room for would be taken for another CPU's.
  */
 void BPF_STRUCT_OPS(magpie_cpu_online, s32 cpu)
 {
@@ -16,7 +18,10 @@ void BPF_STRUCT_OPS(magpie_cpu_online, s32 cpu)
 	nr_hotplugs++;
 }
 
-/* @cpu goes, and its runqueue is not used any more, but for its local DSQ. On its own thread for that; no rq lock is held. */
+/*
+ * @cpu goes, and its runqueue is not used any more, but for its local DSQ. On its own thread for
+ * that; no rq lock is held.
+ */
 void BPF_STRUCT_OPS(magpie_cpu_offline, s32 cpu)
 {
 	cpu_goes(cpu);
@@ -28,7 +33,10 @@ void BPF_STRUCT_OPS(magpie_cpu_offline, s32 cpu)
 	nr_hotplugs++;
 }
 
-/* Sleepable. Creates the queues of all CPUs that may come, and notes which are online and idle. None comes or goes meanwhile. */
+/*
+ * Sleepable. Creates the queues of all CPUs that may come, and notes which are online and idle.
+ * None comes or goes meanwhile.
+ */
 s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 {
 	struct task_struct *curr;

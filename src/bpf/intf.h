@@ -9,7 +9,8 @@
  *	line 0            line 1            line 2
  *	[0 1|2 3|4 5|6 7] [8 9|10 11|. .]   [12 13|...        (4 cores a line here, 8 for real)
  *
- * The loader fills cpu_layouts, llc_layouts and slot_cpus before the program loads, or when a CPU comes.
+ * The loader fills cpu_layouts, llc_layouts and slot_cpus before the program loads, or when a CPU
+ * comes.
  */
 #ifndef __MAGPIE_INTF_H
 #define __MAGPIE_INTF_H
@@ -27,7 +28,8 @@ enum magpie_limits {
 	MAX_CPUS = 1024,
 	MAX_LLCS = 256,
 	MAX_LINES = 512,
-	MAX_GROUPS = 65536,  /* cgroups with a share of their own, and the root; --max-cgroups says how many */
+	/* cgroups with a share of their own, and the root; --max-cgroups says how many */
+	MAX_GROUPS = 65536,
 	SLOTS_PER_LINE = 16, /* of the sparse bitmaps; a multiple of every SMT width */
 	MAX_SLOTS = MAX_LINES * SLOTS_PER_LINE,
 	NO_SLOT = MAX_SLOTS,
@@ -36,10 +38,13 @@ enum magpie_limits {
 	SMALL_LLC = 16,	     /* CPUs of an LLC whose nr_scan --small-llc-boost scales up */
 	STALE_INTERVALS = 3, /* for which what is published counts */
 	LATENCY_BUCKETS = 32,
-	MATRIX_LLCS = 8,       /* the first LLCs: from which of them tasks are stolen is counted for each */
-	MAX_NODE_IDS = 1024,   /* the kernel's ids */
-	MAX_PROCESSES = 1024,  /* whose memory is known; with more the kernel forgets those that run least */
-	MAX_LONG_QUEUE = 1024, /* tasks that wait on a CPU: more are served first come, first served */
+	/* the first LLCs: from which of them tasks are stolen is counted for each */
+	MATRIX_LLCS = 8,
+	MAX_NODE_IDS = 1024, /* the kernel's ids */
+	/* whose memory is known; with more the kernel forgets those that run least */
+	MAX_PROCESSES = 1024,
+	/* tasks that wait on a CPU: more are served first come, first served */
+	MAX_LONG_QUEUE = 1024,
 };
 
 enum { NO_NODE = -1 };
@@ -50,10 +55,13 @@ enum pelt_consts {
 	PELT_HALFLIFE = 32,	   /* periods */
 	PELT_LOAD_AVG_MAX = 47742, /* what the sum of a CPU that never idles converges to */
 	CAPACITY_SCALE = 1024,
-	STRONGER = 1078, /* of CAPACITY_SCALE: a capacity that is no more than that of another is no greater */
+	/* of CAPACITY_SCALE: a capacity that is no more than that of another is no greater */
+	STRONGER = 1078,
 };
 
-/* Constant from the load on: the verifier leaves out what this machine and these flags do not need. */
+/*
+ * Constant from the load on: the verifier leaves out what this machine and these flags do not need.
+ */
 struct machine {
 	u64 starve_ns;	/* a task that waits for longer runs next, whatever its weight */
 	u32 smt_width;	/* CPUs a core at most, a power of two up to SLOTS_PER_LINE */
@@ -65,8 +73,12 @@ struct machine {
 	u32 nr_cpus;	 /* with a place when the program was loaded */
 	u32 nr_stronger; /* of them, stronger than the weakest: the first of capacity_order */
 	u32 nr_nodes;	 /* with CPUs */
-	u32 max_groups; /* ids of cgroups are below this; those for which there is none count as part of their parents */
-	u8 cgroups;	/* do cgroups' settings count? */
+	/*
+	 * ids of cgroups are below this; those for which there is none count as part of their
+	 * parents
+	 */
+	u32 max_groups;
+	u8 cgroups;	  /* do cgroups' settings count? */
 	u8 polls_cgroups; /* ... and are some of them not reported by the kernel? */
 	u8 autogroups;	  /* does the kernel have autogroups, and do cgroups count? */
 	u8 asym;	  /* do CPUs differ in capacity, and does that count? */
@@ -77,21 +89,32 @@ struct machine {
 	u32 perf_scale;	  /* part of its utilization that a CPU's target is, of CAPACITY_SCALE */
 };
 
-/* From the loader's flags; it may write them while the program runs, each on its own. They have a page of their own. */
+/*
+ * From the loader's flags; it may write them while the program runs, each on its own. They have a
+ * page of their own.
+ */
 struct tunables {
-	u64 slice_ns;	  /* for which a task runs before its queue is looked at */
-	u64 credit_ns;	  /* how far ahead a task comes that was not woken by a message, until it has run for a slice */
-	u64 handoff_ns;	  /* a waker that sleeps this soon after it woke another hands its CPU off; 0: none does */
-	u64 llc_cost_ns;  /* for which a task that ran is left to its LLC by idle CPUs of the node's others, */
-	u64 node_cost_ns; /* ... and by those of other nodes */
+	u64 slice_ns; /* for which a task runs before its queue is looked at */
+	/*
+	 * how far ahead a task comes that was not woken by a message, until it has run for a slice
+	 */
+	u64 credit_ns;
+	/* a waker that sleeps this soon after it woke another hands its CPU off; 0: none does */
+	u64 handoff_ns;
+	/* for which a task that ran is left to its LLC by idle CPUs of the node's others, */
+	u64 llc_cost_ns;
+	u64 node_cost_ns;     /* ... and by those of other nodes */
 	u64 util_interval_ns; /* between two of the publisher's rounds */
-	u32 long_queue;	      /* tasks, a slice each, that it takes starve_ns to run; MAX_LONG_QUEUE at most */
-	u32 imbalance_pct;    /* an LLC that is utilized more than 100 / this is not searched */
-	u32 steal_tries;      /* overloaded CPUs that a CPU about to go idle tries before it gives up */
-	u32 numa_backoff;     /* scan periods for which a task is not moved home after wake-affine moved it away */
-	u8 scan_limit;	      /* does nr_scan bound the search? */
-	u8 small_llc_boost;   /* ... and is larger for LLCs of SMALL_LLC CPUs or fewer? */
-	u8 latency_hist;      /* is the time that searches take counted? */
+	/* tasks, a slice each, that it takes starve_ns to run; MAX_LONG_QUEUE at most */
+	u32 long_queue;
+	u32 imbalance_pct; /* an LLC that is utilized more than 100 / this is not searched */
+	/* overloaded CPUs that a CPU about to go idle tries before it gives up */
+	u32 steal_tries;
+	/* scan periods for which a task is not moved home after wake-affine moved it away */
+	u32 numa_backoff;
+	u8 scan_limit;	    /* does nr_scan bound the search? */
+	u8 small_llc_boost; /* ... and is larger for LLCs of SMALL_LLC CPUs or fewer? */
+	u8 latency_hist;    /* is the time that searches take counted? */
 	u8 wakeup_preempt;
 	u8 steal;	 /* do CPUs take each other's waiting tasks? */
 	u8 numa_sampler; /* does the loader tell where processes have their memory? */
@@ -112,9 +135,10 @@ struct cpu_layout {
 	u32 llc;
 	u32 node;
 	u32 slot;
-	u32 capacity;  /* 0..CAPACITY_SCALE */
-	u32 rank;      /* the higher, the more preferred */
-	u32 scan_from; /* the slot after which scans for an idle CPU begin: its own, or the LLC's last */
+	u32 capacity; /* 0..CAPACITY_SCALE */
+	u32 rank;     /* the higher, the more preferred */
+	/* the slot after which scans for an idle CPU begin: its own, or the LLC's last */
+	u32 scan_from;
 	u32 nohz_full; /* the kernel can stop its tick: order/tickless.bpf.h */
 	u32 state;     /* enum cpu_state; atomic */
 };
@@ -135,7 +159,10 @@ struct placed_cpu {
 	s32 cpu;
 };
 
-/* What CPUs can reach now, for their frequency may be clamped: 1..CAPACITY_SCALE; most and least of it. Written by the loader. */
+/*
+ * What CPUs can reach now, for their frequency may be clamped: 1..CAPACITY_SCALE; most and least of
+ * it. Written by the loader.
+ */
 struct capacities {
 	u32 max;
 	u32 min;
@@ -153,51 +180,62 @@ struct sparse_map {
 	struct map_line llcs[MAX_LLCS];
 };
 
-/* What became of a wakeup, where tasks waited, and which CPUs took them: counted on the CPU that did it. */
+/*
+ * What became of a wakeup, where tasks waited, and which CPUs took them: counted on the CPU that
+ * did it.
+ */
 enum magpie_stat {
-	STAT_SEARCH,	  /* calls of select_cpu, but for STAT_HANDOFF */
-	STAT_TARGET,	  /* ... placed on an idle target */
-	STAT_PREV,	  /* ... on an idle previous CPU */
-	STAT_RECENT,	  /* ... on the CPU used before that */
-	STAT_SCAN,	  /* ... on an idle CPU of the target's LLC */
-	STAT_BEYOND,	  /* ... on an idle CPU of another LLC */
-	STAT_HANDOFF,	  /* wakeups not searched for: the waker, about to sleep, handed its CPU off */
-	STAT_FAILED,	  /* ... none idle: left to enqueue */
-	STAT_SCANNED,	  /* CPUs that searches went over, beyond the fast candidates */
-	STAT_STALE,	  /* times that nr_scan began to be estimated here, for the loader was late */
-	STAT_LOCAL,	  /* enqueued on a CPU that was idle */
-	STAT_KTHREAD,	  /* per-CPU kernel threads and the loader, run at once */
-	STAT_PREEMPT,	  /* wakees that preempted current */
-	STAT_QUEUED,	  /* put into a CPU's queue */
-	STAT_THROTTLED,	  /* made to wait, for their cgroup has used up its cpu.max */
-	STAT_RELEASED,	  /* tasks that waited so and were taken by a CPU */
-	STAT_KICK,	  /* idle CPUs woken to take a task that waits in a queue */
-	STAT_IPI,	  /* kicks of other CPUs, those included */
-	STAT_OWN,	  /* tasks a CPU took from its own queue */
-	STAT_KEEP,	  /* slices prolonged: the running task was still ahead, or alone */
-	STAT_STEAL,	  /* times that a CPU without work looked for some at others */
-	STAT_STEAL_LLC,	  /* tasks taken from a CPU of the same LLC */
-	STAT_STEAL_NODE,  /* ... of another LLC of the node */
-	STAT_STEAL_FAR,	  /* ... of another node */
-	STAT_STOLEN_NS,	  /* for which tasks had been queued that then ran on another CPU */
-	STAT_BALANCE,	  /* tasks that a busy CPU took from one where they are owed more, or waited longer */
-	STAT_STARVED,	  /* tasks run out of turn because they waited far too long */
-	STAT_STEAL_MISS,  /* victims whose waiting tasks were gone or could not come */
-	STAT_EMPTY,	  /* dispatches that found nothing to run */
-	STAT_REENQUEUE,	  /* tasks that fled a CPU taken by a higher scheduling class */
-	STAT_AFFINE,	  /* wakeups pulled to the waking CPU, away from the previous one */
-	STAT_AFFINE_FAR,  /* ... of another node */
-	STAT_HOME_WAKE,	  /* woken tasks that returned to their home node */
-	STAT_HOME_STEAL,  /* waiting tasks that a CPU of their home node took */
-	STAT_HOME_MOVE,	  /* running tasks that were moved home */
-	STAT_HOME_HELD,	  /* looks at running tasks away from home that wake-affine's back-off kept there */
+	STAT_SEARCH, /* calls of select_cpu, but for STAT_HANDOFF */
+	STAT_TARGET, /* ... placed on an idle target */
+	STAT_PREV,   /* ... on an idle previous CPU */
+	STAT_RECENT, /* ... on the CPU used before that */
+	STAT_SCAN,   /* ... on an idle CPU of the target's LLC */
+	STAT_BEYOND, /* ... on an idle CPU of another LLC */
+	/* wakeups not searched for: the waker, about to sleep, handed its CPU off */
+	STAT_HANDOFF,
+	STAT_FAILED,  /* ... none idle: left to enqueue */
+	STAT_SCANNED, /* CPUs that searches went over, beyond the fast candidates */
+	/* times that nr_scan began to be estimated here, for the loader was late */
+	STAT_STALE,
+	STAT_LOCAL,	 /* enqueued on a CPU that was idle */
+	STAT_KTHREAD,	 /* per-CPU kernel threads and the loader, run at once */
+	STAT_PREEMPT,	 /* wakees that preempted current */
+	STAT_QUEUED,	 /* put into a CPU's queue */
+	STAT_THROTTLED,	 /* made to wait, for their cgroup has used up its cpu.max */
+	STAT_RELEASED,	 /* tasks that waited so and were taken by a CPU */
+	STAT_KICK,	 /* idle CPUs woken to take a task that waits in a queue */
+	STAT_IPI,	 /* kicks of other CPUs, those included */
+	STAT_OWN,	 /* tasks a CPU took from its own queue */
+	STAT_KEEP,	 /* slices prolonged: the running task was still ahead, or alone */
+	STAT_STEAL,	 /* times that a CPU without work looked for some at others */
+	STAT_STEAL_LLC,	 /* tasks taken from a CPU of the same LLC */
+	STAT_STEAL_NODE, /* ... of another LLC of the node */
+	STAT_STEAL_FAR,	 /* ... of another node */
+	STAT_STOLEN_NS,	 /* for which tasks had been queued that then ran on another CPU */
+	/* tasks that a busy CPU took from one where they are owed more, or waited longer */
+	STAT_BALANCE,
+	STAT_STARVED,	 /* tasks run out of turn because they waited far too long */
+	STAT_STEAL_MISS, /* victims whose waiting tasks were gone or could not come */
+	STAT_EMPTY,	 /* dispatches that found nothing to run */
+	STAT_REENQUEUE,	 /* tasks that fled a CPU taken by a higher scheduling class */
+	STAT_AFFINE,	 /* wakeups pulled to the waking CPU, away from the previous one */
+	STAT_AFFINE_FAR, /* ... of another node */
+	STAT_HOME_WAKE,	 /* woken tasks that returned to their home node */
+	STAT_HOME_STEAL, /* waiting tasks that a CPU of their home node took */
+	STAT_HOME_MOVE,	 /* running tasks that were moved home */
+	/* looks at running tasks away from home that wake-affine's back-off kept there */
+	STAT_HOME_HELD,
 	STAT_HOME,	  /* looks at running tasks that were on their home node */
 	STAT_AWAY,	  /* ... that were not */
 	STAT_MISFIT,	  /* running tasks that outgrew their CPU */
 	STAT_MISFIT_NS,	  /* for which such tasks ran there */
 	STAT_MISFIT_MOVE, /* ... that were moved to a stronger one */
 	STAT_MISFIT_SWAP, /* ... which a task had to leave that fits elsewhere */
-	STAT_ROOM_MOVE, /* running tasks that were moved off a shared core, to a preferred one, or to an LLC with more room */
+	/*
+	 * running tasks that were moved off a shared core, to a preferred one, or to an LLC with
+	 * more room
+	 */
+	STAT_ROOM_MOVE,
 	STAT_BUSY_NS, /* not idle */
 	MAGPIE_NR_STATS,
 };
@@ -208,7 +246,8 @@ struct pelt {
 	u64 util_sum;
 	u32 period_contrib; /* units into the running period */
 	u32 util_avg;	    /* 0..CAPACITY_SCALE */
-	u32 behind;	    /* units that idle time is to make up for: it ran below the highest frequency */
+	/* units that idle time is to make up for: it ran below the highest frequency */
+	u32 behind;
 
 	/* Of a CPU. */
 	u64 since;  /* scx_bpf_now() of its last tick, or when it entered or left idle */
@@ -232,11 +271,15 @@ enum due {
 	DUE_YIELD = 8,	 /* the task that current yielded to; set by current */
 };
 
-/* State of a CPU. Written by the CPU itself or under its rq lock, unless it says otherwise; read by any CPU. */
+/*
+ * State of a CPU. Written by the CPU itself or under its rq lock, unless it says otherwise; read by
+ * any CPU.
+ */
 struct cpu_ctx {
 	/* What other CPUs read when they wake a task, or look for one: a line. */
-	u64 vclock;	     /* order/: the CPU's virtual time, weighted ns */
-	u64 voffset;	     /* makes it comparable with those of other CPUs; see steal/balance.bpf.h */
+	u64 vclock; /* order/: the CPU's virtual time, weighted ns */
+	/* makes it comparable with those of other CPUs; see steal/balance.bpf.h */
+	u64 voffset;
 	u64 queued_load;     /* sum of the weights of the tasks in its queues; atomic */
 	u64 curr_deadline;   /* current's task_ctx.deadline */
 	u64 curr_requeued;   /* ... if its slice ends, at least */
@@ -259,8 +302,10 @@ struct cpu_ctx {
 	u8 tickless;	     /* current has no tick: order/tickless.bpf.h */
 
 	/* From here on it is the CPU's own. */
-	u64 last_deadline __attribute__((aligned(CACHE_LINE))); /* the latest that a task was queued with */
-	u64 clock_lag;	 /* scx_bpf_now() - the kernel's clock_task, which leaves out interrupts; at the last tick */
+	/* the latest that a task was queued with */
+	u64 last_deadline __attribute__((aligned(CACHE_LINE)));
+	/* scx_bpf_now() - the kernel's clock_task, which leaves out interrupts; at the last tick */
+	u64 clock_lag;
 	u64 requeued_at; /* scx_bpf_now() of the last look at the shares of those that wait */
 	s32 nr_queued;	 /* sampled by sample_queues() */
 
@@ -272,7 +317,8 @@ struct cpu_ctx {
 	s32 balance_with; /* the CPU that balance() is to look at */
 	s32 yield_to;	  /* DUE_YIELD: PID of the task */
 	s32 yield_from;	  /* ... and the CPU for which it waits */
-	u32 steal_slot;	  /* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
+	/* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
+	u32 steal_slot;
 
 	/* numa/: the hand-off of current. */
 	u64 sync_woke_at;  /* CLOCK_MONOTONIC of its last sync wakeup; 0: not timed */
@@ -302,15 +348,20 @@ struct cpu_ctx {
 	u64 mono_at;	 /* scx_bpf_now() when mono_offset was taken */
 
 	u64 stats[MAGPIE_NR_STATS] __attribute__((aligned(CACHE_LINE)));
-	u64 stolen_from[MATRIX_LLCS]; /* STAT_STEAL_NODE and STAT_STEAL_FAR by the LLC that they came from */
+	/* STAT_STEAL_NODE and STAT_STEAL_FAR by the LLC that they came from */
+	u64 stolen_from[MATRIX_LLCS];
 } __attribute__((aligned(512)));
 
 /* What the loader publishes of an LLC each interval. */
 struct llc_published {
 	u64 at;	      /* CLOCK_MONOTONIC */
 	u32 sum_util; /* sum of util_avg of its CPUs, 0..capacity */
-	u32 capacity; /* that they can reach now, for their frequency may be clamped: 1..nr_cpus * CAPACITY_SCALE */
-	u32 nr_scan;  /* CPUs that a search may go over; written by the BPF program while the loader is late */
+	/*
+	 * that they can reach now, for their frequency may be clamped: 1..nr_cpus * CAPACITY_SCALE
+	 */
+	u32 capacity;
+	/* CPUs that a search may go over; written by the BPF program while the loader is late */
+	u32 nr_scan;
 } __attribute__((aligned(CACHE_LINE)));
 
 /* State of an LLC that is not for the loader. */
@@ -354,7 +405,10 @@ struct process {
 	u32 pad;
 };
 
-/* Searches by the time that they took: bucket i counts those of [2^i, 2^(i+1)) ns, the first also those of 0. */
+/*
+ * Searches by the time that they took: bucket i counts those of [2^i, 2^(i+1)) ns, the first also
+ * those of 0.
+ */
 struct latency_hist {
 	u64 buckets[LATENCY_BUCKETS];
 } __attribute__((aligned(CACHE_LINE)));

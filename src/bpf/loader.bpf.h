@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Programs that the loader runs, for what only the kernel knows or may change. No lock is held; interrupts are on. */
+/*
+ * Programs that the loader runs, for what only the kernel knows or may change. No lock is held;
+ * interrupts are on.
+ */
 #pragma once
 
 /* Run by the loader: notes its process, whatever PID namespace it is in. */
@@ -10,7 +13,10 @@ int register_loader(void *ctx)
 	return 0;
 }
 
-/* Run by the loader once we are attached, which is when the kernel tells: it knows more than sysfs shows (x86). */
+/*
+ * Run by the loader once we are attached, which is when the kernel tells: it knows more than sysfs
+ * shows (x86).
+ */
 SEC("syscall")
 int note_capacities(void *ctx)
 {
@@ -34,7 +40,10 @@ int decay_cpuperfs(void *ctx)
 	return 0;
 }
 
-/* Run by the loader: a CPU has come, and cpu_layouts[], slot_cpus[] and its LLC's nr_slots have it. If it idles, it says so. */
+/*
+ * Run by the loader: a CPU has come, and cpu_layouts[], slot_cpus[] and its LLC's nr_slots have it.
+ * If it idles, it says so.
+ */
 SEC("syscall")
 int place_cpu(struct placed_cpu *placed)
 {
@@ -52,7 +61,10 @@ int poll_groups(void *ctx)
 	return 0;
 }
 
-/* Run by the loader when statistics are asked for: notes how many tasks wait in each queue, and the CPUs' targets. */
+/*
+ * Run by the loader when statistics are asked for: notes how many tasks wait in each queue, and the
+ * CPUs' targets.
+ */
 SEC("syscall")
 int sample_queues(void *ctx)
 {
@@ -61,7 +73,8 @@ int sample_queues(void *ctx)
 	bpf_for(cpu, 0, machine.nr_cpu_ids) {
 		if (!is_present(cpu))
 			continue;
-		cpu_ctx(cpu)->nr_queued = scx_bpf_dsq_nr_queued(cpu) + scx_bpf_dsq_nr_queued(pinned_queue(cpu));
+		cpu_ctx(cpu)->nr_queued =
+			scx_bpf_dsq_nr_queued(cpu) + scx_bpf_dsq_nr_queued(pinned_queue(cpu));
 		cpu_ctx(cpu)->cpuperf_target = cpuperf_target(cpu);
 	}
 	return 0;

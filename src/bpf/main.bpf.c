@@ -113,11 +113,15 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	place(p, tctx, cpu, true);
 	/* The local DSQ, because the CPU was claimed for the task, or is about to be free. */
 	tctx->arrives = !handed_off;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, handed_off ? 0 : arrival_flags(p, cpu));
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns,
+			   handed_off ? 0 : arrival_flags(p, cpu));
 	return cpu;
 }
 
-/* A task is to wait for its CPU, whose rq lock is held: no CPU was idle, its slice is over, it may not migrate ... */
+/*
+ * A task is to wait for its CPU, whose rq lock is held: no CPU was idle, its slice is over, it may
+ * not migrate ...
+ */
 void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
@@ -129,7 +133,10 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 
 	if (tctx)
 		queue_del(tctx);
-	/* A CPU that has come is not used until the loader knows where it stands, but for what the kernel sends there. */
+	/*
+	 * A CPU that has come is not used until the loader knows where it stands, but for what the
+	 * kernel sends there.
+	 */
 	if (!tctx || !is_present(cpu)) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 		return;
@@ -160,7 +167,10 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 
-	/* Already claimed for another task: then this one waits in the queue, where it can be stolen. */
+	/*
+	 * Already claimed for another task: then this one waits in the queue, where it can be
+	 * stolen.
+	 */
 	if (cctx->idle && claim_idle(cpu)) {
 		stat_inc(STAT_LOCAL);
 		tctx->arrives = true;
@@ -184,7 +194,10 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 			enq_flags |= SCX_ENQ_PREEMPT;
 		}
 		stat_inc(preempt ? STAT_PREEMPT : STAT_QUEUED);
-		/* The local DSQ, because no other CPU may take the task, and no other task comes before it. */
+		/*
+		 * The local DSQ, because no other CPU may take the task, and no other task comes
+		 * before it.
+		 */
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, rest ?: tunables.slice_ns, enq_flags);
 		return;
 	}
@@ -195,8 +208,8 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 }
 
 /*
- * @cpu has nothing left to run but maybe @prev, whose slice is over (NULL: not a task of ours). Its rq
- * lock is held, and dropped for the time that a task is fetched from another runqueue.
+ * @cpu has nothing left to run but maybe @prev, whose slice is over (NULL: not a task of ours). Its
+ * rq lock is held, and dropped for the time that a task is fetched from another runqueue.
  */
 void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 {
@@ -204,8 +217,8 @@ void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 }
 
 /*
- * @p starts to run on its CPU, whose rq lock is held. When its affinity, nice value or cgroup changes it stops and starts, on
- * behalf of another CPU.
+ * @p starts to run on its CPU, whose rq lock is held. When its affinity, nice value or cgroup
+ * changes it stops and starts, on behalf of another CPU.
  */
 void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 {
@@ -232,7 +245,10 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		cctx->tickless = is_nohz_full(cpu);
 		return;
 	}
-	/* Another task came at the same time, and cannot be stolen from the local DSQ. This one can, once it is queued. */
+	/*
+	 * Another task came at the same time, and cannot be stolen from the local DSQ. This one
+	 * can, once it is queued.
+	 */
 	if (tctx->arrives) {
 		tctx->arrives = false;
 		if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
@@ -250,7 +266,10 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	struct task_ctx *tctx = task_ctx(p);
 	bool sleeps = !runnable && p->__state;
 
-	/* With time left: a higher class takes the CPU. A wakee that it was handed off to waits there, too. */
+	/*
+	 * With time left: a higher class takes the CPU. A wakee that it was handed off to waits
+	 * there, too.
+	 */
 	if (runnable && (p->scx.slice || cctx->handed_off))
 		leave_to_higher_class(cpu);
 	cctx->curr_weight = 0;
@@ -275,8 +294,9 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 }
 
 /*
- * sched_yield(), @to is NULL: the slice ends, and tasks that wait come first. The rq lock of @p's CPU is held.
- * yield_to(), by KVM for a virtual CPU that spins: @p's CPU takes @to, if it waits and may come; both rq locks are held.
+ * sched_yield(), @to is NULL: the slice ends, and tasks that wait come first. The rq lock of @p's
+ * CPU is held. yield_to(), by KVM for a virtual CPU that spins: @p's CPU takes @to, if it waits and
+ * may come; both rq locks are held.
  */
 bool BPF_STRUCT_OPS(magpie_yield, struct task_struct *p, struct task_struct *to)
 {
@@ -286,7 +306,8 @@ bool BPF_STRUCT_OPS(magpie_yield, struct task_struct *p, struct task_struct *to)
 
 	if (to) {
 		target = task_ctx(to);
-		if (!target || !target->queued_weight || (target->queued_cpu != cpu && !can_migrate_to(to, cpu)))
+		if (!target || !target->queued_weight ||
+		    (target->queued_cpu != cpu && !can_migrate_to(to, cpu)))
 			return false;
 		cctx->yield_to = to->pid;
 		cctx->yield_from = target->queued_cpu;
@@ -298,7 +319,10 @@ bool BPF_STRUCT_OPS(magpie_yield, struct task_struct *p, struct task_struct *to)
 	return to;
 }
 
-/* A timer tick while @p runs on its CPU: on that, or once a second on another one if it has no tick (order/tickless.bpf.h). */
+/*
+ * A timer tick while @p runs on its CPU: on that, or once a second on another one if it has no tick
+ * (order/tickless.bpf.h).
+ */
 void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
@@ -330,7 +354,10 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	/* The CPU has become present, or a kick was lost. */
 	if (p->scx.slice > tunables.slice_ns && (!is_tickless(cctx) || others_wait(cpu, cctx)))
 		scx_bpf_task_set_slice(p, 0);
-	/* What is wanted of dispatch() does not wait until the local DSQ is empty by chance: nothing is put there meanwhile. */
+	/*
+	 * What is wanted of dispatch() does not wait until the local DSQ is empty by chance:
+	 * nothing is put there meanwhile.
+	 */
 	if ((cctx->due || READ_ONCE(cctx->throttled_due)) &&
 	    (is_tickless(cctx) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu)))
 		scx_bpf_task_set_slice(p, 0);
@@ -359,8 +386,9 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 	cctx->first_come = false;
 	mark_idle(cpu, cctx);
 	/*
-	 * The other half of the handshake with enqueue(): a task may have been queued after dispatch() looked. Or the timer of
-	 * throttled tasks has come while that had dropped the rq lock: the kernel forgets its kick then.
+	 * The other half of the handshake with enqueue(): a task may have been queued after
+	 * dispatch() looked. Or the timer of throttled tasks has come while that had dropped the rq
+	 * lock: the kernel forgets its kick then.
 	 */
 	if ((tunables.steal && work_in_reach(cpu)) || READ_ONCE(cctx->throttled_due))
 		kick_cpu(cpu, 0);
@@ -375,9 +403,11 @@ void BPF_STRUCT_OPS(magpie_cpu_release, s32 cpu, struct scx_cpu_release_args *ar
 }
 
 /* Sleepable. */
-s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p, struct scx_init_task_args *args)
+s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
 {
-	struct task_ctx *tctx = bpf_task_storage_get(&task_ctxs, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task_ctx *tctx =
+		bpf_task_storage_get(&task_ctxs, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (!tctx)
 		return -ENOMEM;
@@ -398,7 +428,10 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p, struct scx
 	return 0;
 }
 
-/* @p leaves us, for another scheduling class or for good: it may have been waiting. Its rq lock is held. */
+/*
+ * @p leaves us, for another scheduling class or for good: it may have been waiting. Its rq lock is
+ * held.
+ */
 void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
 {
 	struct task_ctx *tctx = task_ctx(p);
@@ -412,8 +445,12 @@ void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
 	leave_autogroup(tctx);
 }
 
-/* Sleepable. Comes before any task is in the group, and for groups that are there already before init_task(). */
-s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_cgroup_init, struct cgroup *cgrp, struct scx_cgroup_init_args *args)
+/*
+ * Sleepable. Comes before any task is in the group, and for groups that are there already before
+ * init_task().
+ */
+s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_cgroup_init, struct cgroup *cgrp,
+			     struct scx_cgroup_init_args *args)
 {
 	return cgrp->level ? add_group(cgrp, args->weight) : 0;
 }
@@ -425,7 +462,8 @@ void BPF_STRUCT_OPS_SLEEPABLE(magpie_cgroup_exit, struct cgroup *cgrp)
 }
 
 /* @p is in no queue and does not run. Its rq lock is held. */
-void BPF_STRUCT_OPS(magpie_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
+void BPF_STRUCT_OPS(magpie_cgroup_move, struct task_struct *p, struct cgroup *from,
+		    struct cgroup *to)
 {
 	struct task_ctx *tctx = task_ctx(p);
 
@@ -446,12 +484,14 @@ void BPF_STRUCT_OPS(magpie_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 }
 
 /* From 6.17 on. */
-void BPF_STRUCT_OPS(magpie_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us)
+void BPF_STRUCT_OPS(magpie_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us,
+		    u64 burst_us)
 {
 	u32 id = own_group(cgrp);
 
 	if (id)
-		set_limit(id, period_us * NSEC_PER_USEC, quota_us == RUNTIME_INF ? 0 : quota_us * NSEC_PER_USEC,
+		set_limit(id, period_us * NSEC_PER_USEC,
+			  quota_us == RUNTIME_INF ? 0 : quota_us * NSEC_PER_USEC,
 			  burst_us * NSEC_PER_USEC);
 }
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What src/bpf/main.bpf.c sees in place of scx_cargo's <scx/common.bpf.h> when it is compiled for the host: as much
- * of the kernel's types, of BPF's helpers and of sched_ext's kfuncs as it uses, with the kernel's names and values.
+ * What src/bpf/main.bpf.c sees in place of scx_cargo's <scx/common.bpf.h> when it is compiled for
+ * the host: as much of the kernel's types, of BPF's helpers and of sched_ext's kfuncs as it uses,
+ * with the kernel's names and values.
  *
  *	src/bpf/main.bpf.c --> this file --> native.c, one object for the host
  *	                                    |  calls kfuncs (src/kfuncs.rs)      ^ is called through `magpie`
  *	                                    v                                    |
  *	                                  the simulated kernel (src/kernel.rs) --+
  *
- * Types hold only fields that the program reads. When it comes to use more of the kernel, the build fails here
- * first: declare it below and define it in src/kfuncs.rs.
+ * Types hold only fields that the program reads. When it comes to use more of the kernel, the build
+ * fails here first: declare it below and define it in src/kfuncs.rs.
  */
 #pragma once
 
@@ -85,7 +86,8 @@ struct task_struct {
 	} uclamp_req[2]; /* by uclamp_id */
 	const struct cpumask *cpus_ptr;
 	struct {
-		u64 exec_start; /* on the clock of the runqueue, less the time of interrupts: none here */
+		/* on the clock of the runqueue, less the time of interrupts: none here */
+		u64 exec_start;
 		u64 sum_exec_runtime;
 	} se;
 	struct {
@@ -189,7 +191,8 @@ struct sched_ext_ops {
 	void (*cgroup_exit)(struct cgroup *cgrp);
 	void (*cgroup_move)(struct task_struct *p, struct cgroup *from, struct cgroup *to);
 	void (*cgroup_set_weight)(struct cgroup *cgrp, u32 weight);
-	void (*cgroup_set_bandwidth)(struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us);
+	void (*cgroup_set_bandwidth)(struct cgroup *cgrp, u64 period_us, u64 quota_us,
+				     u64 burst_us);
 	void (*cgroup_set_idle)(struct cgroup *cgrp, bool idle);
 	s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *info);
@@ -218,7 +221,8 @@ struct task_struct *scx_bpf_cpu_curr(s32 cpu);
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node);
 void scx_bpf_destroy_dsq(u64 dsq_id);
 void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags);
-void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime, u64 enq_flags);
+void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
+			      u64 enq_flags);
 bool scx_bpf_dsq_move_to_local(u64 dsq_id, u64 enq_flags);
 s32 scx_bpf_dsq_nr_queued(u64 dsq_id);
 struct task_struct *scx_bpf_dsq_peek(u64 dsq_id);
@@ -257,7 +261,10 @@ void bpf_cgroup_release(struct cgroup *cgrp);
 #define bpf_rcu_read_lock()
 #define bpf_rcu_read_unlock()
 
-/* An iteration over a DSQ goes by position: the simulated kernel lets none but move() change the queue meanwhile. */
+/*
+ * An iteration over a DSQ goes by position: the simulated kernel lets none but move() change the
+ * queue meanwhile.
+ */
 struct bpf_iter_scx_dsq {
 	u64 dsq_id;
 	u64 flags;
@@ -269,20 +276,23 @@ struct bpf_iter_scx_dsq {
 
 void bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags);
 struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it);
-bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags);
+bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
+		      u64 enq_flags);
 void scx_bpf_dsq_move_set_vtime(struct bpf_iter_scx_dsq *it, u64 vtime);
-bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags);
+bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
+			    u64 enq_flags);
 
 #define BPF_FOR_EACH_ITER (&___it)
-#define bpf_for_each(type, cur, args...)                                                                               \
-	for (struct bpf_iter_##type ___it, *___once = (bpf_iter_##type##_new(&___it, args), &___it); ___once;          \
-	     ___once = NULL)                                                                                           \
+#define bpf_for_each(type, cur, args...)                                                           \
+	for (struct bpf_iter_##type ___it,                                                         \
+	     *___once = (bpf_iter_##type##_new(&___it, args), &___it);                             \
+	     ___once; ___once = NULL)                                                              \
 		while (((cur) = bpf_iter_##type##_next(&___it)))
 #define bpf_for(i, start, end) for ((i) = (start); (i) < (end); (i)++)
 
 /*
- * Each round of a loop goes through here: one that lost its bound ends in an error, not in a hang. The bound is that
- * of the kernel's may_goto.
+ * Each round of a loop goes through here: one that lost its bound ends in an error, not in a hang.
+ * The bound is that of the kernel's may_goto.
  */
 bool sim_can_loop(void);
 #define can_loop	    sim_can_loop()
@@ -294,22 +304,27 @@ void sim_load(const volatile void *addr);
 void sim_store(const volatile void *addr);
 #define time_before(a, b) ((s64)((u64)(a) - (u64)(b)) < 0)
 
-#define READ_ONCE(x)                                                                                                   \
-	({                                                                                                             \
-		sim_load(&(x));                                                                                        \
-		*(volatile typeof(x) *)&(x);                                                                           \
+#define READ_ONCE(x)                                                                               \
+	({                                                                                         \
+		sim_load(&(x));                                                                    \
+		*(volatile typeof(x) *)&(x);                                                       \
 	})
-#define WRITE_ONCE(x, val)                                                                                             \
-	({                                                                                                             \
-		typeof(x) ___val = (val);                                                                              \
-		sim_store(&(x));                                                                                       \
-		*(volatile typeof(x) *)&(x) = ___val;                                                                  \
+#define WRITE_ONCE(x, val)                                                                         \
+	({                                                                                         \
+		typeof(x) ___val = (val);                                                          \
+		sim_store(&(x));                                                                   \
+		*(volatile typeof(x) *)&(x) = ___val;                                              \
 	})
-#define __sync_fetch_and_or(addr, val)		    (sim_store(addr), __atomic_fetch_or(addr, val, __ATOMIC_SEQ_CST))
-#define __sync_fetch_and_and(addr, val)		    (sim_store(addr), __atomic_fetch_and(addr, val, __ATOMIC_SEQ_CST))
-#define __sync_fetch_and_add(addr, val)		    (sim_store(addr), __atomic_fetch_add(addr, val, __ATOMIC_SEQ_CST))
-#define __sync_lock_test_and_set(addr, val)	    (sim_store(addr), __atomic_exchange_n(addr, val, __ATOMIC_SEQ_CST))
-#define __sync_val_compare_and_swap(addr, was, val) (sim_store(addr), (__sync_val_compare_and_swap)(addr, was, val))
+#define __sync_fetch_and_or(addr, val)                                                             \
+	(sim_store(addr), __atomic_fetch_or(addr, val, __ATOMIC_SEQ_CST))
+#define __sync_fetch_and_and(addr, val)                                                            \
+	(sim_store(addr), __atomic_fetch_and(addr, val, __ATOMIC_SEQ_CST))
+#define __sync_fetch_and_add(addr, val)                                                            \
+	(sim_store(addr), __atomic_fetch_add(addr, val, __ATOMIC_SEQ_CST))
+#define __sync_lock_test_and_set(addr, val)                                                        \
+	(sim_store(addr), __atomic_exchange_n(addr, val, __ATOMIC_SEQ_CST))
+#define __sync_val_compare_and_swap(addr, was, val)                                                \
+	(sim_store(addr), (__sync_val_compare_and_swap)(addr, was, val))
 
 /* Maps: only storage of tasks, arrays, and hashes of words that are never full. */
 enum {
@@ -323,18 +338,19 @@ enum {
 };
 #define __uint(name, val) int (*name)[val]
 #define __type(name, val) typeof(val) *name
-#define bpf_task_storage_get(map, p, init, flags)                                                                      \
-	((typeof((map)->value))sim_task_storage(map, p, sizeof(*(map)->value),                                         \
+#define bpf_task_storage_get(map, p, init, flags)                                                  \
+	((typeof((map)->value))sim_task_storage(map, p, sizeof(*(map)->value),                     \
 						(flags) & BPF_LOCAL_STORAGE_GET_F_CREATE))
 
-#define bpf_map_lookup_elem(map, key)                                                                                  \
-	((typeof((map)->value))(sizeof(*(map)->type) / sizeof(int) == BPF_MAP_TYPE_ARRAY                               \
-					? sim_array(map, *(key), sizeof(*(map)->value),                                \
-						    sizeof(*(map)->max_entries) / sizeof(int))                         \
+#define bpf_map_lookup_elem(map, key)                                                              \
+	((typeof((map)->value))(sizeof(*(map)->type) / sizeof(int) == BPF_MAP_TYPE_ARRAY           \
+					? sim_array(map, *(key), sizeof(*(map)->value),            \
+						    sizeof(*(map)->max_entries) / sizeof(int))     \
 					: sim_hash(map, *(key), sizeof(*(map)->value))))
 /* Of a hash, with BPF_NOEXIST. */
-#define bpf_map_update_elem(map, key, value, flags) sim_hash_insert(map, *(key), value, sizeof(*(value)))
-#define bpf_map_delete_elem(map, key)		    sim_hash_delete(map, *(key))
+#define bpf_map_update_elem(map, key, value, flags)                                                \
+	sim_hash_insert(map, *(key), value, sizeof(*(value)))
+#define bpf_map_delete_elem(map, key) sim_hash_delete(map, *(key))
 
 struct bpf_task_work {
 	u64 opaque;
@@ -350,11 +366,12 @@ s32 sim_timer_set_callback(void *timer, s32 (*callback)(void *map, u32 *key, voi
 s32 bpf_timer_start(struct bpf_timer *timer, u64 delay, u64 flags);
 s32 bpf_timer_cancel(struct bpf_timer *timer);
 #define bpf_timer_init(timer, map, clock) sim_timer_init(timer, map)
-#define bpf_timer_set_callback(timer, callback)                                                                        \
+#define bpf_timer_set_callback(timer, callback)                                                    \
 	sim_timer_set_callback(timer, (s32 (*)(void *, u32 *, void *))(callback))
 
 /* Of the one CPU that runs, but for runqueues. */
-#define bpf_this_cpu_ptr(addr)	   _Generic(addr, struct rq *: sim_rq(bpf_get_smp_processor_id()), default: (addr))
+#define bpf_this_cpu_ptr(addr)                                                                     \
+	_Generic(addr, struct rq *: sim_rq(bpf_get_smp_processor_id()), default: (addr))
 #define bpf_per_cpu_ptr(addr, cpu) sim_rq(cpu)
 
 /* What has a meaning for BPF's loader and verifier only. */

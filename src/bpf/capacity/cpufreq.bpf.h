@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The frequency of a CPU follows its utilization, as under the kernel's own scheduler. We only say what our tasks use; all else
- * is done by the governor schedutil, as for the fair class:
+ * The frequency of a CPU follows its utilization, as under the kernel's own scheduler. We only say
+ * what our tasks use; all else is done by the governor schedutil, as for the fair class:
  *
  *	cpuperf_target      util_avg without what real-time and deadline tasks use, 0..capacity
  *	schedutil             + what these use, + interrupts, * 1.25, within uclamp.min .. uclamp.max of what is runnable
@@ -16,7 +16,8 @@
  */
 #pragma once
 
-enum { CPUPERF_STEP = 32 }; /* a target that differs by less than a part of so many of the capacity is left as it is */
+/* a target that differs by less than a part of so many of the capacity is left as it is */
+enum { CPUPERF_STEP = 32 };
 
 /* Not in the BTF of every kernel. */
 extern struct rq runqueues __ksym __weak;
@@ -30,17 +31,18 @@ static bool cpuperf_differs(s32 cpu, u32 held, u32 target)
 }
 
 /*
- * On the scale of the kernel's capacities, which may know no difference where the loader does (hybrid x86). Power profiles take
- * part of schedutil's headroom away.
+ * On the scale of the kernel's capacities, which may know no difference where the loader does
+ * (hybrid x86). Power profiles take part of schedutil's headroom away.
  */
 static u32 kernel_perf(s32 cpu, u64 util)
 {
-	return util * scx_bpf_cpuperf_cap(cpu) * machine.perf_scale / CAPACITY_SCALE / cpu_layout(cpu)->capacity;
+	return util * scx_bpf_cpuperf_cap(cpu) * machine.perf_scale / CAPACITY_SCALE /
+	       cpu_layout(cpu)->capacity;
 }
 
 /*
- * Utilization of @cpu has changed, and its rq lock is held. A governor that was told something less than its rate limit ago
- * does not listen: ticks tell it again.
+ * Utilization of @cpu has changed, and its rq lock is held. A governor that was told something less
+ * than its rate limit ago does not listen: ticks tell it again.
  */
 static void update_cpuperf(s32 cpu, struct cpu_ctx *cctx, bool tick)
 {
@@ -66,13 +68,17 @@ static void update_cpuperf(s32 cpu, struct cpu_ctx *cctx, bool tick)
 		scx_bpf_cpuperf_set(cpu, target);
 }
 
-/* Of the loader: @cpu is idle, and no lock is held. If it wakes meanwhile its next tick sets it right. */
+/*
+ * Of the loader: @cpu is idle, and no lock is held. If it wakes meanwhile its next tick sets it
+ * right.
+ */
 static void decay_cpuperf(s32 cpu, u64 now)
 {
 	struct rq *rq = bpf_ksym_exists(&runqueues) ? bpf_per_cpu_ptr(&runqueues, cpu) : NULL;
 	u32 target = kernel_perf(cpu, util_avg_at(cpu, now));
 
-	if (rq && !cpu_ctx(cpu)->pelt.running && cpuperf_differs(cpu, rq->scx.cpuperf_target, target))
+	if (rq && !cpu_ctx(cpu)->pelt.running &&
+	    cpuperf_differs(cpu, rq->scx.cpuperf_target, target))
 		scx_bpf_cpuperf_set(cpu, target);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Where a task waits on machines with CPUs of different capacity when no CPU is idle for it: not with tasks of the other
- * kind, for a small one would take a strong CPU from a big one, and a big one would run on a weak CPU.
+ * Where a task waits on machines with CPUs of different capacity when no CPU is idle for it: not
+ * with tasks of the other kind, for a small one would take a strong CPU from a big one, and a big
+ * one would run on a weak CPU.
  */
 #pragma once
 
@@ -26,8 +27,8 @@ static s32 next_of_kind(bool strong)
 }
 
 /*
- * In select_cpu: the @target if it is of the task's kind, or has room; else the previous CPU, or the less loaded of two of its
- * kind.
+ * In select_cpu: the @target if it is of the task's kind, or has room; else the previous CPU, or
+ * the less loaded of two of its kind.
  */
 __noinline s32 fallback_cpu(struct task_struct *p __arg_trusted, s32 prev, s32 target)
 {

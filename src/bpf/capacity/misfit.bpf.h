@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Misfits: running tasks that have outgrown their CPU, which Rasmussen's patches leave open. Within a tick they move to a
- * stronger one (MOVE_UP in search/move.bpf.h) that idles, or runs a task that fits the misfit's CPU. That task is preempted, and
- * waits in the queue; the misfit's old CPU has nothing else to do, and steals it.
+ * Misfits: running tasks that have outgrown their CPU, which Rasmussen's patches leave open. Within
+ * a tick they move to a stronger one (MOVE_UP in search/move.bpf.h) that idles, or runs a task that
+ * fits the misfit's CPU. That task is preempted, and waits in the queue; the misfit's old CPU has
+ * nothing else to do, and steals it.
  *
  * Bounded by MAX_MISFIT_LOOKS CPUs, the next ones each time.
  */
@@ -20,8 +21,8 @@ static bool runs_small(s32 cpu, s32 weaker)
 }
 
 /*
- * A CPU stronger than @cpu that is idle, or else that runs what would do here; -1 if there is none. A task that never
- * preempts gets idle ones only.
+ * A CPU stronger than @cpu that is idle, or else that runs what would do here; -1 if there is none.
+ * A task that never preempts gets idle ones only.
  */
 __noinline s32 find_stronger(struct task_struct *p __arg_trusted, s32 cpu)
 {

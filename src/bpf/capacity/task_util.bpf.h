@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How much of a CPU a task uses: util_avg by PELT, on the scale of capacities, and what it will use when it goes on.
+ * How much of a CPU a task uses: util_avg by PELT, on the scale of capacities, and what it will use
+ * when it goes on.
  *
  *	util_avg     ___/\___/\______        decays while the task sleeps or waits (as Rasmussen asks)
  *	util_est     ___|~~~~|~~~~\__        its peaks: rises at once, falls by a quarter of the distance a sleep
@@ -8,8 +9,8 @@
  *
  *	select_cpu  note_asleep()    running  util_starts()    tick  util_runs()    stopping  util_stops()
  *
- * A new task starts at half of what its CPU has to spare. sched_ext does not keep p->se.avg, so this is ours. On asymmetric
- * machines only.
+ * A new task starts at half of what its CPU has to spare. sched_ext does not keep p->se.avg, so
+ * this is ours. On asymmetric machines only.
  */
 #pragma once
 
@@ -78,7 +79,8 @@ static void note_asleep(const struct task_struct *p, struct task_ctx *tctx, s32 
 }
 
 /* It ran until now, on @cpu. */
-static void util_runs(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, const struct cpu_ctx *cctx)
+static void util_runs(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
+		      const struct cpu_ctx *cctx)
 {
 	u64 since = tctx->util.updated_at, now = scx_bpf_now();
 
@@ -100,13 +102,15 @@ static void note_curr_util(const struct task_ctx *tctx, s32 cpu, struct cpu_ctx 
 	cctx->misfit = misfit;
 }
 
-static void util_starts(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+static void util_starts(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
+			struct cpu_ctx *cctx)
 {
 	note_asleep(p, tctx, cpu);
 	note_curr_util(tctx, cpu, cctx);
 }
 
-static void util_stops(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, bool sleeps)
+static void util_stops(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
+		       struct cpu_ctx *cctx, bool sleeps)
 {
 	util_runs(p, tctx, cpu, cctx);
 	cctx->misfit = false;

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * cpu.max: how much CPU time a group may use in each period. What becomes of its tasks when that is used up is in
- * cgroup/throttle.bpf.h.
+ * cpu.max: how much CPU time a group may use in each period. What becomes of its tasks when that is
+ * used up is in cgroup/throttle.bpf.h.
  *
  *	pool (group.budget)    quota a period, saved up to quota + burst; filled by the first that looks after the period's end
  *	   |  a slice of it, when the cpu_budget is empty            take_slice(): running, and each time that the task goes on
  *	cpu_budget of a CPU       one for each group that it runs    runtime is charged here: order/deadline.bpf.h's charge()
  *
- * So the pool, which all CPUs share, is written once a slice, not at each switch. A task runs no longer than what is in
- * the cpu_budgets of its group and of all above it; by the next tick, that is, and what it overruns is owed by the cpu_budget
- * and paid from the pool with the next slice: over time a group uses its quota and no more.
+ * So the pool, which all CPUs share, is written once a slice, not at each switch. A task runs no
+ * longer than what is in the cpu_budgets of its group and of all above it; by the next tick, that
+ * is, and what it overruns is owed by the cpu_budget and paid from the pool with the next slice:
+ * over time a group uses its quota and no more.
  *
  * A cpu_budget is its CPU's own, under the rq lock.
  */
 #pragma once
 
 enum {
-	CPU_BUDGETS = 8,	/* of a CPU; by group id, modulo */
-	BW_SLICE_MAX = 5000000, /* from the pool to a cpu_budget at a time, as sched_cfs_bandwidth_slice_us */
+	CPU_BUDGETS = 8, /* of a CPU; by group id, modulo */
+	/* from the pool to a cpu_budget at a time, as sched_cfs_bandwidth_slice_us */
+	BW_SLICE_MAX = 5000000,
 	BW_SLICE_MIN = 500000,
 	BW_PERIODS = 1024, /* that are made up for when a pool was not looked at for long */
 };
@@ -46,8 +48,9 @@ static bool is_exempt(const struct task_struct *p)
 }
 
 /*
- * The group goes on, after having been throttled for @periods, one of which is not yet over. Counted as the kernel's
- * cpu.stat does, but for the time: that of the group, not the sum over the CPUs that its tasks wait on.
+ * The group goes on, after having been throttled for @periods, one of which is not yet over.
+ * Counted as the kernel's cpu.stat does, but for the time: that of the group, not the sum over the
+ * CPUs that its tasks wait on.
  */
 static void note_refilled(struct group *g, u64 periods, u64 now)
 {
@@ -57,7 +60,8 @@ static void note_refilled(struct group *g, u64 periods, u64 now)
 	if (!since)
 		return;
 	g->nr_throttled += periods;
-	if ((s64)READ_ONCE(g->budget) > 0 && __sync_val_compare_and_swap(&g->throttled_at, since, 0) == since)
+	if ((s64)READ_ONCE(g->budget) > 0 &&
+	    __sync_val_compare_and_swap(&g->throttled_at, since, 0) == since)
 		g->throttled_ns += now - since;
 }
 
@@ -70,7 +74,8 @@ static void bw_refill(struct group *g, u64 now)
 	if (!g->period || (s64)(now - start) < (s64)g->period)
 		return;
 	periods = (now - start) / g->period;
-	if (__sync_val_compare_and_swap(&g->period_start, start, start + periods * g->period) != start)
+	if (__sync_val_compare_and_swap(&g->period_start, start, start + periods * g->period) !=
+	    start)
 		return;
 	periods = min(periods, (u64)BW_PERIODS);
 	__sync_fetch_and_add(&g->budget, periods * g->quota);
@@ -86,8 +91,9 @@ static struct cpu_budget *cpu_budget(s32 cpu, u32 id)
 }
 
 /*
- * Puts a slice of the pool into the cpu_budget, or what is left of it. False if there is nothing. CPUs that look at the same time
- * may take more than is left: the pool owes that in the next period.
+ * Puts a slice of the pool into the cpu_budget, or what is left of it. False if there is nothing.
+ * CPUs that look at the same time may take more than is left: the pool owes that in the next
+ * period.
  */
 static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u64 now)
 {
@@ -105,8 +111,8 @@ static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u6
 }
 
 /*
- * For how long a task of the group may run on @cpu, whose rq lock is held; 0: not now, for a group's quota is used up.
- * Bounded by the group's level.
+ * For how long a task of the group may run on @cpu, whose rq lock is held; 0: not now, for a
+ * group's quota is used up. Bounded by the group's level.
  */
 __noinline u64 take_slice(s32 cpu, u32 id, u64 now)
 {
@@ -152,8 +158,9 @@ __noinline s32 charge_groups(s32 cpu, u32 id, u64 ran)
 }
 
 /*
- * When a task of the group, for which there is no slice, is looked at again: when the last of the periods ends that have
- * nothing left. That may be too early, for a pool may owe for several. Bounded by the group's level.
+ * When a task of the group, for which there is no slice, is looked at again: when the last of the
+ * periods ends that have nothing left. That may be too early, for a pool may owe for several.
+ * Bounded by the group's level.
  */
 __noinline u64 next_refill(u32 id, u64 now)
 {
@@ -170,7 +177,10 @@ __noinline u64 next_refill(u32 id, u64 now)
 	return at;
 }
 
-/* cpu.max is set, in ns; a quota of 0: there is none. Tasks that wait are looked at when the old period ends. */
+/*
+ * cpu.max is set, in ns; a quota of 0: there is none. Tasks that wait are looked at when the old
+ * period ends.
+ */
 static void set_limit(u32 id, u64 period, u64 quota, u64 burst)
 {
 	struct group *g = group(id);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A task whose group has used up its cpu.max must not wait for the next period while it holds a kernel lock: all that want
- * the lock would wait with it. So it runs on, and its group owes that, until it is known to be at the boundary of user
- * space, where it holds none (at_user):
+ * A task whose group has used up its cpu.max must not wait for the next period while it holds a
+ * kernel lock: all that want the lock would wait with it. So it runs on, and its group owes that,
+ * until it is known to be at the boundary of user space, where it holds none (at_user):
  *
  *	its slice ends by a tick that interrupted user space ----------> at_user                     note_boundary(), in tick
  *	it runs, has no slice, and is not known to be there: from 6.18
  *	on it is asked to tell on its way to user space (task work) ---> at_user, and preempted      ask_boundary(), in running
  *
- * The kernel throttles by such task work, too. Before 6.18 there is only the tick: a task that is nearly always in the
- * kernel runs for longer, and then waits for longer.
+ * The kernel throttles by such task work, too. Before 6.18 there is only the tick: a task that is
+ * nearly always in the kernel runs for longer, and then waits for longer.
  *
- * The task work runs with migration disabled, and most kernels preempt the task right there: it waits so, and its CPU is
- * where it goes on.
+ * The task work runs with migration disabled, and most kernels preempt the task right there: it
+ * waits so, and its CPU is where it goes on.
  */
 #pragma once
 
@@ -32,10 +32,12 @@ struct {
 } boundary_works SEC(".maps");
 
 /* From 6.18 on by the second name, which is an older one from 7.0 on. */
-extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *tw, void *map__const_map,
+extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *tw,
+					 void *map__const_map,
 					 bpf_task_work_callback_t callback) __ksym __weak;
-extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *tw, void *map__map,
-					      bpf_task_work_callback_t callback, void *aux__prog) __ksym __weak;
+extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *tw,
+					      void *map__map, bpf_task_work_callback_t callback,
+					      void *aux__prog) __ksym __weak;
 
 static bool has_task_work(void)
 {
@@ -46,8 +48,9 @@ static bool has_task_work(void)
 }
 
 /*
- * In tick of @p. If its slice is over it is preempted on the way back from this interrupt: where that has interrupted user
- * space the task is at the boundary until then, though another tick may come while the first interrupt is still at its work.
+ * In tick of @p. If its slice is over it is preempted on the way back from this interrupt: where
+ * that has interrupted user space the task is at the boundary until then, though another tick may
+ * come while the first interrupt is still at its work.
  */
 static void note_boundary(const struct task_struct *p, struct task_ctx *tctx)
 {
@@ -67,14 +70,19 @@ static int boundary_reached(struct bpf_map *map, void *key, void *value)
 		return 0;
 	tctx->asked = false;
 	tctx->at_user = true;
-	/* Last, for it is preempted here; not within the kick, where the kernel is an RCU reader: grace periods would wait for it. */
+	/*
+	 * Last, for it is preempted here; not within the kick, where the kernel is an RCU reader:
+	 * grace periods would wait for it.
+	 */
 	bpf_preempt_disable();
 	kick_cpu(bpf_get_smp_processor_id(), SCX_KICK_PREEMPT);
 	bpf_preempt_enable();
 	return 0;
 }
 
-/* In running of @p. Whatever fails here, the next tick or the next time that it runs makes up for. */
+/*
+ * In running of @p. Whatever fails here, the next tick or the next time that it runs makes up for.
+ */
 static void ask_boundary(struct task_struct *p, struct task_ctx *tctx)
 {
 	struct boundary_work empty = {}, *w;
@@ -93,7 +101,8 @@ static void ask_boundary(struct task_struct *p, struct task_ctx *tctx)
 	if (bpf_ksym_exists(bpf_task_work_schedule_resume))
 		err = bpf_task_work_schedule_resume(p, &w->work, &boundary_works, boundary_reached);
 	else
-		err = bpf_task_work_schedule_resume_impl(p, &w->work, &boundary_works, boundary_reached, NULL);
+		err = bpf_task_work_schedule_resume_impl(p, &w->work, &boundary_works,
+							 boundary_reached, NULL);
 	if (err)
 		bpf_map_delete_elem(&boundary_works, &pid);
 	else

@@ -22,12 +22,13 @@ u32 looked_at; /* id */
 #define RUNTIME_INF   (~0ULL)
 
 /*
- * The kernel's own idea of a group. It reports changes, by callbacks, and not all that is set when we come. NULL while
- * a group is being made: nothing is set of it then.
+ * The kernel's own idea of a group. It reports changes, by callbacks, and not all that is set when
+ * we come. NULL while a group is being made: nothing is set of it then.
  */
 static struct task_group *task_group(struct cgroup *cgrp)
 {
-	struct cgroup_subsys_state *css = cgrp->subsys[bpf_core_enum_value(enum cgroup_subsys_id, cpu_cgrp_id)];
+	struct cgroup_subsys_state *css =
+		cgrp->subsys[bpf_core_enum_value(enum cgroup_subsys_id, cpu_cgrp_id)];
 
 	return css ? bpf_core_cast(css, struct task_group) : NULL;
 }
@@ -38,7 +39,10 @@ static u32 kernel_weight(u32 cpu_weight)
 	return (cpu_weight * WEIGHT_DFL + CPU_WEIGHT_DFL / 2) / CPU_WEIGHT_DFL;
 }
 
-/* @weight: what it is where the kernel has no shares of its own. @tg: NULL while the group is being made. */
+/*
+ * @weight: what it is where the kernel has no shares of its own. @tg: NULL while the group is being
+ * made.
+ */
 static void look_at_group(u32 id, const struct task_group *tg, u32 weight)
 {
 	struct group *g = group(id);
@@ -47,7 +51,10 @@ static void look_at_group(u32 id, const struct task_group *tg, u32 weight)
 	if (!tg)
 		return;
 	idle = tg->idle;
-	/* Not with CONFIG_CFS_BANDWIDTH=n: there is no cpu.max up to 6.16, and what is set before we come is not seen from 6.17 on. */
+	/*
+	 * Not with CONFIG_CFS_BANDWIDTH=n: there is no cpu.max up to 6.16, and what is set before
+	 * we come is not seen from 6.17 on.
+	 */
 	if (bpf_core_field_exists(tg->cfs_bandwidth)) {
 		u64 period = tg->cfs_bandwidth.period, quota = tg->cfs_bandwidth.quota;
 		u64 burst = tg->cfs_bandwidth.burst;
@@ -67,7 +74,10 @@ static void look_at_group(u32 id, const struct task_group *tg, u32 weight)
 	}
 }
 
-/* Claim an id that is free; 0 if none is. The one used longest ago, because tasks that exit leave their group late. */
+/*
+ * Claim an id that is free; 0 if none is. The one used longest ago, because tasks that exit leave
+ * their group late.
+ */
 static u32 free_group(void)
 {
 	u32 i;
@@ -111,8 +121,8 @@ static void init_group(u32 id, u64 key, u32 parent, u32 level, u32 weight)
 }
 
 /*
- * Free the group's id. What is left of its members may still be counted, and CPUs may still have a budget for it. Bounded by the
- * number of CPUs.
+ * Free the group's id. What is left of its members may still be counted, and CPUs may still have a
+ * budget for it. Bounded by the number of CPUs.
  */
 static void free_id(u32 id)
 {
@@ -171,7 +181,10 @@ static const struct task_group *autogroup(u32 id)
 	return bpf_core_cast((void *)group(id)->cgroup, struct task_group);
 }
 
-/* Give an autogroup an id. If half of all ids are taken it has none, and counts as part of the root: the others are for cgroups. */
+/*
+ * Give an autogroup an id. If half of all ids are taken it has none, and counts as part of the
+ * root: the others are for cgroups.
+ */
 static void add_autogroup(u64 address)
 {
 	u64 id = 0;
@@ -200,7 +213,10 @@ static void remove_autogroup(u32 id)
 		free_id(id);
 }
 
-/* Update the weight of an autogroup, whose nice value may have changed. Remove it after UNUSED_LOOKS without members. */
+/*
+ * Update the weight of an autogroup, whose nice value may have changed. Remove it after
+ * UNUSED_LOOKS without members.
+ */
 static void look_at_autogroup(u32 id)
 {
 	struct group *g = group(id);
@@ -214,15 +230,16 @@ static void look_at_autogroup(u32 id)
 }
 
 /*
- * What the kernel does not report: autogroups, and of cgroups what older kernels do not. The next MAX_LOOKS at a time, run by the
- * loader ten times a second.
+ * What the kernel does not report: autogroups, and of cgroups what older kernels do not. The next
+ * MAX_LOOKS at a time, run by the loader ten times a second.
  */
 static void look_at_groups(void)
 {
 	u32 i;
 
 	bpf_for(i, 0, WANTED_AUTOGROUPS) {
-		u64 address = __sync_lock_test_and_set(&wanted_autogroups[i & (WANTED_AUTOGROUPS - 1)], 0);
+		u64 address = __sync_lock_test_and_set(
+			&wanted_autogroups[i & (WANTED_AUTOGROUPS - 1)], 0);
 
 		if (address)
 			add_autogroup(address);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The groups that have a share: cgroups, and the kernel's autogroups, which are sessions. A task is in the autogroup of its
- * session if it is in the root cgroup, or in one without the cpu controller, and kernel.sched_autogroup_enabled is set; the
- * kernel has it in p->sched_task_group then.
+ * The groups that have a share: cgroups, and the kernel's autogroups, which are sessions. A task is
+ * in the autogroup of its session if it is in the root cgroup, or in one without the cpu
+ * controller, and kernel.sched_autogroup_enabled is set; the kernel has it in p->sched_task_group
+ * then.
  *
  * Cgroups are reported by callbacks (groups.bpf.h). Autogroups are not:
  *
@@ -11,7 +12,8 @@
  *	at most a tenth of a second later                                   poll_groups(), run by the loader
  *	     noted addresses get an id; autogroups without members lose theirs
  *
- * The address cannot be another autogroup's while the group has members, because each holds the kernel's.
+ * The address cannot be another autogroup's while the group has members, because each holds the
+ * kernel's.
  */
 #pragma once
 
@@ -26,8 +28,8 @@ u32 max_group;	 /* the highest that was ever given */
 u32 lost_groups; /* for which there was no id */
 
 /*
- * By the kernel's id. Not in cgroup storage, which cannot be made on a CPU where a task that makes some was preempted
- * (bpf_cgrp_storage_busy): mkdir would fail now and then.
+ * By the kernel's id. Not in cgroup storage, which cannot be made on a CPU where a task that makes
+ * some was preempted (bpf_cgrp_storage_busy): mkdir would fail now and then.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -37,7 +39,10 @@ struct {
 	__type(value, u64);
 } group_ids SEC(".maps");
 
-/* As with other_llc(), the compiler may know that the id is in range, and the verifier wants to see it. */
+/*
+ * As with other_llc(), the compiler may know that the id is in range, and the verifier wants to see
+ * it.
+ */
 static struct group *group(u32 id)
 {
 	barrier_var(id);
@@ -64,7 +69,10 @@ static u32 group_id(struct cgroup *cgrp)
 	return id;
 }
 
-/* Addresses of the task_groups of autogroups without an id, by CPU, modulo. One that is overwritten is noted again. */
+/*
+ * Addresses of the task_groups of autogroups without an id, by CPU, modulo. One that is overwritten
+ * is noted again.
+ */
 u64 wanted_autogroups[WANTED_AUTOGROUPS];
 
 /* Move the task, which is not counted in its group any more, to the one with @id. */
@@ -87,8 +95,8 @@ static void leave_autogroup(struct task_ctx *tctx)
 }
 
 /*
- * Pairs with remove_autogroup(), which removes the id and then looks at the members: either it sees this one, or the id is not
- * found again here.
+ * Pairs with remove_autogroup(), which removes the id and then looks at the members: either it sees
+ * this one, or the id is not found again here.
  */
 static u32 join_autogroup(struct task_ctx *tctx, u64 address)
 {
@@ -115,8 +123,8 @@ static bool is_elsewhere(const struct task_struct *p, const struct task_ctx *tct
 }
 
 /*
- * Find the group of @p, which is not counted, once the kernel has moved it to another task_group. Until an autogroup has an id
- * the task is in the root's.
+ * Find the group of @p, which is not counted, once the kernel has moved it to another task_group.
+ * Until an autogroup has an id the task is in the root's.
  */
 static void find_autogroup(const struct task_struct *p, struct task_ctx *tctx)
 {
@@ -126,7 +134,8 @@ static void find_autogroup(const struct task_struct *p, struct task_ctx *tctx)
 	leave_autogroup(tctx);
 	/* An autogroup's is of no cgroup. cgroup_move() has reported others. */
 	if (!tg->css.cgroup && !join_autogroup(tctx, address)) {
-		WRITE_ONCE(wanted_autogroups[bpf_get_smp_processor_id() % WANTED_AUTOGROUPS], address);
+		WRITE_ONCE(wanted_autogroups[bpf_get_smp_processor_id() % WANTED_AUTOGROUPS],
+			   address);
 		return;
 	}
 	tctx->task_group = address;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What becomes of the tasks of a group that has used up its cpu.max (cgroup/bandwidth.bpf.h): each waits on its own CPU, in a
- * third queue of that, which is ordered by when its turn to be looked at comes. Nothing looks there before; so a throttled group
- * costs nothing, however many tasks it has.
+ * What becomes of the tasks of a group that has used up its cpu.max (cgroup/bandwidth.bpf.h): each
+ * waits on its own CPU, in a third queue of that, which is ordered by when its turn to be looked at
+ * comes. Nothing looks there before; so a throttled group costs nothing, however many tasks it has.
  *
  *	enqueue   at the boundary of user space, and no slice left? ---> DSQ throttled_queue(cpu), until the period ends   throttle()
  *	          (cgroup/boundary.bpf.h)
@@ -12,17 +12,21 @@
  *	                                                                 wakes; offered to idle CPUs
  *	            not yet -------------------------------------------> till the end of the next period
  *
- * A task that has waited for a quarter of timeout_ms goes on though its group is throttled, for the kernel ejects us when one
- * waits for too long. It does not get far: running() finds no slice, and sends it back.
+ * A task that has waited for a quarter of timeout_ms goes on though its group is throttled, for the
+ * kernel ejects us when one waits for too long. It does not get far: running() finds no slice, and
+ * sends it back.
  *
- * The queue, and what is known of its tasks, is its CPU's own, under the rq lock; only the flag is the timer's.
+ * The queue, and what is known of its tasks, is its CPU's own, under the rq lock; only the flag is
+ * the timer's.
  */
 #pragma once
 
 enum {
-	MAX_UNTHROTTLES = 8,	 /* tasks in a dispatch; the others at the next, which comes at once */
+	/* tasks in a dispatch; the others at the next, which comes at once */
+	MAX_UNTHROTTLES = 8,
 	THROTTLE_MIN_NS = 50000, /* no timer is set for less */
-	OWED_SLICE_NS = 500000,	 /* until the next tick: a task that has no slice, and may hold a kernel lock */
+	/* until the next tick: a task that has no slice, and may hold a kernel lock */
+	OWED_SLICE_NS = 500000,
 };
 
 struct throttle_timer {
@@ -69,7 +73,9 @@ static void init_throttle_timer(s32 cpu)
 	bpf_timer_set_callback(&t->timer, throttle_timer_fires);
 }
 
-/* The timer of @cpu, whose rq lock is held, is to come @at that time, if it does not come sooner. */
+/*
+ * The timer of @cpu, whose rq lock is held, is to come @at that time, if it does not come sooner.
+ */
 static void set_throttle_timer(s32 cpu, struct cpu_ctx *cctx, u64 at, u64 now)
 {
 	struct throttle_timer *t = bpf_map_lookup_elem(&throttle_timers, &cpu);
@@ -80,7 +86,10 @@ static void set_throttle_timer(s32 cpu, struct cpu_ctx *cctx, u64 at, u64 now)
 	cctx->throttle_timer_at = at;
 	if (!bpf_timer_start(&t->timer, delay, 0))
 		return;
-	/* From 7.0 on the kernel allocates memory for it where interrupts are off: until there is some, the CPU looks. */
+	/*
+	 * From 7.0 on the kernel allocates memory for it where interrupts are off: until there is
+	 * some, the CPU looks.
+	 */
 	WRITE_ONCE(cctx->throttled_due, true);
 	kick_cpu(cpu, 0);
 }
@@ -94,14 +103,18 @@ static u64 throttled_until(const struct task_ctx *tctx, u64 now)
 }
 
 /* In enqueue. True if @p has to wait until its groups have a slice for it. */
-static bool throttle(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 enq_flags)
+static bool throttle(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
+		     u64 enq_flags)
 {
 	u64 now, until;
 
 	if (!tctx->at_user || !is_limited(tctx) || is_exempt(p))
 		return false;
 	tctx->sent_back = false;
-	/* Its affinity is set: it has to leave its task work for that. (While it is current, the prolog disables migration.) */
+	/*
+	 * Its affinity is set: it has to leave its task work for that. (While it is current, the
+	 * prolog disables migration.)
+	 */
 	if (is_throttled(tctx) && p->migration_disabled && p != bpf_get_current_task_btf()) {
 		tctx->at_user = false;
 		return false;
@@ -122,7 +135,10 @@ static bool throttle(struct task_struct *p, struct task_ctx *tctx, s32 cpu, stru
 	return true;
 }
 
-/* As place(), for a task that was throttled on @cpu. Not inlined, for the verifier's sake. Returns 0. */
+/*
+ * As place(), for a task that was throttled on @cpu. Not inlined, for the verifier's sake. Returns
+ * 0.
+ */
 __noinline s32 place_unthrottled(struct task_struct *p __arg_trusted, s32 cpu)
 {
 	struct task_ctx *tctx = task_ctx(p);
@@ -133,8 +149,8 @@ __noinline s32 place_unthrottled(struct task_struct *p __arg_trusted, s32 cpu)
 }
 
 /*
- * In dispatch of @cpu, whose rq lock is held: puts throttled tasks whose time has come into its queues. Returns how many. Bounded
- * by MAX_UNTHROTTLES.
+ * In dispatch of @cpu, whose rq lock is held: puts throttled tasks whose time has come into its
+ * queues. Returns how many. Bounded by MAX_UNTHROTTLES.
  */
 __noinline u32 unthrottle(s32 cpu)
 {
@@ -196,8 +212,8 @@ static void offer_unthrottled(s32 cpu)
 }
 
 /*
- * In running of @p, which its groups may have no slice for: then it goes back to where it came from, if it has done nothing
- * since it was at the boundary of user space, or on until it is there.
+ * In running of @p, which its groups may have no slice for: then it goes back to where it came
+ * from, if it has done nothing since it was at the boundary of user space, or on until it is there.
  */
 static void limit_slice(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
@@ -208,7 +224,10 @@ static void limit_slice(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 		return;
 	}
 	slice = take_slice(cpu, tctx->group, scx_bpf_now());
-	/* Once for each time that it is queued: while the kernel bypasses us it is not, and would be preempted for ever. */
+	/*
+	 * Once for each time that it is queued: while the kernel bypasses us it is not, and would
+	 * be preempted for ever.
+	 */
 	if (!slice && tctx->at_user && !tctx->sent_back) {
 		tctx->sent_back = true;
 		kick_cpu(cpu, SCX_KICK_PREEMPT);

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Hierarchical weight: a task's weight is its nice weight, times the share of its group at each level of the cgroup
- * tree. Shares follow what is runnable now (Tejun Heo's runnable_load_avg), wherever that is:
+ * Hierarchical weight: a task's weight is its nice weight, times the share of its group at each
+ * level of the cgroup tree. Shares follow what is runnable now (Tejun Heo's runnable_load_avg),
+ * wherever that is:
  *
  *	root -+- a (cpu.weight 100) -+- task, nice 0		1024 * 1024 / (1024 + 3072) = 256
  *	      |                      +- a/b (300) --- task	1024 * 3072 / (1024 + 3072) = 768
  *	      +- c (300) --- nothing runnable			nothing, and counts for nothing
  *	      +- task, nice 0					1024: what is in the root has its plain weight
  *
- * Weights are the kernel's: 1024 is nice 0, and cpu.weight 100. (p->scx.weight is rounded to hundredths of that: of nice 19's 15
- * and SCHED_IDLE's 3 it leaves the same.)
+ * Weights are the kernel's: 1024 is nice 0, and cpu.weight 100. (p->scx.weight is rounded to
+ * hundredths of that: of nice 19's 15 and SCHED_IDLE's 3 it leaves the same.)
  *
- * Each group knows the sum of the weights of what is runnable directly in it: tasks, and groups that have something
- * runnable. All CPUs share it, so it is neither written at each wakeup and sleep nor read at each switch:
+ * Each group knows the sum of the weights of what is runnable directly in it: tasks, and groups
+ * that have something runnable. All CPUs share it, so it is neither written at each wakeup and
+ * sleep nor read at each switch:
  *
  *	change    what wakes and sleeps where a CPU's tasks ran last, not told to the sums yet       group_change()
  *	   |      SETTLE_NS after the CPU's last time; by its tick; if it has none by others' ticks   settle_cpu()
@@ -28,15 +30,16 @@
 #pragma once
 
 enum {
-	CHANGE_SLOTS = 8,    /* groups that a CPU has changes of; by id, modulo */
-	SETTLE_NS = 1000000, /* how often a CPU tells of them; the kernel's own shares follow as often */
-	SETTLE_CPUS = 8,     /* idle CPUs that a tick settles */
-	SHARE_NS = 1000000,  /* how often the share of a task is looked at */
-	SHOWN_PART = 32,     /* of what is shown: a smaller change is not */
-	WEIGHT_SHIFT = 9,    /* of a task's weight: shares get small */
-	SHARE_SHIFT = 29,    /* while they are computed: weight * weight has 34 bits */
-	WEIGHT_DFL = 1024,   /* nice 0; a group's with cpu.weight 100 */
-	WEIGHT_IDLE = 3,     /* SCHED_IDLE; a group's with cpu.idle */
+	CHANGE_SLOTS = 8, /* groups that a CPU has changes of; by id, modulo */
+	/* how often a CPU tells of them; the kernel's own shares follow as often */
+	SETTLE_NS = 1000000,
+	SETTLE_CPUS = 8,    /* idle CPUs that a tick settles */
+	SHARE_NS = 1000000, /* how often the share of a task is looked at */
+	SHOWN_PART = 32,    /* of what is shown: a smaller change is not */
+	WEIGHT_SHIFT = 9,   /* of a task's weight: shares get small */
+	SHARE_SHIFT = 29,   /* while they are computed: weight * weight has 34 bits */
+	WEIGHT_DFL = 1024,  /* nice 0; a group's with cpu.weight 100 */
+	WEIGHT_IDLE = 3,    /* SCHED_IDLE; a group's with cpu.idle */
 	NR_NICE = 40,
 	MAX_WEIGHT = 102400,	 /* a group's with cpu.weight 10000 */
 	MAX_LAG_NS = 1000000000, /* that is kept when a weight changes */
@@ -46,7 +49,10 @@ enum {
 	GROUP_FLAGS = GROUP_IDLE | GROUP_LIMITED,
 };
 
-/* Of a CPU. Any may write it: that one, the one where a task of it wakes, and the one that settles it. */
+/*
+ * Of a CPU. Any may write it: that one, the one where a task of it wakes, and the one that settles
+ * it.
+ */
 struct changes {
 	u64 slots[CHANGE_SLOTS]; /* group id << 32 | weight, signed; atomic */
 	u64 settled_at;		 /* scx_bpf_now() of one of the last times; not exact */
@@ -54,11 +60,15 @@ struct changes {
 
 struct changes changes[MAX_CPUS];
 
-/* sched_prio_to_weight, from nice -20 to 19: one step is a tenth of the CPU for which two tasks compete. */
+/*
+ * sched_prio_to_weight, from nice -20 to 19: one step is a tenth of the CPU for which two tasks
+ * compete.
+ */
 static const u32 nice_weights[NR_NICE] = {
-	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904,
-	3906,  3121,  2501,  1991,  1586,  1277,  1024,	 820,	655,   526,   423,  335,  272,	215,
-	172,   137,   110,   87,    70,	   56,	  45,	 36,	29,    23,    18,   15,
+	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916,
+	9548,  7620,  6100,  4904,  3906,  3121,  2501,	 1991,	1586,  1277,
+	1024,  820,   655,   526,   423,   335,	  272,	 215,	172,   137,
+	110,   87,    70,    56,    45,	   36,	  29,	 23,	18,    15,
 };
 
 /* The weight of a task by its nice value, or its policy. */
@@ -84,8 +94,9 @@ static u32 group_weight(const struct group *g)
 }
 
 /*
- * Has the parent's sum follow whether anything is runnable in the group, and its weight. Returns what to add to it.
- * What was written last is looked at once more, so of two CPUs at it the later one sees to it.
+ * Has the parent's sum follow whether anything is runnable in the group, and its weight. Returns
+ * what to add to it. What was written last is looked at once more, so of two CPUs at it the later
+ * one sees to it.
  */
 static s64 group_counts(struct group *g)
 {
@@ -99,7 +110,9 @@ static s64 group_counts(struct group *g)
 	return change;
 }
 
-/* Has what is shown of the sum follow it. As group_counts(), the later one of two CPUs sees to it. */
+/*
+ * Has what is shown of the sum follow it. As group_counts(), the later one of two CPUs sees to it.
+ */
 static void show_sum(struct group *g)
 {
 	s64 sum, shown, off;
@@ -114,7 +127,10 @@ static void show_sum(struct group *g)
 	} while (READ_ONCE(g->sum) != sum && can_loop);
 }
 
-/* Adds to the sum of a group, and of those above it that get or lose something runnable. Bounded by its level. */
+/*
+ * Adds to the sum of a group, and of those above it that get or lose something runnable. Bounded by
+ * its level.
+ */
 __noinline s32 group_add(u32 id, s64 change)
 {
 	while (id && change && can_loop) {
@@ -128,7 +144,10 @@ __noinline s32 group_add(u32 id, s64 change)
 	return 0;
 }
 
-/* A group's own weight has changed. Returns 0. Not inlined: 6.16's verifier crashes in widen_imprecise_scalars(). */
+/*
+ * A group's own weight has changed. Returns 0. Not inlined: 6.16's verifier crashes in
+ * widen_imprecise_scalars().
+ */
 __noinline s32 group_reweighted(u32 id)
 {
 	struct group *g = group(id);
@@ -155,7 +174,10 @@ __noinline s32 settle_cpu(s32 cpu)
 	return 0;
 }
 
-/* By so much the weight changes that is runnable in the group, where a task of @cpu wakes or sleeps. */
+/*
+ * By so much the weight changes that is runnable in the group, where a task of @cpu wakes or
+ * sleeps.
+ */
 __noinline s32 group_change(s32 cpu, u32 id, s32 by)
 {
 	struct changes *c = &changes[cpu & (MAX_CPUS - 1)];
@@ -171,7 +193,10 @@ __noinline s32 group_change(s32 cpu, u32 id, s32 by)
 	return 0;
 }
 
-/* In tick of @cpu. What has changed on a CPU that is idle has no other way to be told. Bounded by SETTLE_CPUS. */
+/*
+ * In tick of @cpu. What has changed on a CPU that is idle has no other way to be told. Bounded by
+ * SETTLE_CPUS.
+ */
 static void settle(s32 cpu, struct cpu_ctx *cctx)
 {
 	u32 i;
@@ -188,8 +213,8 @@ static void settle(s32 cpu, struct cpu_ctx *cctx)
 }
 
 /*
- * The weight of a task in a group, << WEIGHT_SHIFT, and GROUP_* flags. A share is at most all: sums may lag. Bounded by
- * the group's level.
+ * The weight of a task in a group, << WEIGHT_SHIFT, and GROUP_* flags. A share is at most all: sums
+ * may lag. Bounded by the group's level.
  */
 __noinline u32 group_share(u32 id, u32 weight)
 {
@@ -215,8 +240,8 @@ __noinline u32 group_share(u32 id, u32 weight)
 }
 
 /*
- * What the task is owed or ahead is CPU time: by another weight that is another stretch of virtual time. Bounded
- * by MAX_LAG_NS: the clock of a sleeper's CPU may be anywhere by now.
+ * What the task is owed or ahead is CPU time: by another weight that is another stretch of virtual
+ * time. Bounded by MAX_LAG_NS: the clock of a sleeper's CPU may be anywhere by now.
  */
 static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 {
@@ -233,8 +258,8 @@ static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 }
 
 /*
- * Looks at the share of a task that is runnable, where nothing else changes the task: its CPU's rq lock is held, or in select_cpu. In
- * the root it has all of its weight.
+ * Looks at the share of a task that is runnable, where nothing else changes the task: its CPU's rq
+ * lock is held, or in select_cpu. In the root it has all of its weight.
  */
 static void update_share(struct task_ctx *tctx)
 {
@@ -263,10 +288,11 @@ static void group_leave(struct task_ctx *tctx, s32 cpu)
 }
 
 /*
- * The part of group_enter() for a task in a group, or with another weight or autogroup than before. Global, so that the verifier
- * checks it once. Returns 0.
+ * The part of group_enter() for a task in a group, or with another weight or autogroup than before.
+ * Global, so that the verifier checks it once. Returns 0.
  */
-__noinline s32 count_in_group(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull)
+__noinline s32 count_in_group(struct task_struct *p __arg_trusted,
+			      struct task_ctx *tctx __arg_nonnull)
 {
 	s32 cpu = tctx->vclock_cpu < 0 ? bpf_get_smp_processor_id() : tctx->vclock_cpu, by;
 	u32 weight = plain_weight(p);
@@ -292,7 +318,10 @@ static __always_inline void group_enter(const struct task_struct *p, struct task
 		count_in_group((struct task_struct *)p, tctx);
 }
 
-/* What all of virtual time goes by: 1 .. MAX_WEIGHT << WEIGHT_SHIFT, when its share was last looked at. */
+/*
+ * What all of virtual time goes by: 1 .. MAX_WEIGHT << WEIGHT_SHIFT, when its share was last looked
+ * at.
+ */
 static u32 task_weight(const struct task_ctx *tctx)
 {
 	return READ_ONCE(tctx->share) & ~GROUP_FLAGS;

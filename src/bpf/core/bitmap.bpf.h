@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Sparse bitmaps, idle_map and overload_map: one bit a CPU, SLOTS_PER_LINE bits a cache line, each LLC on lines of its own, so that
- * a line is written by few CPUs (Sistare's task stealing). A word for each LLC says which of its lines may have bits set, so that
- * looking for one in vain costs the same in an LLC of 8 CPUs and of 1024:
+ * Sparse bitmaps, idle_map and overload_map: one bit a CPU, SLOTS_PER_LINE bits a cache line, each
+ * LLC on lines of its own, so that a line is written by few CPUs (Sistare's task stealing). A word
+ * for each LLC says which of its lines may have bits set, so that looking for one in vain costs the
+ * same in an LLC of 8 CPUs and of 1024:
  *
  *	llcs[]    0 0 ... 1 0 1        set with the first bit of a line, cleared by a walk over an empty line
  *	                  |   |
  *	lines[]          [. 1 . 1]    [. . . .]    [1 . . .]
  *
- * A walk visits the set bits of a window of one LLC's slots once: so many from the slot after a given one on, wrapping:
+ * A walk visits the set bits of a window of one LLC's slots once: so many from the slot after a
+ * given one on, wrapping:
  *
  *	40 slots from 18 on:   line 1 [19..31]   line 2 [32..47]   line 0 [0..10]
  *	                       lines                               wrapped
@@ -18,7 +20,8 @@
  *		if (map_walk_next(&map, &walk))
  *			... walk.slot ...
  *
- * Bounded by the lines of which llcs[] tells, the first of them twice, and SLOTS_PER_LINE bits a line.
+ * Bounded by the lines of which llcs[] tells, the first of them twice, and SLOTS_PER_LINE bits a
+ * line.
  */
 #pragma once
 
@@ -36,13 +39,14 @@ struct map_walk {
 	u32 pos;	    /* where the window begins, relative to the LLC's first slot */
 	u32 window;	    /* its slots: 1..nr_slots */
 	u64 lines, wrapped; /* still to go to before and after the LLC's end; a bit each */
-	u32 start, end;	    /* the lines of which only the first and last bits are in the window; or NO_LINE */
-	u32 wrapped_end;    /* end, once the walk has wrapped */
-	u64 first, last;    /* these bits */
-	u64 bits;	    /* of the current line, set and not yet visited */
-	u32 base;	    /* slot of its bit 0 */
-	u32 slot;	    /* where the walk is */
-	bool whole_cores;   /* only the first slots of cores all of whose CPUs are set */
+	/* the lines of which only the first and last bits are in the window; or NO_LINE */
+	u32 start, end;
+	u32 wrapped_end;  /* end, once the walk has wrapped */
+	u64 first, last;  /* these bits */
+	u64 bits;	  /* of the current line, set and not yet visited */
+	u32 base;	  /* slot of its bit 0 */
+	u32 slot;	  /* where the walk is */
+	bool whole_cores; /* only the first slots of cores all of whose CPUs are set */
 };
 
 static struct map_line *map_line(struct sparse_map *map, u32 slot)
@@ -87,7 +91,8 @@ static void map_set(struct sparse_map *map, const volatile struct cpu_layout *l)
 	u64 bit = line_bit(l->slot / SLOTS_PER_LINE - llc_layout(l->llc)->first_line);
 	struct map_line *llc = map_llc(map, l->llc);
 
-	if (!__sync_fetch_and_or(&map_line(map, l->slot)->bits, map_bit(l->slot)) && !(READ_ONCE(llc->bits) & bit))
+	if (!__sync_fetch_and_or(&map_line(map, l->slot)->bits, map_bit(l->slot)) &&
+	    !(READ_ONCE(llc->bits) & bit))
 		__sync_fetch_and_or(&llc->bits, bit);
 }
 
@@ -98,10 +103,12 @@ static bool map_test_and_clear(struct sparse_map *map, u32 slot)
 }
 
 /*
- * The LLC's word says that a line may have bits set, and it has none. If it has just got one the second look sees that. The value
- * makes the first a full barrier: pairs with map_set(), which sets a bit of the line and then reads the word.
+ * The LLC's word says that a line may have bits set, and it has none. If it has just got one the
+ * second look sees that. The value makes the first a full barrier: pairs with map_set(), which sets
+ * a bit of the line and then reads the word.
  */
-static void map_line_emptied(struct sparse_map *map, u32 llc, u32 line, const struct map_line *emptied)
+static void map_line_emptied(struct sparse_map *map, u32 llc, u32 line,
+			     const struct map_line *emptied)
 {
 	u64 before = __sync_fetch_and_and(&map_llc(map, llc)->bits, ~line_bit(line));
 
@@ -111,8 +118,8 @@ static void map_line_emptied(struct sparse_map *map, u32 llc, u32 line, const st
 }
 
 /*
- * The first slots of those cores of a line all of whose CPUs that are present are set. Added to a core's bits but the last, a
- * one carries into the last if they are all set:
+ * The first slots of those cores of a line all of whose CPUs that are present are set. Added to a
+ * core's bits but the last, a one carries into the last if they are all set:
  *
  *	cores of four    0111 & 1111    last bit apart    111 + 001 = 1000    and last bit set? whole
  */
@@ -172,7 +179,8 @@ static struct map_walk map_walk_from(struct sparse_map *map, u32 llc, u32 slot, 
 }
 
 /* Moves to the next line. The verifier looks at it once, for all walks. */
-__noinline s32 map_walk_line(struct sparse_map *map __arg_nonnull, struct map_walk *walk __arg_nonnull)
+__noinline s32 map_walk_line(struct sparse_map *map __arg_nonnull,
+			     struct map_walk *walk __arg_nonnull)
 {
 	struct map_line *at;
 	u32 line;
@@ -218,7 +226,9 @@ static bool map_walk_next(struct sparse_map *map, struct map_walk *walk)
 	return true;
 }
 
-/* Slots that the walk went over until it came where it is; all of the window, if it @found nothing. */
+/*
+ * Slots that the walk went over until it came where it is; all of the window, if it @found nothing.
+ */
 static u32 map_walked(const struct map_walk *walk, bool found)
 {
 	u32 pos = walk->slot - walk->first_line * SLOTS_PER_LINE;

@@ -7,14 +7,18 @@
  *	unlocked_now()    elsewhere: in select_cpu, in timers
  *	locked_now(cpu)   in enqueue, which may be called for another CPU
  *
- * scx_bpf_now() is not right elsewhere: move_remote_task_to_local_dsq() brings the clock of another runqueue up to date and unlocks
- * it without rq_unpin_lock(), so its CPU is told that old time until it takes the lock again, which an idle CPU does late.
+ * scx_bpf_now() is not right elsewhere: move_remote_task_to_local_dsq() brings the clock of another
+ * runqueue up to date and unlocks it without rq_unpin_lock(), so its CPU is told that old time
+ * until it takes the lock again, which an idle CPU does late.
  */
 #pragma once
 
 #define NSEC_PER_SEC 1000000000ULL
 
-/* Of this CPU, whose rq lock is held: the distance to CLOCK_MONOTONIC, the loader's clock. NTP changes it slowly. */
+/*
+ * Of this CPU, whose rq lock is held: the distance to CLOCK_MONOTONIC, the loader's clock. NTP
+ * changes it slowly.
+ */
 static void note_clock(struct cpu_ctx *cctx, u64 now)
 {
 	if (now - cctx->mono_at <= NSEC_PER_SEC)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a CPU was at when it came to call us: a task's system call, or an interrupt of whatever it ran.
+ * What a CPU was at when it came to call us: a task's system call, or an interrupt of whatever it
+ * ran.
  *
- * An interrupt has no waker: the task that it interrupted has nothing to do with the one that it wakes, though the kernel
- * passes WF_SYNC for what comes from the network. Soft interrupts run after hard ones, and also at the end of a system call
- * that sends a packet: over loopback its receiver is woken there, by the sender. So a task is the waker in a soft interrupt
- * if it is in a system call, and a packet from outside that comes just then is taken for its own.
+ * An interrupt has no waker: the task that it interrupted has nothing to do with the one that it
+ * wakes, though the kernel passes WF_SYNC for what comes from the network. Soft interrupts run
+ * after hard ones, and also at the end of a system call that sends a packet: over loopback its
+ * receiver is woken there, by the sender. So a task is the waker in a soft interrupt if it is in a
+ * system call, and a packet from outside that comes just then is taken for its own.
  */
 #pragma once
 
@@ -40,7 +42,8 @@ static u32 preempt_count(void)
 #ifdef __TARGET_ARCH_arm64
 	return bpf_get_current_task_btf()->thread_info.preempt.count;
 #else
-	const int *count = bpf_ksym_exists(&__preempt_count) ? bpf_this_cpu_ptr(&__preempt_count) : NULL;
+	const int *count =
+		bpf_ksym_exists(&__preempt_count) ? bpf_this_cpu_ptr(&__preempt_count) : NULL;
 
 	return count ? *count : 0;
 #endif
@@ -93,5 +96,6 @@ static bool in_interrupt(void)
 {
 	u32 count = preempt_count();
 
-	return count & (IN_HARDIRQ | IN_NMI) || (count & SERVING_SOFTIRQ && !in_syscall(bpf_get_current_task_btf()));
+	return count & (IN_HARDIRQ | IN_NMI) ||
+	       (count & SERVING_SOFTIRQ && !in_syscall(bpf_get_current_task_btf()));
 }

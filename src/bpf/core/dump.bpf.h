@@ -6,8 +6,8 @@
 
 void BPF_STRUCT_OPS(magpie_dump, struct scx_dump_ctx *dctx)
 {
-	scx_bpf_dump("magpie: slice %llu ns, credit %llu ns, %u LLCs, SMT %u", tunables.slice_ns, tunables.credit_ns,
-		     machine.nr_llcs, machine.smt_width);
+	scx_bpf_dump("magpie: slice %llu ns, credit %llu ns, %u LLCs, SMT %u", tunables.slice_ns,
+		     tunables.credit_ns, machine.nr_llcs, machine.smt_width);
 }
 
 void BPF_STRUCT_OPS(magpie_dump_cpu, struct scx_dump_ctx *dctx, s32 cpu, bool idle)
@@ -16,9 +16,9 @@ void BPF_STRUCT_OPS(magpie_dump_cpu, struct scx_dump_ctx *dctx, s32 cpu, bool id
 
 	if (idle && !cctx->queued)
 		return;
-	scx_bpf_dump("magpie: vclock %llu util_avg %u idle %d overloaded %d queued %d pinned %d", cctx->vclock,
-		     cctx->pelt.util_avg, cctx->idle, cctx->overloaded, scx_bpf_dsq_nr_queued(cpu),
-		     scx_bpf_dsq_nr_queued(pinned_queue(cpu)));
+	scx_bpf_dump("magpie: vclock %llu util_avg %u idle %d overloaded %d queued %d pinned %d",
+		     cctx->vclock, cctx->pelt.util_avg, cctx->idle, cctx->overloaded,
+		     scx_bpf_dsq_nr_queued(cpu), scx_bpf_dsq_nr_queued(pinned_queue(cpu)));
 }
 
 void BPF_STRUCT_OPS(magpie_dump_task, struct scx_dump_ctx *dctx, struct task_struct *p)
@@ -26,6 +26,8 @@ void BPF_STRUCT_OPS(magpie_dump_task, struct scx_dump_ctx *dctx, struct task_str
 	struct task_ctx *tctx = task_ctx(p);
 
 	if (tctx)
-		scx_bpf_dump("magpie: vruntime %llu clock of CPU %d recent %d group %u throttled %d", tctx->vruntime,
-			     tctx->vclock_cpu, tctx->recent, tctx->group, is_throttled(tctx));
+		scx_bpf_dump(
+			"magpie: vruntime %llu clock of CPU %d recent %d group %u throttled %d",
+			tctx->vruntime, tctx->vclock_cpu, tctx->recent, tctx->group,
+			is_throttled(tctx));
 }

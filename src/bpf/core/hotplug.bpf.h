@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * CPUs that go and come while we are attached: SMT switched off, suspend, a virtual machine. A CPU is present when
+ * CPUs that go and come while we are attached: SMT switched off, suspend, a virtual machine. A CPU
+ * is present when
  *
  *	CPU_ONLINE   the kernel has it         init, cpu_online, cpu_offline
  *	CPU_PLACED   cpu_layouts[] has it      the loader: before it loads the program, or when a CPU comes that it had never seen
  *
- * Only present CPUs are searched for, sent tasks and counted. What waits in the queues of one that goes is put into its local DSQ,
- * from where the kernel moves it to other CPUs.
+ * Only present CPUs are searched for, sent tasks and counted. What waits in the queues of one that
+ * goes is put into its local DSQ, from where the kernel moves it to other CPUs.
  *
- * The kernel does not ask what is to run next on a CPU that is not online; it takes the first of the local DSQ. A task whose slice
- * is over goes there, too, and if it was the only one, the CPU idles over it (SCX_OPS_ENQ_LAST). So slices there are infinite.
+ * The kernel does not ask what is to run next on a CPU that is not online; it takes the first of
+ * the local DSQ. A task whose slice is over goes there, too, and if it was the only one, the CPU
+ * idles over it (SCX_OPS_ENQ_LAST). So slices there are infinite.
  *
  * Callbacks of CPUs that go and come do not run at the same time; the loader's place_cpu() may.
  */
@@ -44,8 +46,8 @@ static void run_on_absent(struct task_struct *p, bool tick)
 }
 
 /*
- * In tick of any CPU: one that is not present may idle, or run a task without a tick, although its local DSQ has a task; it is
- * kicked. Bounded by ABSENT_CPUS, the next ones each time.
+ * In tick of any CPU: one that is not present may idle, or run a task without a tick, although its
+ * local DSQ has a task; it is kicked. Bounded by ABSENT_CPUS, the next ones each time.
  */
 static void look_at_absent(struct cpu_ctx *cctx)
 {
@@ -54,7 +56,8 @@ static void look_at_absent(struct cpu_ctx *cctx)
 	bpf_for(i, 0, ABSENT_CPUS) {
 		s32 other = cctx->absent_turn++ % machine.nr_cpu_ids;
 
-		if (!is_present(other) && is_possible(other) && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | other) > 0)
+		if (!is_present(other) && is_possible(other) &&
+		    scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | other) > 0)
 			kick_cpu(other, is_nohz_full(other) ? SCX_KICK_PREEMPT : 0);
 	}
 }
@@ -69,8 +72,8 @@ static void cpu_comes(s32 cpu, u32 by)
 }
 
 /*
- * @cpu went. The value makes it a full barrier: pairs with mark_idle(), which sets the CPU's bit and then looks whether the CPU is
- * present.
+ * @cpu went. The value makes it a full barrier: pairs with mark_idle(), which sets the CPU's bit
+ * and then looks whether the CPU is present.
  */
 static void cpu_goes(s32 cpu)
 {
@@ -83,13 +86,14 @@ static void cpu_goes(s32 cpu)
 }
 
 /*
- * In cpu_offline: all that waits in @queue goes to the local DSQ of @cpu. Its runqueue is offline: nothing is put into @queue any
- * more. Bounded by the tasks that wait there.
+ * In cpu_offline: all that waits in @queue goes to the local DSQ of @cpu. Its runqueue is offline:
+ * nothing is put into @queue any more. Bounded by the tasks that wait there.
  */
 __noinline s32 empty_queue(s32 cpu, u64 queue)
 {
 	struct task_struct *p;
 
-	bpf_for_each(scx_dsq, p, queue, 0) scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0);
+	bpf_for_each(scx_dsq, p, queue, 0)
+		scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL_ON | cpu, 0);
 	return 0;
 }

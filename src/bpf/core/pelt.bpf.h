@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Per-entity load tracking of each CPU: util_avg, as in the kernel's pelt.c. Time is cut into periods of
- * 1024 us; what was used n periods ago counts y^n, with y^32 = 1/2. Scaled by the CPU's capacity, so that
- * util_avg <= capacity.
+ * Per-entity load tracking of each CPU: util_avg, as in the kernel's pelt.c. Time is cut into
+ * periods of 1024 us; what was used n periods ago counts y^n, with y^32 = 1/2. Scaled by the CPU's
+ * capacity, so that util_avg <= capacity.
  *
  *	|<- d1 ->|<-- n whole periods, 1024 us each -->|<- d3 ->|
  *	|--------|---------|---------|--------|--------|--------> now
  *	updated_at                                     period_contrib
  *
- * At half the frequency the same work takes twice the time. So while the CPU runs, time passes by its frequency, and idle time
- * makes up for what it is behind: util_avg is the same as at the highest frequency, as long as there is idle time.
+ * At half the frequency the same work takes twice the time. So while the CPU runs, time passes by
+ * its frequency, and idle time makes up for what it is behind: util_avg is the same as at the
+ * highest frequency, as long as there is idle time.
  *
  *	highest frequency    |####........|####........|
  *	half of it           |########....|########....|    runs as |####|, then idles as |........|
  *
- * A CPU notes how long it ran when it enters or leaves idle and at each tick; once a period or later the sum is brought up to date,
- * as if it had run evenly since the last time. The loader reads the state and does the way to its own now (src/pelt.rs).
+ * A CPU notes how long it ran when it enters or leaves idle and at each tick; once a period or
+ * later the sum is brought up to date, as if it had run evenly since the last time. The loader
+ * reads the state and does the way to its own now (src/pelt.rs).
  */
 #pragma once
 
@@ -44,8 +46,8 @@ static void pelt_add(struct pelt *pelt, u64 delta, u32 scale)
 		u64 d3 = (delta + pelt->period_contrib) % PELT_PERIOD;
 
 		pelt->util_sum = decay_load(pelt->util_sum, periods);
-		contrib = decay_load(d1, periods) + d3 + PELT_LOAD_AVG_MAX - decay_load(PELT_LOAD_AVG_MAX, periods) -
-			  PELT_PERIOD;
+		contrib = decay_load(d1, periods) + d3 + PELT_LOAD_AVG_MAX -
+			  decay_load(PELT_LOAD_AVG_MAX, periods) - PELT_PERIOD;
 		pelt->period_contrib = d3;
 	} else {
 		pelt->period_contrib += delta;
@@ -55,12 +57,13 @@ static void pelt_add(struct pelt *pelt, u64 delta, u32 scale)
 }
 
 /*
- * Account the time since updated_at. The CPU ran for @ran ns of it, at @freq (0..CAPACITY_SCALE), where it can be used up to
- * @scale.
+ * Account the time since updated_at. The CPU ran for @ran ns of it, at @freq (0..CAPACITY_SCALE),
+ * where it can be used up to @scale.
  */
 static void pelt_accumulate(struct pelt *pelt, u64 now, u64 ran, u32 scale, u32 freq)
 {
-	u64 delta = (now - pelt->updated_at) >> PELT_UNIT_SHIFT, used = ran >> PELT_UNIT_SHIFT, slow;
+	u64 delta = (now - pelt->updated_at) >> PELT_UNIT_SHIFT, used = ran >> PELT_UNIT_SHIFT,
+	    slow;
 
 	if ((s64)(now - pelt->updated_at) < 0 || !delta)
 		return;
@@ -68,7 +71,10 @@ static void pelt_accumulate(struct pelt *pelt, u64 now, u64 ran, u32 scale, u32 
 	used = min(used, delta);
 	slow = used * (CAPACITY_SCALE - min(freq, CAPACITY_SCALE)) / CAPACITY_SCALE;
 	if (used < delta) {
-		/* Idle time has made up for what the CPU was behind. Now it is behind by what it did in this time. */
+		/*
+		 * Idle time has made up for what the CPU was behind. Now it is behind by what it
+		 * did in this time.
+		 */
 		pelt_add(pelt, pelt->behind, 0);
 		pelt_add(pelt, delta - slow, scale * (used - slow) / (delta - slow));
 		pelt->behind = slow;
@@ -87,15 +93,20 @@ static u32 cpu_freq(s32 cpu)
 	return bpf_ksym_exists(scx_bpf_cpuperf_cur) ? scx_bpf_cpuperf_cur(cpu) : CAPACITY_SCALE;
 }
 
-/* Bring the sum of @cpu up to date. Not inlined: most calls of pelt_update() do not come here. Return 0. */
+/*
+ * Bring the sum of @cpu up to date. Not inlined: most calls of pelt_update() do not come here.
+ * Return 0.
+ */
 static __noinline s32 pelt_fold(s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	struct pelt *pelt = &cctx->pelt;
 
 	note_clock(cctx, now);
-	/* Rounding is not to make idle time, for which all that the CPU is behind would be made up. */
-	pelt_accumulate(pelt, now, pelt->idled ? pelt->ran : now - pelt->updated_at, cpu_layout(cpu)->capacity,
-			cpu_freq(cpu));
+	/*
+	 * Rounding is not to make idle time, for which all that the CPU is behind would be made up.
+	 */
+	pelt_accumulate(pelt, now, pelt->idled ? pelt->ran : now - pelt->updated_at,
+			cpu_layout(cpu)->capacity, cpu_freq(cpu));
 	pelt->ran = 0;
 	pelt->idled = false;
 	if (!pelt->running) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Counters: plain adds on the executing CPU's own lines, with interrupts off; the timer and the loader's programs may lose one.
+ * Counters: plain adds on the executing CPU's own lines, with interrupts off; the timer and the
+ * loader's programs may lose one.
  */
 #pragma once
 

@@ -23,8 +23,9 @@ enum move_why {
 };
 
 /*
- * Written by the task's CPU under its rq lock, or in select_cpu while the task sleeps. Current itself writes without that lock
- * at_user and asked on its way to user space (cgroup/boundary.bpf.h), and move_why and home_retry_at as a waker (numa/).
+ * Written by the task's CPU under its rq lock, or in select_cpu while the task sleeps. Current
+ * itself writes without that lock at_user and asked on its way to user space
+ * (cgroup/boundary.bpf.h), and move_why and home_retry_at as a waker (numa/).
  */
 struct task_ctx {
 	/* order/deadline.bpf.h */
@@ -41,12 +42,14 @@ struct task_ctx {
 	u64 charged;	 /* sum_exec_runtime when vruntime was brought up to date */
 	u64 woke_exec;	 /* sum_exec_runtime when it last woke: from there on it is one burst */
 	u64 slice_end;	 /* sum_exec_runtime at the end of its slice */
-	u64 burst_est;	 /* ns for which it runs between two sleeps, rising at once and falling slowly */
-	s32 vclock_cpu;	 /* where it ran or waits; -1: new */
-	s32 recent;	 /* vclock_cpu before */
+	/* ns for which it runs between two sleeps, rising at once and falling slowly */
+	u64 burst_est;
+	s32 vclock_cpu; /* where it ran or waits; -1: new */
+	s32 recent;	/* vclock_cpu before */
 
 	/* order/queue.bpf.h */
-	s32 queued_cpu;	   /* where it waits, or did; NO_CPU: for its cpu.max (cgroup/throttle.bpf.h) */
+	/* where it waits, or did; NO_CPU: for its cpu.max (cgroup/throttle.bpf.h) */
+	s32 queued_cpu;
 	u32 queued_weight; /* what it counts for there; 0: it waits nowhere */
 	u64 enqueued_at;   /* scx_bpf_now() when it was put into a queue; 0: it has run since */
 	u64 stopped_at;	   /* scx_bpf_now() when it last ran; 0: never */
@@ -66,7 +69,8 @@ struct task_ctx {
 	u8 sent_back; /* for want of a slice, since it was last queued */
 
 	/* numa/wake_affine.bpf.h, handoff.bpf.h, home.bpf.h */
-	s32 handoff_score;  /* how often in a row it slept soon after a sync wakeup of another task */
+	/* how often in a row it slept soon after a sync wakeup of another task */
+	s32 handoff_score;
 	s32 preferred_node; /* NO_NODE: none yet */
 	s32 home_share;	    /* of its run time that is there, decaying: 0..HOME_ALL */
 	u64 home_retry_at;  /* scx_bpf_now() from which on it may be moved there */
@@ -76,7 +80,11 @@ struct task_ctx {
 
 	/* search/move.bpf.h */
 	u8 move_why; /* enum move_why: to be sent elsewhere when it is next put into a queue */
-	u64 room_since; /* scx_bpf_now() of the first of the last looks that all found room elsewhere; 0: the last one did not */
+	/*
+	 * scx_bpf_now() of the first of the last looks that all found room elsewhere; 0: the last
+	 * one did not
+	 */
+	u64 room_since;
 
 	/* capacity/task_util.bpf.h: where CPUs differ in capacity only */
 	u32 task_util;	  /* what it is expected to use of a CPU: 0..CAPACITY_SCALE */
@@ -91,7 +99,9 @@ struct {
 	__type(value, struct task_ctx);
 } task_ctxs SEC(".maps");
 
-/* The loader's thread group, so that it never waits behind the load it measures; 0: not known yet. */
+/*
+ * The loader's thread group, so that it never waits behind the load it measures; 0: not known yet.
+ */
 s32 loader_tgid;
 
 /* NULL only for a task that init_task() never saw, which sched_ext does not hand to us. */
@@ -105,11 +115,17 @@ static bool is_idle_task(const struct task_struct *p)
 	return p->flags & PF_IDLE;
 }
 
-/* What the prolog of a callback adds to the current task's migration_disabled: 0 or 1; NO_PROLOG: not yet known. */
+/*
+ * What the prolog of a callback adds to the current task's migration_disabled: 0 or 1; NO_PROLOG:
+ * not yet known.
+ */
 enum { NO_PROLOG = 0xff };
 u8 prolog_disables = NO_PROLOG;
 
-/* When an idle CPU's callback comes to know it, for the idle task itself is never migration disabled. */
+/*
+ * When an idle CPU's callback comes to know it, for the idle task itself is never migration
+ * disabled.
+ */
 static void note_prolog(void)
 {
 	const struct task_struct *curr;
@@ -122,17 +138,22 @@ static void note_prolog(void)
 }
 
 /*
- * @p is the current task when it is being put back into a queue: what prologs add is not held against it. They are two when a
- * higher class takes the CPU, for cpu_release() puts it back. Only a hint: the kernel has the last word.
+ * @p is the current task when it is being put back into a queue: what prologs add is not held
+ * against it. They are two when a higher class takes the CPU, for cpu_release() puts it back. Only
+ * a hint: the kernel has the last word.
  */
 static bool is_migratable(const struct task_struct *p)
 {
 	if (!p->migration_disabled || p->nr_cpus_allowed == 1)
 		return p->nr_cpus_allowed > 1;
-	return p == bpf_get_current_task_btf() && p->migration_disabled <= prolog_disables << this_cpu_ctx()->taken;
+	return p == bpf_get_current_task_btf() &&
+	       p->migration_disabled <= prolog_disables << this_cpu_ctx()->taken;
 }
 
-/* The same, known exactly: the kernel ejects a scheduler that sends away a task which may not migrate. False for two prologs. */
+/*
+ * The same, known exactly: the kernel ejects a scheduler that sends away a task which may not
+ * migrate. False for two prologs.
+ */
 static bool can_migrate_now(const struct task_struct *p)
 {
 	u32 ours = p == bpf_get_current_task_btf() ? prolog_disables : 0;
@@ -140,14 +161,20 @@ static bool can_migrate_now(const struct task_struct *p)
 	return p->nr_cpus_allowed > 1 && p->migration_disabled == ours;
 }
 
-/* Kernel threads of one CPU (softirq, workers), and the loader, except its thread that samples: they run immediately. */
+/*
+ * Kernel threads of one CPU (softirq, workers), and the loader, except its thread that samples:
+ * they run immediately.
+ */
 static bool is_critical(const struct task_struct *p)
 {
 	return (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1) ||
 	       (p->tgid == loader_tgid && p->policy != SCHED_BATCH);
 }
 
-/* A function of its own, for the verifier takes milliseconds to judge a load of cpus_ptr: once is enough. */
+/*
+ * A function of its own, for the verifier takes milliseconds to judge a load of cpus_ptr: once is
+ * enough.
+ */
 __noinline bool in_cpus_ptr(struct task_struct *p __arg_trusted, s32 cpu)
 {
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
@@ -164,7 +191,10 @@ static bool may_use(struct task_struct *p, s32 cpu)
 	return p->nr_cpus_allowed >= machine.nr_cpus_possible || in_cpus_ptr(p, cpu);
 }
 
-/* May @p, which waits on another CPU, come to @cpu? The kernel ejects a scheduler that moves one that may not. */
+/*
+ * May @p, which waits on another CPU, come to @cpu? The kernel ejects a scheduler that moves one
+ * that may not.
+ */
 static bool can_migrate_to(struct task_struct *p, s32 cpu)
 {
 	return !p->migration_disabled && may_use(p, cpu);

@@ -5,7 +5,8 @@
  *	cpu id --cpu_layout()--> LLC, node, slot     slot --slot_cpu()--> cpu id
  *	cpu id --cpu_ctx()-----> clock, running task, queue state, util_avg, counters
  *
- * All tables are plain global arrays, which the loader maps. Masking an index keeps the verifier content; all are valid.
+ * All tables are plain global arrays, which the loader maps. Masking an index keeps the verifier
+ * content; all are valid.
  */
 #pragma once
 
@@ -14,8 +15,9 @@
 #define max(a, b) ((a) > (b) ? (a) : (b))
 
 const volatile struct machine machine;
-const volatile u16 node_llcs[MAX_NODE_IDS];  /* the first of the node's LLCs */
-const volatile u16 capacity_order[MAX_CPUS]; /* ids of the CPUs that have a place, strongest first */
+const volatile u16 node_llcs[MAX_NODE_IDS]; /* the first of the node's LLCs */
+/* ids of the CPUs that have a place, strongest first */
+const volatile u16 capacity_order[MAX_CPUS];
 
 volatile struct tunables tunables SEC(".bss.tunables");
 
@@ -78,7 +80,10 @@ static struct cpu_ctx *this_cpu_ctx(void)
 	return cpu_ctx(bpf_get_smp_processor_id());
 }
 
-/* Online, and the loader knows where it stands. Others are not searched for, and no task is sent there. */
+/*
+ * Online, and the loader knows where it stands. Others are not searched for, and no task is sent
+ * there.
+ */
 static bool is_present(s32 cpu)
 {
 	return READ_ONCE(cpu_layout(cpu)->state) == CPU_PRESENT;
@@ -94,7 +99,10 @@ static bool is_online(s32 cpu)
 	return is;
 }
 
-/* May it ever come? The kernel ejects a scheduler that asks about another one, and ids may have holes. */
+/*
+ * May it ever come? The kernel ejects a scheduler that asks about another one, and ids may have
+ * holes.
+ */
 static bool is_possible(s32 cpu)
 {
 	const struct cpumask *possible = scx_bpf_get_possible_cpumask();
@@ -132,7 +140,10 @@ static bool share_llc(s32 a, s32 b)
 	return cpu_layout(a)->llc == cpu_layout(b)->llc;
 }
 
-/* An estimate by what was @seen last: it rises at once, and falls by a quarter of the distance, as the kernel's util_est does. */
+/*
+ * An estimate by what was @seen last: it rises at once, and falls by a quarter of the distance, as
+ * the kernel's util_est does.
+ */
 static u64 peak(u64 estimate, u64 seen)
 {
 	return seen >= estimate ? seen : estimate - (estimate - seen) / 4;

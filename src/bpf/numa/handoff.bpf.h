@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Hand-off: a waker that sleeps at once, as with a request and its answer, leaves its CPU to the wakee. To wake an idle CPU
- * takes longer than what the waker has left to do. The kernel's hint (WF_SYNC) alone does not tell, for a task that writes to
- * a pipe may go on writing: the waker must have kept to it lately.
+ * Hand-off: a waker that sleeps at once, as with a request and its answer, leaves its CPU to the
+ * wakee. To wake an idle CPU takes longer than what the waker has left to do. The kernel's hint
+ * (WF_SYNC) alone does not tell, for a task that writes to a pipe may go on writing: the waker must
+ * have kept to it lately.
  *
  *	select_cpu  by WF_SYNC, its first wakeup since it runs, handoff_score >= HANDOFF_SCORE,
  *	            nothing waits for its CPU, which wake-affine has chosen ----------------> local DSQ, here
@@ -11,8 +12,8 @@
  *	            it does not: -----------------------------------------------------------> score = 0
  *	            ... though it had handed its CPU off: ----------------------------------> score = -HANDOFF_PENALTY
  *
- * Nothing can be stolen from the local DSQ. So the hand-off ends the waker's slice: if it does not sleep, the next tick runs
- * the wakee.
+ * Nothing can be stolen from the local DSQ. So the hand-off ends the waker's slice: if it does not
+ * sleep, the next tick runs the wakee.
  */
 #pragma once
 
@@ -23,22 +24,26 @@ enum {
 };
 
 /*
- * In select_cpu: is the wakee to go to the local DSQ of @target, because that is this CPU and its task is about to sleep? Not for
- * wakeups by kernel threads that serve this CPU.
+ * In select_cpu: is the wakee to go to the local DSQ of @target, because that is this CPU and its
+ * task is about to sleep? Not for wakeups by kernel threads that serve this CPU.
  */
 static bool hands_off(const struct task_ctx *tctx, s32 target, u64 wake_flags)
 {
 	s32 waking = bpf_get_smp_processor_id();
 	struct cpu_ctx *cctx = cpu_ctx(waking);
 
-	if (!tunables.handoff_ns || !(wake_flags & SCX_WAKE_SYNC) || !cctx->curr_weight || cctx->curr_critical)
+	if (!tunables.handoff_ns || !(wake_flags & SCX_WAKE_SYNC) || !cctx->curr_weight ||
+	    cctx->curr_critical)
 		return false;
 	if (cctx->sync_wakes < 2)
 		cctx->sync_wakes++;
-	/* The clock costs a tenth of the wakeup: while the score is full it is read now and then. */
-	cctx->sync_woke_at = cctx->handoff_score < HANDOFF_SCORE || cctx->nr_handoffs++ % HANDOFF_SAMPLE == 0
-				     ? bpf_ktime_get_ns()
-				     : 0;
+	/*
+	 * The clock costs a tenth of the wakeup: while the score is full it is read now and then.
+	 */
+	cctx->sync_woke_at =
+		cctx->handoff_score < HANDOFF_SCORE || cctx->nr_handoffs++ % HANDOFF_SAMPLE == 0
+			? bpf_ktime_get_ns()
+			: 0;
 	if (cctx->sync_wakes > 1 || target != waking || cctx->queued || is_tickless(cctx) ||
 	    cctx->handoff_score < HANDOFF_SCORE)
 		return false;
@@ -54,7 +59,8 @@ static bool hands_off(const struct task_ctx *tctx, s32 target, u64 wake_flags)
 /* In stopping of the waker: did it do as expected? If it was not timed, that it slept is enough. */
 static void judge_handoff(struct task_ctx *tctx, struct cpu_ctx *cctx, bool sleeps)
 {
-	bool soon = !cctx->sync_woke_at || bpf_ktime_get_ns() - cctx->sync_woke_at < tunables.handoff_ns;
+	bool soon = !cctx->sync_woke_at ||
+		    bpf_ktime_get_ns() - cctx->sync_woke_at < tunables.handoff_ns;
 
 	if (sleeps && cctx->sync_wakes == 1 && soon)
 		tctx->handoff_score += tctx->handoff_score < HANDOFF_SCORE;

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Home nodes: where a task's memory is, or else where it has run most. What follows from that is in migrate_home.bpf.h. All of
- * it happens on machines with several nodes only, and at ticks: nothing is done for it at each switch.
+ * Home nodes: where a task's memory is, or else where it has run most. What follows from that is in
+ * migrate_home.bpf.h. All of it happens on machines with several nodes only, and at ticks: nothing
+ * is done for it at each switch.
  *
  *	tick, HOME_LOOK_NS after the last look -> the running task's process in `processes`: looks++, node?
  *	    node known to the loader (src/numa)        that is home
  *	    else, of its run time less than half is    home is here now
  *	     at home, decaying
  *
- * A task that wake-affine pulls to a node that is not its home would be moved back, pulled again, and so on. So neither it
- * nor its waker is moved home for numa_backoff scan periods then (Mel Gorman's delayed retry),
- * as under the kernel's NUMA balancing, whose scan period and retries these are:
+ * A task that wake-affine pulls to a node that is not its home would be moved back, pulled again,
+ * and so on. So neither it nor its waker is moved home for numa_backoff scan periods then (Mel
+ * Gorman's delayed retry), as under the kernel's NUMA balancing, whose scan period and retries
+ * these are:
  *
  *	scan_period  1 .. 60 s, adapted each scan_period: longer while the task runs at home, shorter while it does not
  *	retry        scan_period / 16 after the last attempt to move the task home, at most 1 s
@@ -21,11 +23,13 @@
 enum {
 	HOME_LOOK_NS = 2000000, /* ticks that come faster are left out */
 	HOME_ALL = 1 << 16,
-	HOME_DECAY = 7, /* the share is an average over 1 << this looks: half a second of run time at HZ=250 */
+	/* the share is an average over 1 << this looks: half a second of run time at HZ=250 */
+	HOME_DECAY = 7,
 	SCAN_PERIOD_MIN = 1000,
 	SCAN_PERIOD_MAX = 60000,
-	SCAN_PERIOD_SLOTS = 10,	   /* by which it grows or shrinks */
-	SCAN_PERIOD_THRESHOLD = 7, /* tenths of its run time at home: with less it is looked at more often */
+	SCAN_PERIOD_SLOTS = 10, /* by which it grows or shrinks */
+	/* tenths of its run time at home: with less it is looked at more often */
+	SCAN_PERIOD_THRESHOLD = 7,
 	RETRY_SHARE = 16,
 	RETRY_MAX = 1000, /* ms */
 };
@@ -63,13 +67,17 @@ static void delay_return(struct task_ctx *tctx, u64 now, u64 ms, bool held)
 		tctx->move_why = MOVE_NOT;
 }
 
-/* In select_cpu: wake-affine pulls the task from another node to @node, where its waker runs, if it has one. */
+/*
+ * In select_cpu: wake-affine pulls the task from another node to @node, where its waker runs, if it
+ * has one.
+ */
 static void back_off(struct task_ctx *tctx, u32 node, bool has_waker)
 {
 	struct task_ctx *waker;
 	u64 now;
 
-	if (!tunables.numa_backoff || tctx->preferred_node == NO_NODE || tctx->preferred_node == node)
+	if (!tunables.numa_backoff || tctx->preferred_node == NO_NODE ||
+	    tctx->preferred_node == node)
 		return;
 	now = scx_bpf_now();
 	delay_return(tctx, now, (u64)tunables.numa_backoff * scan_period(tctx), true);
@@ -85,7 +93,10 @@ static bool wants_home(const struct task_ctx *tctx, u32 node)
 	       (s64)(scx_bpf_now() - tctx->home_retry_at) >= 0;
 }
 
-/* Where the loader says that the process has its memory. The looks tell the loader which processes use CPU time. */
+/*
+ * Where the loader says that the process has its memory. The looks tell the loader which processes
+ * use CPU time.
+ */
 static s32 memory_node(s32 tgid)
 {
 	struct process *process, first = {
@@ -117,12 +128,16 @@ static void settle_preferred_node(struct task_ctx *tctx, s32 node, s32 memory)
 		set_home(tctx, memory);
 	else if (tctx->preferred_node == NO_NODE)
 		set_home(tctx, node);
-	tctx->home_share += ((tctx->preferred_node == node ? HOME_ALL : 0) - tctx->home_share) >> HOME_DECAY;
+	tctx->home_share +=
+		((tctx->preferred_node == node ? HOME_ALL : 0) - tctx->home_share) >> HOME_DECAY;
 	if (memory == NO_NODE && tctx->home_share < HOME_ALL / 2)
 		set_home(tctx, node);
 }
 
-/* As update_task_scan_period(), with the share of run time at home in place of that of local faults. */
+/*
+ * As update_task_scan_period(), with the share of run time at home in place of that of local
+ * faults.
+ */
 static void adapt_scan_period(struct task_ctx *tctx, u64 now)
 {
 	u32 period = scan_period(tctx), slot = period / SCAN_PERIOD_SLOTS;

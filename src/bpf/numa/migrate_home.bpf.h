@@ -23,10 +23,11 @@ __noinline bool node_any_idle(u32 node)
 }
 
 /*
- * In tick of @cpu, on which @p runs: is it to be sent home? Also takes note of where it runs. Kernel threads have no memory of
- * their own.
+ * In tick of @cpu, on which @p runs: is it to be sent home? Also takes note of where it runs.
+ * Kernel threads have no memory of their own.
  */
-static bool goes_home(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
+static bool goes_home(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
+		      u64 now)
 {
 	s32 node = cpu_node(cpu);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Wake-affine: near which CPU a wakeup looks for an idle one, the previous or the waking, by the kernel's rules. Each
- * can be switched off by --wake-affine.
+ * Wake-affine: near which CPU a wakeup looks for an idle one, the previous or the waking, by the
+ * kernel's rules. Each can be switched off by --wake-affine.
  *
  *	        not a plain wakeup (fork), or the waking CPU not allowed ------------------> previous
  *	idle    waking CPU idle (an interrupt wakes), cache shared with the previous ------> previous if idle, else waking
  *	sync    the waker is about to sleep, and nothing waits for its CPU ----------------> waking
  *	        else ----------------------------------------------------------------------> previous
  *
- * A pull to a node that is not the task's preferred one starts the back-off of home.bpf.h, for the task and its waker (Mel
- * Gorman's update_wa_numa_placement()).
+ * A pull to a node that is not the task's preferred one starts the back-off of home.bpf.h, for the
+ * task and its waker (Mel Gorman's update_wa_numa_placement()).
  */
 #pragma once
 
@@ -28,8 +28,8 @@ static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev,
 {
 	s32 waking = bpf_get_smp_processor_id();
 
-	if (!(wake_flags & SCX_WAKE_TTWU) || waking == prev || !is_present(waking) || !may_use(p, waking) ||
-	    !wake_affine(waking, prev, wake_flags & SCX_WAKE_SYNC))
+	if (!(wake_flags & SCX_WAKE_TTWU) || waking == prev || !is_present(waking) ||
+	    !may_use(p, waking) || !wake_affine(waking, prev, wake_flags & SCX_WAKE_SYNC))
 		return prev;
 	stat_inc(STAT_AFFINE);
 	if (is_numa() && cpu_node(waking) != cpu_node(prev)) {

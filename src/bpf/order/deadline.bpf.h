@@ -2,8 +2,9 @@
 /*
  * The order of tasks on a CPU: the one with the earliest virtual deadline runs next.
  *
- * A task's vruntime grows by the time that it ran, times 1024, over its weight (task_weight() of cgroup/weight.bpf.h). Each
- * CPU has a virtual time, vclock, that follows the vruntime of what it runs. The lag of a task is the distance between both:
+ * A task's vruntime grows by the time that it ran, times 1024, over its weight (task_weight() of
+ * cgroup/weight.bpf.h). Each CPU has a virtual time, vclock, that follows the vruntime of what it
+ * runs. The lag of a task is the distance between both:
  *
  *	   positive lag              negative lag
  *	-------|-----------|--------------|--------> virtual time of the CPU
@@ -25,21 +26,26 @@
  *	lead     a negative lag of a slice of nice 0 at most, until the task has run for a slice: tasks of a kind run in the
  *	         order in which they came, because any other order keeps the last one waiting for longer
  *
- * place() computes it when the task wakes or is put into a queue again, and set_deadline() at a tick and when a slice ends. The
- * queue is ordered by what is stored, a waker compares the wakee's with current's (preempt.bpf.h), and a CPU whose slice is over
- * current's with that of the first task of its queue (pick.bpf.h).
+ * place() computes it when the task wakes or is put into a queue again, and set_deadline() at a
+ * tick and when a slice ends. The queue is ordered by what is stored, a waker compares the wakee's
+ * with current's (preempt.bpf.h), and a CPU whose slice is over current's with that of the first
+ * task of its queue (pick.bpf.h).
  *
- * A task that is preempted before its slice is over keeps its deadline and the rest of its slice, and comes before the tasks that
- * wait already (queue.bpf.h). Once the slice is used up its deadline is computed again.
+ * A task that is preempted before its slice is over keeps its deadline and the rest of its slice,
+ * and comes before the tasks that wait already (queue.bpf.h). Once the slice is used up its
+ * deadline is computed again.
  *
- * When a task goes to another CPU, rebase() keeps its lag. No virtual time is shared, and none has two writers.
+ * When a task goes to another CPU, rebase() keeps its lag. No virtual time is shared, and none has
+ * two writers.
  */
 #pragma once
 
 enum {
-	OVERRUN_NS = 20000000, /* beyond a slice that a waiting task may be ahead: it overran by two ticks at HZ=100 */
-	CREDIT_LEAD = 3, /* slices that a task with credit may be ahead: two by place(), and one that it ran for */
-	SHORT_SHARE = 4, /* of a slice that a short task runs for at most */
+	/* beyond a slice that a waiting task may be ahead: it overran by two ticks at HZ=100 */
+	OVERRUN_NS = 20000000,
+	/* slices that a task with credit may be ahead: two by place(), and one that it ran for */
+	CREDIT_LEAD = 3,
+	SHORT_SHARE = 4,	      /* of a slice that a short task runs for at most */
 	LONG_QUEUE_SLICE_NS = 100000, /* until the next tick */
 };
 
@@ -49,7 +55,8 @@ enum {
 /* Virtual time that a task of this task_weight() spends in ns of CPU time, up to half a day. */
 static u64 to_vtime(u64 ns, u32 weight)
 {
-	return weight == WEIGHT_DFL << WEIGHT_SHIFT ? ns : ns * (WEIGHT_DFL << WEIGHT_SHIFT) / weight;
+	return weight == WEIGHT_DFL << WEIGHT_SHIFT ? ns
+						    : ns * (WEIGHT_DFL << WEIGHT_SHIFT) / weight;
 }
 
 /* The same of a slice, which is divided again only when the weight or --slice-us has changed. */
@@ -80,28 +87,36 @@ static bool is_short(const struct task_ctx *tctx)
 	return tctx->burst_est < limit && burst(tctx) < limit;
 }
 
-/* Did it wait for a kernel lock: TASK_UNINTERRUPTIBLE, and not for I/O? (Not called p: the macro has a p of its own.) */
+/*
+ * Did it wait for a kernel lock: TASK_UNINTERRUPTIBLE, and not for I/O? (Not called p: the macro
+ * has a p of its own.)
+ */
 static bool waited_for_lock(const struct task_struct *woken)
 {
-	return BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) && !BPF_CORE_READ_BITFIELD(woken, in_iowait);
+	return BPF_CORE_READ_BITFIELD(woken, sched_contributes_to_load) &&
+	       !BPF_CORE_READ_BITFIELD(woken, in_iowait);
 }
 
 /* @p wakes up, by a wakeup with @wake_flags. */
-static __always_inline void note_wakeup(const struct task_struct *p, struct task_ctx *tctx, u64 wake_flags)
+static __always_inline void note_wakeup(const struct task_struct *p, struct task_ctx *tctx,
+					u64 wake_flags)
 {
-	tctx->sync_wakeup = (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) != SCX_WAKE_TTWU || waited_for_lock(p);
+	tctx->sync_wakeup = (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) != SCX_WAKE_TTWU ||
+			    waited_for_lock(p);
 	tctx->charged = tctx->woke_exec = p->se.sum_exec_runtime;
 }
 
 /*
- * Wakeups that select_cpu() has not seen: of tasks that may use one CPU only, and those that are queued for a task that was still
- * about to sleep there. Not by an interrupt nor by a futex they are sync: most others send the task something. (Which those are,
- * SCX_ENQ_CPU_SELECTED does not tell: queued wakeups lose it on their way.)
+ * Wakeups that select_cpu() has not seen: of tasks that may use one CPU only, and those that are
+ * queued for a task that was still about to sleep there. Not by an interrupt nor by a futex they
+ * are sync: most others send the task something. (Which those are, SCX_ENQ_CPU_SELECTED does not
+ * tell: queued wakeups lose it on their way.)
  */
 static void note_unseen_wakeup(struct task_struct *p, struct task_ctx *tctx)
 {
 	if (!is_migratable(p) || tctx->woke_exec != p->se.sum_exec_runtime)
-		note_wakeup(p, tctx, SCX_WAKE_TTWU | (in_interrupt() || in_futex() ? 0 : SCX_WAKE_SYNC));
+		note_wakeup(p, tctx,
+			    SCX_WAKE_TTWU | (in_interrupt() || in_futex() ? 0 : SCX_WAKE_SYNC));
 }
 
 /* The task stops to sleep. It is short if all its last bursts were. */
@@ -111,7 +126,8 @@ static void note_sleep(struct task_ctx *tctx)
 }
 
 /* By the rule above. @p is on the virtual time of the CPU of @cctx. */
-static __always_inline void set_deadline(const struct task_struct *p, struct task_ctx *tctx, const struct cpu_ctx *cctx)
+static __always_inline void set_deadline(const struct task_struct *p, struct task_ctx *tctx,
+					 const struct cpu_ctx *cctx)
 {
 	u32 weight = task_weight(tctx);
 	u64 slice = vslice(tctx, weight), at = tctx->vruntime;
@@ -136,7 +152,10 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 sum_exec = p->se.sum_exec_runtime, ran = sum_exec - tctx->charged;
 
-	/* Before the look at the share: what it ran for until now is not charged to a cpu.max that is new. */
+	/*
+	 * Before the look at the share: what it ran for until now is not charged to a cpu.max that
+	 * is new.
+	 */
 	if (is_limited(tctx))
 		charge_groups(scx_bpf_task_cpu(p), tctx->group, ran);
 	if (tctx->group)
@@ -159,12 +178,12 @@ static void note_current(struct task_ctx *tctx, struct cpu_ctx *cctx, u32 weight
 }
 
 /*
- * @p starts to run, or begins another slice. Advance the CPU's virtual time to the task's vruntime, capped at its deadline. Do
- * not advance it for tasks that come out of turn (not @in_turn: stolen, placed directly while others wait; or critical): those
- * that wait would lose lag.
+ * @p starts to run, or begins another slice. Advance the CPU's virtual time to the task's vruntime,
+ * capped at its deadline. Do not advance it for tasks that come out of turn (not @in_turn: stolen,
+ * placed directly while others wait; or critical): those that wait would lose lag.
  */
-static __always_inline void note_running(const struct task_struct *p, struct task_ctx *tctx, struct cpu_ctx *cctx,
-					 u64 slice, bool in_turn)
+static __always_inline void note_running(const struct task_struct *p, struct task_ctx *tctx,
+					 struct cpu_ctx *cctx, u64 slice, bool in_turn)
 {
 	u64 at = time_before(tctx->deadline, tctx->vruntime) ? tctx->deadline : tctx->vruntime;
 	u32 weight = task_weight(tctx);
@@ -216,11 +235,13 @@ static void rebase(struct task_ctx *tctx, s32 cpu)
 /*
  * @p is about to wait for @cpu, or to run there: bound its lag, and compute its deadline.
  *
- * 1. If it slept or was throttled (@woke), it has no positive lag, and a negative one of two slices at most, as EEVDF bounds lag.
- * 2. Otherwise its negative lag is bounded so that one long stint (no tick, a virtual CPU that stood still) does not shut it
- *    out for as long times the number of tasks that wait.
+ * 1. If it slept or was throttled (@woke), it has no positive lag, and a negative one of two slices
+ * at most, as EEVDF bounds lag.
+ * 2. Otherwise its negative lag is bounded so that one long stint (no tick, a virtual CPU that
+ * stood still) does not shut it out for as long times the number of tasks that wait.
  */
-static __always_inline void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, bool woke)
+static __always_inline void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
+				  bool woke)
 {
 	const struct cpu_ctx *cctx = cpu_ctx(cpu);
 	u64 latest;
@@ -229,7 +250,8 @@ static __always_inline void place(const struct task_struct *p, struct task_ctx *
 	group_enter(p, tctx);
 	rebase(tctx, cpu);
 	weight = task_weight(tctx);
-	latest = cctx->vclock + vslice(tctx, weight) + (woke ? vslice(tctx, weight) : to_vtime(OVERRUN_NS, weight));
+	latest = cctx->vclock + vslice(tctx, weight) +
+		 (woke ? vslice(tctx, weight) : to_vtime(OVERRUN_NS, weight));
 	if (woke && time_before(tctx->vruntime, cctx->vclock))
 		tctx->vruntime = cctx->vclock;
 	else if (time_before(latest, tctx->vruntime))

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The end of enqueue: a task that found no idle CPU waits in a queue of its CPU (queue.bpf.h), an idle CPU in reach is kicked
- * to steal it (steal/overload.bpf.h), or it preempts current (preempt.bpf.h).
+ * The end of enqueue: a task that found no idle CPU waits in a queue of its CPU (queue.bpf.h), an
+ * idle CPU in reach is kicked to steal it (steal/overload.bpf.h), or it preempts current
+ * (preempt.bpf.h).
  */
 #pragma once
 
 /*
- * In enqueue: put @p into a queue of @cpu, whose rq lock is held, with the @rest of its slice if it was preempted (0: a whole one) by
- * a task of kind @by. @preempt: it preempts current, if no idle CPU takes it.
+ * In enqueue: put @p into a queue of @cpu, whose rq lock is held, with the @rest of its slice if it
+ * was preempted (0: a whole one) by a task of kind @by. @preempt: it preempts current, if no idle
+ * CPU takes it.
  */
-static void queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 rest, u32 by,
-		       bool preempt, u64 enq_flags)
+static void queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
+		       u64 rest, u32 by, bool preempt, u64 enq_flags)
 {
 	u64 now = locked_now(cpu), at = tctx->deadline, slice = rest ?: tunables.slice_ns, queue;
 	bool critical = enq_flags & SCX_ENQ_WAKEUP && is_critical(p);

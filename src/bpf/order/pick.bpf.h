@@ -12,8 +12,8 @@
 #pragma once
 
 /*
- * Return the context of @prev, its deadline up to date, if it may run for *@slice more; NULL if it has gone to sleep, or is to go
- * elsewhere or to wait for cpu.max.
+ * Return the context of @prev, its deadline up to date, if it may run for *@slice more; NULL if it
+ * has gone to sleep, or is to go elsewhere or to wait for cpu.max.
  */
 static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 *slice)
 {
@@ -38,8 +38,8 @@ static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 
 }
 
 /*
- * @cpu went idle while the kernel bypassed us (suspend): update_idle() has not told of it. A function of its own for the callers'
- * stacks. Returns 0.
+ * @cpu went idle while the kernel bypassed us (suspend): update_idle() has not told of it. A
+ * function of its own for the callers' stacks. Returns 0.
  */
 __noinline s32 note_idled(s32 cpu)
 {
@@ -47,14 +47,20 @@ __noinline s32 note_idled(s32 cpu)
 	return 0;
 }
 
-/* @cpu has nothing of its own left, or another CPU has just taken it. True: it has now. Stealing lets go of the rq lock. */
+/*
+ * @cpu has nothing of its own left, or another CPU has just taken it. True: it has now. Stealing
+ * lets go of the rq lock.
+ */
 __noinline bool run_other(s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 
 	if (steal(cpu))
 		return true;
-	/* Kicked in vain, maybe claimed: idle again, and then comes the other half of the handshake with enqueue(). */
+	/*
+	 * Kicked in vain, maybe claimed: idle again, and then comes the other half of the handshake
+	 * with enqueue().
+	 */
 	if (is_idle_task(bpf_get_current_task_btf())) {
 		if (cctx->pelt.running)
 			note_idled(cpu);
@@ -62,20 +68,22 @@ __noinline bool run_other(s32 cpu)
 		if (work_in_reach(cpu) && steal(cpu))
 			return true;
 		/*
-		 * Claimed while stealing let go of the rq lock, or the timer of throttled tasks has come: a kick that comes before
-		 * schedule() returns is forgotten then. Repeat it.
+		 * Claimed while stealing let go of the rq lock, or the timer of throttled tasks has
+		 * come: a kick that comes before schedule() returns is forgotten then. Repeat it.
 		 */
-		if ((cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot)) || READ_ONCE(cctx->throttled_due))
+		if ((cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot)) ||
+		    READ_ONCE(cctx->throttled_due))
 			kick_cpu(cpu, 0);
 	}
 	/* A task may have been queued here meanwhile. */
-	return cctx->queued && (take_queued(cpu, cctx, cpu) || take_queued(cpu, cctx, pinned_queue(cpu)));
+	return cctx->queued &&
+	       (take_queued(cpu, cctx, cpu) || take_queued(cpu, cctx, pinned_queue(cpu)));
 }
 
 /*
- * In dispatch of @cpu: tasks wait in @queue by the shares that they had when they came. The last ones may have asked for long,
- * as one of many of their group, and the others sleep now: one whose weight has doubled is put where it belongs. Bounded by
- * MAX_PULL_LOOKS. Returns 0.
+ * In dispatch of @cpu: tasks wait in @queue by the shares that they had when they came. The last
+ * ones may have asked for long, as one of many of their group, and the others sleep now: one whose
+ * weight has doubled is put where it belongs. Bounded by MAX_PULL_LOOKS. Returns 0.
  */
 __noinline s32 requeue_heavier(s32 cpu, u64 queue)
 {
@@ -103,7 +111,10 @@ __noinline s32 requeue_heavier(s32 cpu, u64 queue)
 	return 0;
 }
 
-/* In dispatch: take the task that current of @cpu yielded to. It may not wait where it did any more, or far behind others. */
+/*
+ * In dispatch: take the task that current of @cpu yielded to. It may not wait where it did any
+ * more, or far behind others.
+ */
 __noinline bool take_yielded(s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
@@ -113,7 +124,9 @@ __noinline bool take_yielded(s32 cpu)
 	       (cctx->yield_from == cpu && pull(cpu, cpu, pinned_queue(cpu), &want));
 }
 
-/* In dispatch: what @cpu runs next, be it @prev (NULL: not a task of ours), goes to its local DSQ. */
+/*
+ * In dispatch: what @cpu runs next, be it @prev (NULL: not a task of ours), goes to its local DSQ.
+ */
 static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 {
 	bool preempted = cctx->preempted_by, keep;
@@ -134,7 +147,10 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	if (!preempted || !cctx->queued)
 		tctx = can_keep_running(cpu, prev, &slice);
 	queue = cctx->overloaded ? cpu : pinned_queue(cpu);
-	/* Most often current sleeps and one of the queues has tasks: then there is nothing to compare its first one with. */
+	/*
+	 * Most often current sleeps and one of the queues has tasks: then there is nothing to
+	 * compare its first one with.
+	 */
 	if (cctx->queued && (tctx || due || (cctx->overloaded && cctx->queued_pinned)))
 		next = first_queued(cpu, cctx, &queue);
 	keep = tctx;
@@ -154,10 +170,14 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 
 		if (due & DUE_STARVED && run_starved(cpu, wait))
 			return;
-		/* It has just woken, and where many wait all have waited for longer: look again in the next dispatch(). */
+		/*
+		 * It has just woken, and where many wait all have waited for longer: look again in
+		 * the next dispatch().
+		 */
 		if (own && own->has_credit)
 			cctx->due |= due & DUE_BALANCE;
-		else if (due & DUE_BALANCE && balance(cpu, at, own ? by_weight(wait, task_weight(own)) : 0))
+		else if (due & DUE_BALANCE &&
+			 balance(cpu, at, own ? by_weight(wait, task_weight(own)) : 0))
 			return;
 	}
 	if (!keep && cctx->queued && take_queued(cpu, cctx, queue))

@@ -12,8 +12,9 @@
  *	queued_load   the tasks in both queues: added by enqueue(), removed by running(), be it on another CPU, or disable()
  *	curr_weight   the task that runs
  *
- * The kernel inserts a task only after enqueue() has returned, so an empty DSQ does not tell whether one is on its way;
- * a queued_load of 0 does. Tasks that go straight to a local DSQ count from when they run.
+ * The kernel inserts a task only after enqueue() has returned, so an empty DSQ does not tell
+ * whether one is on its way; a queued_load of 0 does. Tasks that go straight to a local DSQ count
+ * from when they run.
  */
 #pragma once
 
@@ -23,10 +24,12 @@ static u64 pinned_queue(s32 cpu)
 }
 
 /*
- * @p is about to wait in a queue of @cpu, whose rq lock is held: returns which. The kernel inserts it when enqueue() returns.
- * A task that is queued anew before it ran (its affinity was set, a higher class took the CPU) has waited since the first time.
+ * @p is about to wait in a queue of @cpu, whose rq lock is held: returns which. The kernel inserts
+ * it when enqueue() returns. A task that is queued anew before it ran (its affinity was set, a
+ * higher class took the CPU) has waited since the first time.
  */
-static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
+static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
+		     struct cpu_ctx *cctx, u64 now)
 {
 	bool migratable = is_migratable(p);
 	u64 before;
@@ -36,7 +39,10 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 	tctx->resumes = false;
 	tctx->queued_cpu = cpu;
 	tctx->queued_weight = task_weight(tctx);
-	/* The value makes it a full barrier: pairs with note_all_taken(), which clears the overload bit and then reads it. */
+	/*
+	 * The value makes it a full barrier: pairs with note_all_taken(), which clears the overload
+	 * bit and then reads it.
+	 */
 	before = __sync_fetch_and_add(&cctx->queued_load, tctx->queued_weight);
 	barrier_var(before);
 	cctx->queued = true;
@@ -48,9 +54,10 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 }
 
 /*
- * In tick of @cpu: do so many tasks wait that each has to for starve_ns, at a slice each? By their deadlines some would wait for
- * several such rounds, and the kernel ejects a scheduler that lets them. So until a tick finds that half of them have gone all are
- * served first come, first served, each until the next tick; kernel threads and the loader still come by deadline.
+ * In tick of @cpu: do so many tasks wait that each has to for starve_ns, at a slice each? By their
+ * deadlines some would wait for several such rounds, and the kernel ejects a scheduler that lets
+ * them. So until a tick finds that half of them have gone all are served first come, first served,
+ * each until the next tick; kernel threads and the loader still come by deadline.
  */
 static void update_first_come(s32 cpu, struct cpu_ctx *cctx)
 {
@@ -61,7 +68,10 @@ static void update_first_come(s32 cpu, struct cpu_ctx *cctx)
 	cctx->first_come = nr > (cctx->first_come ? tunables.long_queue / 2 : tunables.long_queue);
 }
 
-/* The task waits no more, if it did: it runs, leaves us, or is queued anew. Was it the last in the queues of its CPU? */
+/*
+ * The task waits no more, if it did: it runs, leaves us, or is queued anew. Was it the last in the
+ * queues of its CPU?
+ */
 static bool queue_del(struct task_ctx *tctx)
 {
 	u32 weight = tctx->queued_weight;
@@ -69,7 +79,8 @@ static bool queue_del(struct task_ctx *tctx)
 	if (!weight)
 		return false;
 	tctx->queued_weight = 0;
-	return __sync_fetch_and_add(&cpu_ctx(tctx->queued_cpu)->queued_load, -(u64)weight) == weight;
+	return __sync_fetch_and_add(&cpu_ctx(tctx->queued_cpu)->queued_load, -(u64)weight) ==
+	       weight;
 }
 
 static u64 cpu_load(const struct cpu_ctx *cctx)
@@ -78,14 +89,16 @@ static u64 cpu_load(const struct cpu_ctx *cctx)
 }
 
 /*
- * Is @p, which may use @cpu only, next there whatever current does? Then the local DSQ is its queue: no dispatch() has to find
- * it. One task at a time, because those that come later cannot be ordered before it; not while dispatch() is wanted; and not before
- * kernel threads that wake while one runs.
+ * Is @p, which may use @cpu only, next there whatever current does? Then the local DSQ is its
+ * queue: no dispatch() has to find it. One task at a time, because those that come later cannot be
+ * ordered before it; not while dispatch() is wanted; and not before kernel threads that wake while
+ * one runs.
  */
 static bool is_next(s32 cpu, const struct cpu_ctx *cctx, const struct task_ctx *tctx)
 {
-	return !cctx->queued && !cctx->due && !cctx->first_come && !cctx->curr_critical && !is_tickless(cctx) &&
-	       !time_before(cctx->curr_requeued, tctx->deadline) && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
+	return !cctx->queued && !cctx->due && !cctx->first_come && !cctx->curr_critical &&
+	       !is_tickless(cctx) && !time_before(cctx->curr_requeued, tctx->deadline) &&
+	       !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 }
 
 /* ns for which the task has been in a queue. */
@@ -116,10 +129,11 @@ static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64
 /*
  * In enqueue on @cpu: return the key in its queue for a task with the deadline @at.
  *
- * 1. A preempted task (@credit is 0) comes before the tasks that wait already, except critical ones and tasks that were preempted
- *    before it: it may hold a lock, and tasks that run before it would spin for that.
- * 2. A long task that wakes with @credit does not use the credit to come before a preempted task. The key of that leaves room
- *    for it before the other tasks.
+ * 1. A preempted task (@credit is 0) comes before the tasks that wait already, except critical ones
+ * and tasks that were preempted before it: it may hold a lock, and tasks that run before it would
+ * spin for that.
+ * 2. A long task that wakes with @credit does not use the credit to come before a preempted task.
+ * The key of that leaves room for it before the other tasks.
  */
 __noinline u64 queue_key(s32 cpu, u64 at, u64 credit)
 {
@@ -131,7 +145,9 @@ __noinline u64 queue_key(s32 cpu, u64 at, u64 credit)
 		return at;
 	first_at = first->scx.dsq_vtime;
 	if (credit)
-		return tctx->resumes && time_before(at, first_at) ? at + min(credit, first_at + 1 - at) : at;
+		return tctx->resumes && time_before(at, first_at)
+			       ? at + min(credit, first_at + 1 - at)
+			       : at;
 	if (tctx->resumes)
 		return first_at;
 	return time_before(at, first_at) ? at : first_at - 2;

@@ -2,9 +2,9 @@
 /*
  * A task that runs alone on a nohz_full CPU has no tick: its slice is infinite.
  *
- * The kernel looks at the slice when it sets a task as next, and at no other time. 6.16 and 6.18 start the tick only if a task of
- * sched_ext ran before: a task that starts on an idle CPU has none, whatever its slice (scx_can_stop_tick()). So does one that
- * follows a real-time task. Hence:
+ * The kernel looks at the slice when it sets a task as next, and at no other time. 6.16 and 6.18
+ * start the tick only if a task of sched_ext ran before: a task that starts on an idle CPU has
+ * none, whatever its slice (scx_can_stop_tick()). So does one that follows a real-time task. Hence:
  *
  *	running    current starts on an idle CPU, or after a
  *	           real-time task, or is alone --------------> infinite slice, cctx->tickless
@@ -16,17 +16,21 @@
  *	dispatch   current would continue, and others wait --> one of them runs, which brings the tick, until this CPU is kicked
  *	           current has a tick, and is alone ---------> not kept: enqueue() puts it into the local DSQ, and it starts again
  *
- * A task that is alone for a moment would lose the tick and get it again all the time. So it has to have run for a slice since it
- * slept.
+ * A task that is alone for a moment would lose the tick and get it again all the time. So it has to
+ * have run for a slice since it slept.
  */
 #pragma once
 
-/* Does @cpu switch from a task that is not of sched_ext? In running; when a task's affinity changes, current is another one. */
+/*
+ * Does @cpu switch from a task that is not of sched_ext? In running; when a task's affinity
+ * changes, current is another one.
+ */
 static bool switches_class(s32 cpu)
 {
 	const struct task_struct *curr = bpf_get_current_task_btf();
 
-	return cpu == bpf_get_smp_processor_id() && (is_idle_task(curr) || curr->prio < MAX_RT_PRIO);
+	return cpu == bpf_get_smp_processor_id() &&
+	       (is_idle_task(curr) || curr->prio < MAX_RT_PRIO);
 }
 
 /* Does a task wait for @cpu, whose rq lock is held? */
@@ -38,10 +42,13 @@ static bool others_wait(s32 cpu, const struct cpu_ctx *cctx)
 /* Is the task, which is current of @cpu and charged until now, to lose its tick? */
 static bool is_alone(const struct task_ctx *tctx, s32 cpu, const struct cpu_ctx *cctx)
 {
-	return burst(tctx) >= tunables.slice_ns && !cctx->curr_critical && !is_limited(tctx) && !others_wait(cpu, cctx);
+	return burst(tctx) >= tunables.slice_ns && !cctx->curr_critical && !is_limited(tctx) &&
+	       !others_wait(cpu, cctx);
 }
 
-/* Return the slice of a task that runs on @cpu without a tick, and may for @slice by its cpu.max. */
+/*
+ * Return the slice of a task that runs on @cpu without a tick, and may for @slice by its cpu.max.
+ */
 static u64 tickless_slice(const struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 slice)
 {
 	u64 now = scx_bpf_now();
@@ -52,7 +59,8 @@ static u64 tickless_slice(const struct task_ctx *tctx, s32 cpu, struct cpu_ctx *
 }
 
 /* In running of @p on @cpu, when its slice is known. */
-static void set_tickless(struct task_struct *p, const struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+static void set_tickless(struct task_struct *p, const struct task_ctx *tctx, s32 cpu,
+			 struct cpu_ctx *cctx)
 {
 	bool switches;
 
@@ -69,8 +77,8 @@ static void set_tickless(struct task_struct *p, const struct task_ctx *tctx, s32
 }
 
 /*
- * In enqueue and tick on @cpu, whose rq lock is held: bring up to date what ticks would have, so that a task that comes has
- * no lag for the time that current was alone.
+ * In enqueue and tick on @cpu, whose rq lock is held: bring up to date what ticks would have, so
+ * that a task that comes has no lag for the time that current was alone.
  */
 static void advance_tickless(s32 cpu, struct cpu_ctx *cctx)
 {

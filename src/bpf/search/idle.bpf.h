@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which CPUs are idle: idle_map, kept by the CPUs themselves, so that the kernel need not keep its own.
+ * Which CPUs are idle: idle_map, kept by the CPUs themselves, so that the kernel need not keep its
+ * own.
  *
  *	          update_idle(true)                    claim_idle()
  *	running -------------------> idle, bit set ------------------> idle, bit clear
@@ -17,8 +18,9 @@ enum { MAX_BEYOND = 8 }; /* other LLCs that a search for an idle CPU goes to */
 struct sparse_map idle_map;
 
 /*
- * Keeps the hint that the LLC has a core which is idle as a whole, as the kernel's sd_llc_shared does: set by its last
- * CPU to go idle, cleared by a search that finds no such core. Written only when it changes.
+ * Keeps the hint that the LLC has a core which is idle as a whole, as the kernel's sd_llc_shared
+ * does: set by its last CPU to go idle, cleared by a search that finds no such core. Written only
+ * when it changes.
  */
 static void note_idle_core(s32 cpu)
 {
@@ -26,13 +28,14 @@ static void note_idle_core(s32 cpu)
 	u64 core = map_bit(l->slot & ~(machine.smt_width - 1));
 
 	if (machine.smt_width > 1 && !llc_ctx(l->llc)->has_idle_core &&
-	    whole_cores(READ_ONCE(map_line(&idle_map, l->slot)->bits), l->slot / SLOTS_PER_LINE) & core)
+	    whole_cores(READ_ONCE(map_line(&idle_map, l->slot)->bits), l->slot / SLOTS_PER_LINE) &
+		    core)
 		llc_ctx(l->llc)->has_idle_core = true;
 }
 
 /*
- * If it is present, also when its bit is set: pairs with cpu_goes(), which has the CPU not present any more and then clears the
- * bit.
+ * If it is present, also when its bit is set: pairs with cpu_goes(), which has the CPU not present
+ * any more and then clears the bit.
  */
 static void mark_idle(s32 cpu, struct cpu_ctx *cctx)
 {
@@ -61,7 +64,8 @@ static bool claim_idle(s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
 
-	return is_present(cpu) && map_test(&idle_map, l->slot) && map_test_and_clear(&idle_map, l->slot);
+	return is_present(cpu) && map_test(&idle_map, l->slot) &&
+	       map_test_and_clear(&idle_map, l->slot);
 }
 
 /* Claims an idle CPU of @llc; -1 if there is none. */

@@ -12,10 +12,15 @@
  */
 #pragma once
 
-/* For which room elsewhere is to last: a few slices, as what others do changes from tick to tick. */
+/*
+ * For which room elsewhere is to last: a few slices, as what others do changes from tick to tick.
+ */
 enum { ROOM_NS = 20000000 };
 
-/* In tick of @cpu, on which @p runs: is there a preferred core, or has there been room elsewhere for long enough? */
+/*
+ * In tick of @cpu, on which @p runs: is there a preferred core, or has there been room elsewhere
+ * for long enough?
+ */
 static bool has_room(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
 {
 	if (machine.ranked && !is_short(tctx) && find_core(p, cpu, cpu_layout(cpu)->llc, true) >= 0)
@@ -28,7 +33,8 @@ static bool has_room(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 
 }
 
 /* In tick of @cpu, on which @p runs, charged until now. */
-static void check_move(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 now)
+static void check_move(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
+		       u64 now)
 {
 	u32 why = MOVE_NOT;
 
@@ -46,19 +52,24 @@ static void check_move(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 }
 
 /*
- * In enqueue: @p goes to @cpu, another one, and takes it from the task that runs there. Kernels whose enqueue_task_scx() has an int
- * for enq_flags (6.18 for one) lose SCX_ENQ_PREEMPT on that way: the kick does the same, and comes after @p, for both wait
- * until this CPU's interrupts come on, and what was asked for last is done first.
+ * In enqueue: @p goes to @cpu, another one, and takes it from the task that runs there. Kernels
+ * whose enqueue_task_scx() has an int for enq_flags (6.18 for one) lose SCX_ENQ_PREEMPT on that
+ * way: the kick does the same, and comes after @p, for both wait until this CPU's interrupts come
+ * on, and what was asked for last is done first.
  */
 static void send(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {
 	tctx->arrives = true;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, tunables.slice_ns, enq_flags | arrival_flags(p, cpu));
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, tunables.slice_ns,
+			   enq_flags | arrival_flags(p, cpu));
 	if (!waits_on_arrival(p, cpu))
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
-/* In enqueue of @p, which is on @cpu and is to go elsewhere. True: it was sent. A wakeup has searched already. */
+/*
+ * In enqueue of @p, which is on @cpu and is to go elsewhere. True: it was sent. A wakeup has
+ * searched already.
+ */
 __noinline bool send_away(struct task_struct *p __arg_trusted, s32 cpu, u64 enq_flags)
 {
 	struct task_ctx *tctx = task_ctx(p);
@@ -73,8 +84,9 @@ __noinline bool send_away(struct task_struct *p __arg_trusted, s32 cpu, u64 enq_
 		return false;
 	if (why == MOVE_HOME) {
 		begin_search(tctx, false);
-		to = tctx->preferred_node == cpu_node(cpu) ? -1
-							   : scan_node(p, tctx->preferred_node, cpu_layout(cpu)->slot);
+		to = tctx->preferred_node == cpu_node(cpu)
+			     ? -1
+			     : scan_node(p, tctx->preferred_node, cpu_layout(cpu)->slot);
 		stat = STAT_HOME_MOVE;
 	} else if (is_asym() && why == MOVE_UP) {
 		to = find_stronger(p, cpu);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How many CPUs of an LLC a search may go over: nr_scan, Chen Yu's SIS_UTIL (commit 70fb5ccf2e). The more
- * of its capacity an LLC uses, the less likely is a search to find an idle CPU, and the less of it is searched; above
- * 100 / imbalance_pct (85 %) none of it is:
+ * How many CPUs of an LLC a search may go over: nr_scan, Chen Yu's SIS_UTIL (commit 70fb5ccf2e).
+ * The more of its capacity an LLC uses, the less likely is a search to find an idle CPU, and the
+ * less of it is searched; above 100 / imbalance_pct (85 %) none of it is:
  *
  *	x = sum_util / capacity     y = 1 - (x * imbalance_pct / 100)^2     nr_scan = nr_cpus * y
  *
@@ -10,8 +10,8 @@
  *	loader late or stopped: tick ---> nr_scan from util_avg as it is found here
  *	search budget() <--- nr_scan
  *
- * capacity is what the CPUs can reach now: where their frequency is clamped, util_avg, which is relative to the highest
- * one, would tell of room that is not there.
+ * capacity is what the CPUs can reach now: where their frequency is clamped, util_avg, which is
+ * relative to the highest one, would tell of room that is not there.
  */
 #pragma once
 
@@ -19,7 +19,8 @@
 static u32 nr_scan_of(u64 sum_util, u64 capacity, u32 nr_cpus)
 {
 	u64 x = sum_util * CAPACITY_SCALE / capacity;
-	u64 used = x * x * tunables.imbalance_pct * tunables.imbalance_pct / (10000 * CAPACITY_SCALE);
+	u64 used =
+		x * x * tunables.imbalance_pct * tunables.imbalance_pct / (10000 * CAPACITY_SCALE);
 	u32 nr;
 
 	if (used >= CAPACITY_SCALE)
@@ -53,8 +54,8 @@ __noinline u64 sum_util(u32 llc, u64 now)
 }
 
 /*
- * In tick of @cpu. When what is published of its LLC is out of date, for the loader was stopped or is starved, the first
- * CPU to notice does its work, once an interval.
+ * In tick of @cpu. When what is published of its LLC is out of date, for the loader was stopped or
+ * is starved, the first CPU to notice does its work, once an interval.
  */
 static void estimate_nr_scan(s32 cpu, const struct cpu_ctx *cctx)
 {
@@ -72,5 +73,6 @@ static void estimate_nr_scan(s32 cpu, const struct cpu_ctx *cctx)
 		return;
 	if (last <= at)
 		stat_inc(STAT_STALE);
-	WRITE_ONCE(published->nr_scan, nr_scan_of(sum_util(llc, now), published->capacity, llc_layout(llc)->nr_cpus));
+	WRITE_ONCE(published->nr_scan,
+		   nr_scan_of(sum_util(llc, now), published->capacity, llc_layout(llc)->nr_cpus));
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Room elsewhere for a task that runs for long: it seldom wakes, so no search finds a better CPU for it (MOVE_ROOM in move.bpf.h).
+ * Room elsewhere for a task that runs for long: it seldom wakes, so no search finds a better CPU
+ * for it (MOVE_ROOM in move.bpf.h).
  *
  *	under SMT its core runs another task ---------> a core of the node, all of whose CPUs are idle
  *	cores of its LLC are ranked ------------------> an idle core that is preferred to its own
  *	another LLC of the node has two idle CPUs more -> an idle core there
  *
- * Preferred cores are CPUs of one kind of which some reach higher frequencies (Intel's ITMT, AMD's preferred cores). An LLC's
- * slots are by rank, the best core first, so that a walk from the first slot on finds that.
+ * Preferred cores are CPUs of one kind of which some reach higher frequencies (Intel's ITMT, AMD's
+ * preferred cores). An LLC's slots are by rank, the best core first, so that a walk from the first
+ * slot on finds that.
  *
  * Bounded by MAX_MISFIT_LOOKS idle cores, and one other LLC a look, the next one each time.
  */
@@ -31,15 +33,16 @@ __noinline u32 nr_idle(u32 llc)
 	while (lines && can_loop) {
 		u32 line = llc_layout(llc)->first_line + ctzll(lines);
 
-		nr += __builtin_popcountll(READ_ONCE(map_line(&idle_map, line * SLOTS_PER_LINE)->bits));
+		nr += __builtin_popcountll(
+			READ_ONCE(map_line(&idle_map, line * SLOTS_PER_LINE)->bits));
 		lines &= lines - 1;
 	}
 	return nr;
 }
 
 /*
- * Return an idle CPU of @llc for @p, which runs on @cpu: one whose whole core is idle and that is strong enough, with @better only
- * one that is preferred to @cpu; -1 if there is none.
+ * Return an idle CPU of @llc for @p, which runs on @cpu: one whose whole core is idle and that is
+ * strong enough, with @better only one that is preferred to @cpu; -1 if there is none.
  */
 __noinline s32 find_core(struct task_struct *p __arg_trusted, s32 cpu, u32 llc, bool better)
 {
@@ -53,7 +56,8 @@ __noinline s32 find_core(struct task_struct *p __arg_trusted, s32 cpu, u32 llc, 
 		if (!map_walk_next(&idle_map, &walk))
 			continue;
 		other = slot_cpu(walk.slot);
-		if (looks >= MAX_MISFIT_LOOKS || (better && cpu_layout(other)->rank <= cpu_layout(cpu)->rank))
+		if (looks >= MAX_MISFIT_LOOKS ||
+		    (better && cpu_layout(other)->rank <= cpu_layout(cpu)->rank))
 			return -1;
 		looks += bpf_arena_loop_one;
 		if (may_use(p, other) && (!is_asym() || fits_cpu(tctx->task_util, other)))
@@ -62,7 +66,10 @@ __noinline s32 find_core(struct task_struct *p __arg_trusted, s32 cpu, u32 llc, 
 	return -1;
 }
 
-/* In tick and enqueue of @p, which is on @cpu: return an idle CPU that is better for it; -1 if there is none. */
+/*
+ * In tick and enqueue of @p, which is on @cpu: return an idle CPU that is better for it; -1 if
+ * there is none.
+ */
 __noinline s32 find_room(struct task_struct *p __arg_trusted, s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The search for an idle CPU (select_idle_sibling), bounded as Chen Yu's SIS_UTIL has it (nr_scan.bpf.h):
+ * The search for an idle CPU (select_idle_sibling), bounded as Chen Yu's SIS_UTIL has it
+ * (nr_scan.bpf.h):
  *
  *	fast    target, previous, recently used CPU, if they share the target's LLC ---> claimed
  *	core    under SMT, if the target's LLC may have a core idle as a whole ---------> claimed
@@ -10,18 +11,23 @@
  *	        then the nearest others, each by its own nr_scan -----------------------> claimed
  *	none    -1
  *
- * It serves tasks of any size: an idle CPU that is too weak for the task (capacity/capacity.bpf.h) is passed over, and the
- * one with the largest spare capacity is taken if there is no better one. Big tasks are not bounded by nr_scan: an idle CPU
- * that is strong enough is worth more than the look at those that are not.
+ * It serves tasks of any size: an idle CPU that is too weak for the task (capacity/capacity.bpf.h)
+ * is passed over, and the one with the largest spare capacity is taken if there is no better one.
+ * Big tasks are not bounded by nr_scan: an idle CPU that is strong enough is worth more than the
+ * look at those that are not.
  *
- * Where some cores are preferred to others (capacity/rank.bpf.h), or tasks are to be packed, scan_from has the scan begin at the
- * LLC's first slot: the same cores are used each time, and the last ones stay idle.
+ * Where some cores are preferred to others (capacity/rank.bpf.h), or tasks are to be packed,
+ * scan_from has the scan begin at the LLC's first slot: the same cores are used each time, and the
+ * last ones stay idle.
  *
  * Busy CPUs are skipped by the line of the bitmap: a search that finds nothing reads one word.
  */
 #pragma once
 
-/* The search that goes on, on the CPU that searches: the stack is too small for more than it already holds. */
+/*
+ * The search that goes on, on the CPU that searches: the stack is too small for more than it
+ * already holds.
+ */
 struct search {
 	u32 util;    /* the CPU has to be strong enough for */
 	s32 weak;    /* of the idle CPUs that are too weak, the one with most to spare; -1: none */
@@ -59,10 +65,12 @@ static bool is_restricted(const struct task_struct *p)
 }
 
 /*
- * For a task that may not use all CPUs: goes over slots from the one after @slot on, wrapping, until it has passed @slots of
- * them or @cpus CPUs that @p may use. Returns both counts, slots << 32 | CPUs. Bounded by the LLC's slots.
+ * For a task that may not use all CPUs: goes over slots from the one after @slot on, wrapping,
+ * until it has passed @slots of them or @cpus CPUs that @p may use. Returns both counts, slots <<
+ * 32 | CPUs. Bounded by the LLC's slots.
  */
-__noinline u64 count_allowed(struct task_struct *p __arg_trusted, u32 llc, u32 slot, u32 slots, u32 cpus)
+__noinline u64 count_allowed(struct task_struct *p __arg_trusted, u32 llc, u32 slot, u32 slots,
+			     u32 cpus)
 {
 	const volatile struct llc_layout *l = llc_layout(llc);
 	u32 first = l->first_line * SLOTS_PER_LINE, start = map_walk_start(llc, slot), i;
@@ -80,8 +88,12 @@ __noinline u64 count_allowed(struct task_struct *p __arg_trusted, u32 llc, u32 s
 	return (u64)slots << 32 | found;
 }
 
-/* Claims an idle CPU of a window of @llc that @p may use and fits; -1 if there is none. Bounded by the window. */
-__noinline s32 scan_window(struct task_struct *p __arg_trusted, u32 llc, u32 slot, u32 window, bool whole_cores)
+/*
+ * Claims an idle CPU of a window of @llc that @p may use and fits; -1 if there is none. Bounded by
+ * the window.
+ */
+__noinline s32 scan_window(struct task_struct *p __arg_trusted, u32 llc, u32 slot, u32 window,
+			   bool whole_cores)
 {
 	struct map_walk walk = map_walk_from(&idle_map, llc, slot, window);
 	struct search *s = this_search();
@@ -120,7 +132,8 @@ static s32 scan_counted(struct task_struct *p, u32 llc, u32 slot, u32 window, bo
 	struct search *s = this_search();
 
 	if (s->counted)
-		s->scanned += is_restricted(p) ? (u32)count_allowed(p, llc, slot, s->walked, -1U) : s->walked;
+		s->scanned += is_restricted(p) ? (u32)count_allowed(p, llc, slot, s->walked, -1U)
+					       : s->walked;
 	return cpu;
 }
 
@@ -172,8 +185,12 @@ static s32 scan_node(struct task_struct *p, u32 node, u32 slot)
 	return cpu >= 0 ? cpu : scan_beyond(p, llc, slot, llc_layout(llc)->nr_near);
 }
 
-/* For a task that is to wake on @l, away from its preferred node: the rest of @l's node, then the preferred one. */
-static s32 scan_home(struct task_struct *p, const struct task_ctx *tctx, const volatile struct cpu_layout *l)
+/*
+ * For a task that is to wake on @l, away from its preferred node: the rest of @l's node, then the
+ * preferred one.
+ */
+static s32 scan_home(struct task_struct *p, const struct task_ctx *tctx,
+		     const volatile struct cpu_layout *l)
 {
 	s32 cpu;
 
@@ -194,7 +211,9 @@ static s32 claim_weak(const struct search *s)
 	return is_asym() && s->weak >= 0 && claim_idle(s->weak) ? s->weak : -1;
 }
 
-/* A strong CPU is not to wake for a task that a weak one would do for, if tasks are to be packed. */
+/*
+ * A strong CPU is not to wake for a task that a weak one would do for, if tasks are to be packed.
+ */
 static bool is_wasted_on(u32 util, s32 cpu)
 {
 	return machine.pack && !is_weak(cpu) && fits_all(util);
@@ -204,16 +223,21 @@ static bool is_wasted_on(u32 util, s32 cpu)
 static bool claim_fast(struct task_struct *p, const struct search *s, s32 cpu, s32 target)
 {
 	return share_llc(cpu, target) && may_use(p, cpu) &&
-	       (!is_asym() || (fits_cpu(s->util, cpu) && !is_wasted_on(s->util, cpu))) && claim_idle(cpu);
+	       (!is_asym() || (fits_cpu(s->util, cpu) && !is_wasted_on(s->util, cpu))) &&
+	       claim_idle(cpu);
 }
 
 /* The same in the LLC of @target, counting where it was found. */
-static s32 find_near(struct task_struct *p, const struct task_ctx *tctx, const struct search *s, s32 prev, s32 target)
+static s32 find_near(struct task_struct *p, const struct task_ctx *tctx, const struct search *s,
+		     s32 prev, s32 target)
 {
 	const volatile struct cpu_layout *l = cpu_layout(target);
 	s32 cpu;
 
-	/* On a full machine that is all. A CPU that goes idle from here on is seen by enqueue(), which asks again. */
+	/*
+	 * On a full machine that is all. A CPU that goes idle from here on is seen by enqueue(),
+	 * which asks again.
+	 */
 	if (!map_any(&idle_map, l->llc))
 		return -1;
 	if (claim_fast(p, s, target, target)) {
@@ -239,10 +263,14 @@ static void note_latency(u64 started)
 {
 	u64 ns = bpf_ktime_get_ns() - started, bucket = ns ? 63 - __builtin_clzll(ns) : 0;
 
-	latency_hists[bpf_get_smp_processor_id() & (MAX_CPUS - 1)].buckets[min(bucket, LATENCY_BUCKETS - 1)]++;
+	latency_hists[bpf_get_smp_processor_id() & (MAX_CPUS - 1)]
+		.buckets[min(bucket, LATENCY_BUCKETS - 1)]++;
 }
 
-/* In select_cpu: claims an idle CPU for @p to wake on, counting where it was found; -1 if there is none. */
+/*
+ * In select_cpu: claims an idle CPU for @p to wake on, counting where it was found; -1 if there is
+ * none.
+ */
 static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 prev, s32 target)
 {
 	const volatile struct cpu_layout *l = cpu_layout(target);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fairness among busy CPUs: one that never runs out of work would never steal, and three hogs on two CPUs would share by luck
- * of placement. So now and then a busy CPU looks at another overloaded one, and takes one of its first tasks
+ * Fairness among busy CPUs: one that never runs out of work would never steal, and three hogs on
+ * two CPUs would share by luck of placement. So now and then a busy CPU looks at another overloaded
+ * one, and takes one of its first tasks
  *
  *	which has waited for longer than its own first one --> and is owed more: its deadline is before that of what
  *	                                                       would run here by BALANCE_GRAN_NS, by weight
@@ -9,25 +10,27 @@
  *
  *	dispatch, BALANCE_NS after the last look: the next overloaded CPU of the LLC, every second time of another one
  *
- * Clocks of CPUs run at different speeds, and how far they are apart is what one CPU's tasks are owed by another's:
+ * Clocks of CPUs run at different speeds, and how far they are apart is what one CPU's tasks are
+ * owed by another's:
  *
  *	vclock + voffset     CPU 0: two hogs  ---------|
  *	                     CPU 1: one hog   ------------------|
  *	                     CPU 2: idle      ------------------|   as if a task of default weight ran
  *
- * When they are further apart than MAX_DRIFT_NS, the CPU that looks forgets the rest: tasks that no other CPU may take have
- * kept them apart, and no others shall have to pay for it.
+ * When they are further apart than MAX_DRIFT_NS, the CPU that looks forgets the rest: tasks that no
+ * other CPU may take have kept them apart, and no others shall have to pay for it.
  *
- * By weight a task may have to wait for minutes beside heavy ones. One that has waited for starve_ns (a quarter of timeout_ms)
- * runs next, before the kernel's watchdog bites.
+ * By weight a task may have to wait for minutes beside heavy ones. One that has waited for
+ * starve_ns (a quarter of timeout_ms) runs next, before the kernel's watchdog bites.
  */
 #pragma once
 
 enum {
 	BALANCE_NS = 4000000,
 	MAX_DRIFT_NS = 100000000,
-	STARVE_LOOKS = 8,      /* in starve_ns */
-	REQUEUE_NS = 20000000, /* how often the shares of the last tasks of a queue are looked at: a few slices */
+	STARVE_LOOKS = 8, /* in starve_ns */
+	/* how often the shares of the last tasks of a queue are looked at: a few slices */
+	REQUEUE_NS = 20000000,
 	NO_CPU = -1,
 };
 
@@ -52,8 +55,8 @@ __noinline s32 next_overloaded(s32 cpu, u32 llc, u32 slot)
 }
 
 /*
- * The CPU that @cpu looks at this time: of its LLC, every second time of another one, and each overloaded CPU when its turn comes.
- * NO_CPU: there is none. Bounded by MAX_BEYOND LLCs.
+ * The CPU that @cpu looks at this time: of its LLC, every second time of another one, and each
+ * overloaded CPU when its turn comes. NO_CPU: there is none. Bounded by MAX_BEYOND LLCs.
  */
 __noinline s32 balance_victim(s32 cpu)
 {
@@ -70,8 +73,9 @@ __noinline s32 balance_victim(s32 cpu)
 		} else {
 			llc = other_llc(own, (turn / 2 + i) % reach);
 			l = llc_layout(llc);
-			victim = next_overloaded(
-				cpu, llc, l->first_line * SLOTS_PER_LINE + turn / 2 / reach % (l->nr_slots ?: 1));
+			victim = next_overloaded(cpu, llc,
+						 l->first_line * SLOTS_PER_LINE +
+							 turn / 2 / reach % (l->nr_slots ?: 1));
 		}
 		if (victim >= 0)
 			return victim;
@@ -96,13 +100,19 @@ static void trim_drift(struct cpu_ctx *cctx, const struct cpu_ctx *victim, u32 w
 		cctx->voffset += -ahead - most;
 }
 
-/* The wait, by weight, that is due to what runs on @victim: heavy tasks have many slices before a light one has its. */
+/*
+ * The wait, by weight, that is due to what runs on @victim: heavy tasks have many slices before a
+ * light one has its.
+ */
 static u64 patience(const struct cpu_ctx *victim)
 {
 	return by_weight(BALANCE_WAIT_NS, max(victim->curr_weight, WEIGHT_DFL << WEIGHT_SHIFT));
 }
 
-/* Is what waits on @victim worth the end of a slice on @cpu, which has no tick? If the first task may come. */
+/*
+ * Is what waits on @victim worth the end of a slice on @cpu, which has no tick? If the first task
+ * may come.
+ */
 static bool may_take_first(s32 cpu, s32 victim)
 {
 	struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(victim);
@@ -118,7 +128,8 @@ static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 	if (tunables.steal && now - cctx->balanced_at >= BALANCE_NS) {
 		cctx->balanced_at = now;
 		cctx->balance_with = balance_victim(cpu);
-		if (cctx->balance_with >= 0 && (!is_tickless(cctx) || may_take_first(cpu, cctx->balance_with)))
+		if (cctx->balance_with >= 0 &&
+		    (!is_tickless(cctx) || may_take_first(cpu, cctx->balance_with)))
 			due |= DUE_BALANCE;
 	}
 	if (cctx->queued && now - cctx->starved_at >= machine.starve_ns / STARVE_LOOKS) {
@@ -133,8 +144,8 @@ static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 }
 
 /*
- * In dispatch of @cpu, which has work of its own: @deadline is that of the task that it would run, and @wait for how long that has
- * waited, by weight. True if another CPU's task was taken.
+ * In dispatch of @cpu, which has work of its own: @deadline is that of the task that it would run,
+ * and @wait for how long that has waited, by weight. True if another CPU's task was taken.
  */
 __noinline bool balance(s32 cpu, u64 deadline, u64 wait)
 {
@@ -156,7 +167,10 @@ __noinline bool balance(s32 cpu, u64 deadline, u64 wait)
 	gran = to_vtime(share_llc(cpu, victim) ? BALANCE_GRAN_NS : 2 * BALANCE_GRAN_NS, weight);
 	want.before = deadline + cctx->voffset - from->voffset - gran;
 	want.long_wait = patience(from) + wait;
-	/* A strong CPU with a big task takes small ones from weak CPUs only if they waited for too long. */
+	/*
+	 * A strong CPU with a big task takes small ones from weak CPUs only if they waited for too
+	 * long.
+	 */
 	if (is_asym() && is_weak(victim) && !is_weak(cpu) && !fits_all(cctx->curr_util))
 		want.before = deadline - (1ULL << 62);
 	if (!pull(cpu, victim, victim, &want))
@@ -166,8 +180,9 @@ __noinline bool balance(s32 cpu, u64 deadline, u64 wait)
 }
 
 /*
- * In dispatch of @cpu: take a task of its own queues that has waited for starve_ns, and for longer than the one that would run, which
- * has for @wait. As long as there are some the next dispatch() looks again.
+ * In dispatch of @cpu: take a task of its own queues that has waited for starve_ns, and for longer
+ * than the one that would run, which has for @wait. As long as there are some the next dispatch()
+ * looks again.
  */
 __noinline bool run_starved(s32 cpu, u64 wait)
 {

@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which CPUs have tasks waiting that another CPU may take: overload_map (Steve Sistare's task stealing).
+ * Which CPUs have tasks waiting that another CPU may take: overload_map (Steve Sistare's task
+ * stealing).
  *
  *	enqueue()   a task that may migrate waits behind current --> bit set, an idle CPU kicked
  *	running()   the last waiting task runs, here or elsewhere -> bit cleared
  *	dispatch()  the queue is found empty ----------------------> bit cleared
  *	tick()      the same; else the first waiting task that an idle CPU may run is offered once more
  *
- * All under the rq lock of the queue's CPU, but for a thief that took the last task (note_all_taken()), and cpu_offline().
+ * All under the rq lock of the queue's CPU, but for a thief that took the last task
+ * (note_all_taken()), and cpu_offline().
  *
- * The other half of the handshake is a CPU that goes idle: it sets its bit in idle_map, then looks for bits here (main.bpf.c).
- * enqueue() sets a bit here, then looks for idle CPUs. Both have a full barrier in between, so one of the two sees the other. The
- * exception: a walk that found a line empty clears its bit of the LLC's word and sets it again if the line has changed
- * (map_line_emptied()). What looks at the word in between misses the line, and the task waits until the next tick of its CPU.
+ * The other half of the handshake is a CPU that goes idle: it sets its bit in idle_map, then looks
+ * for bits here (main.bpf.c). enqueue() sets a bit here, then looks for idle CPUs. Both have a full
+ * barrier in between, so one of the two sees the other. The exception: a walk that found a line
+ * empty clears its bit of the LLC's word and sets it again if the line has changed
+ * (map_line_emptied()). What looks at the word in between misses the line, and the task waits until
+ * the next tick of its CPU.
  */
 #pragma once
 
-enum { MAX_PULL_LOOKS = 8 }; /* waiting tasks of a queue looked at for one that may go to another CPU */
+/* waiting tasks of a queue looked at for one that may go to another CPU */
+enum { MAX_PULL_LOOKS = 8 };
 
 struct sparse_map overload_map;
 
@@ -61,9 +66,10 @@ static void kick_idle(s32 cpu)
 }
 
 /*
- * In running and dispatch of another CPU: clears the bit of @victim if no task waits there. A task that is queued meanwhile
- * finds the bit cleared, or is found here in queued_load: this pairs with queue_add(), which adds to queued_load before
- * enqueue() looks at the bit. An idle CPU may have missed it then, and is kicked. Returns 0.
+ * In running and dispatch of another CPU: clears the bit of @victim if no task waits there. A task
+ * that is queued meanwhile finds the bit cleared, or is found here in queued_load: this pairs with
+ * queue_add(), which adds to queued_load before enqueue() looks at the bit. An idle CPU may have
+ * missed it then, and is kicked. Returns 0.
  */
 __noinline s32 note_all_taken(s32 victim)
 {
@@ -81,8 +87,8 @@ __noinline s32 note_all_taken(s32 victim)
 }
 
 /*
- * In running: the task waits no more, if it did. Return true if it came in its turn: not from another CPU, nor straight from its
- * wakeup while others wait.
+ * In running: the task waits no more, if it did. Return true if it came in its turn: not from
+ * another CPU, nor straight from its wakeup while others wait.
  */
 static bool queue_leave(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
@@ -111,24 +117,33 @@ static bool take_queued(s32 cpu, struct cpu_ctx *cctx, u64 queue)
 }
 
 /*
- * Return for how many ns a task that waits for the CPU of @cctx, and ran a moment ago, is better left to the caches of its LLC
- * than moved at @cost; < 1: none, also while a higher class has the CPU.
+ * Return for how many ns a task that waits for the CPU of @cctx, and ran a moment ago, is better
+ * left to the caches of its LLC than moved at @cost; < 1: none, also while a higher class has the
+ * CPU.
  */
 static s64 hot_remaining(const struct task_ctx *tctx, const struct cpu_ctx *cctx, u64 cost, u64 now)
 {
 	return tctx->stopped_at && !READ_ONCE(cctx->taken) ? tctx->stopped_at + cost - now : 0;
 }
 
-/* Return how many of the nearest other LLCs of @l, that of @cctx, may take the task now, by how hot it is. */
-static u32 nr_llcs_cold(const struct task_ctx *tctx, const struct cpu_ctx *cctx, const volatile struct llc_layout *l,
-			u64 now)
+/*
+ * Return how many of the nearest other LLCs of @l, that of @cctx, may take the task now, by how hot
+ * it is.
+ */
+static u32 nr_llcs_cold(const struct task_ctx *tctx, const struct cpu_ctx *cctx,
+			const volatile struct llc_layout *l, u64 now)
 {
 	if (hot_remaining(tctx, cctx, tunables.llc_cost_ns, now) > 0)
 		return 0;
-	return hot_remaining(tctx, cctx, tunables.node_cost_ns, now) > 0 ? min(l->nr_near, l->nr_reach) : l->nr_reach;
+	return hot_remaining(tctx, cctx, tunables.node_cost_ns, now) > 0
+		       ? min(l->nr_near, l->nr_reach)
+		       : l->nr_reach;
 }
 
-/* Claims an idle CPU that would steal @p from @cpu: one of its LLC, else where it is not too hot to go. -1 if there is none. */
+/*
+ * Claims an idle CPU that would steal @p from @cpu: one of its LLC, else where it is not too hot to
+ * go. -1 if there is none.
+ */
 static s32 find_idle_for_queued(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
@@ -136,13 +151,14 @@ static s32 find_idle_for_queued(struct task_struct *p, struct task_ctx *tctx, s3
 	s32 idle = map_any(&idle_map, l->llc) ? scan_llc(p, l->llc, l->scan_from) : -1;
 
 	if (idle < 0 && machine.nr_llcs > 1)
-		idle = scan_beyond(p, l->llc, l->scan_from, nr_llcs_cold(tctx, cpu_ctx(cpu), llc_layout(l->llc), now));
+		idle = scan_beyond(p, l->llc, l->scan_from,
+				   nr_llcs_cold(tctx, cpu_ctx(cpu), llc_layout(l->llc), now));
 	return idle < 0 && weak_wait(tctx, now) <= 0 ? claim_weak(s) : idle;
 }
 
 /*
- * @p was put into a queue of @cpu: kicks an idle CPU that may take it; false if there is none. The kick is delivered when
- * interrupts come on again, which is after the kernel inserted the task.
+ * @p was put into a queue of @cpu: kicks an idle CPU that may take it; false if there is none. The
+ * kick is delivered when interrupts come on again, which is after the kernel inserted the task.
  */
 static bool kick_idle_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
 {
@@ -159,8 +175,8 @@ static bool kick_idle_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 }
 
 /*
- * Offers one of the waiting tasks of @cpu, the first that an idle CPU may run. Its rq lock is held. Bounded by
- * MAX_PULL_LOOKS. True if a CPU was kicked for one.
+ * Offers one of the waiting tasks of @cpu, the first that an idle CPU may run. Its rq lock is held.
+ * Bounded by MAX_PULL_LOOKS. True if a CPU was kicked for one.
  */
 __noinline bool kick_idle_for_queued(s32 cpu)
 {
@@ -188,8 +204,9 @@ __noinline bool kick_idle_for_queued(s32 cpu)
 }
 
 /*
- * In stopping of a task of @cpu, from which a higher class takes the CPU: nothing that can go elsewhere must wait for that.
- * The tasks of the local DSQ come back by enqueue() when the CPU has switched. From 6.19 on; before, cpu_release() does it.
+ * In stopping of a task of @cpu, from which a higher class takes the CPU: nothing that can go
+ * elsewhere must wait for that. The tasks of the local DSQ come back by enqueue() when the CPU has
+ * switched. From 6.19 on; before, cpu_release() does it.
  */
 static void leave_to_higher_class(s32 cpu)
 {

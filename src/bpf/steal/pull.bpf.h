@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * pull(): a CPU takes a waiting task out of its turn. All that move tasks between queues are its callers:
+ * pull(): a CPU takes a waiting task out of its turn. All that move tasks between queues are its
+ * callers:
  *
  *	steal.bpf.h     the CPU is about to go idle          PULL_IDLE      not hot for the distance, strong enough here
  *	                ... and prefers its own node's       PULL_HOME      its preferred node is here
@@ -8,15 +9,19 @@
  *	                a task of its own waits far too long PULL_STARVED   whatever its deadline
  *	pick.bpf.h      current yielded to a task            PULL_YIELD     that one
  *
- * It looks at MAX_PULL_LOOKS tasks, whatever their affinity, and takes the first that may come. Where a task starves all are
- * looked at that can be there: those that were run out of turn are the last ones again, and would hide the others.
+ * It looks at MAX_PULL_LOOKS tasks, whatever their affinity, and takes the first that may come.
+ * Where a task starves all are looked at that can be there: those that were run out of turn are the
+ * last ones again, and would hide the others.
  */
 #pragma once
 
 enum {
 	/* Not fewer than long_queue, above which tasks are served first come, first served. */
 	MAX_STARVED_LOOKS = MAX_LONG_QUEUE,
-	/* A busy CPU takes a task that is owed so much more than what it would run; twice that between LLCs. */
+	/*
+	 * A busy CPU takes a task that is owed so much more than what it would run; twice that
+	 * between LLCs.
+	 */
 	BALANCE_GRAN_NS = 10000000,
 	BALANCE_WAIT_NS = 20000000,
 };
@@ -31,9 +36,10 @@ enum pull_why {
 
 struct pull {
 	u32 why;
-	s32 pid;       /* PULL_YIELD */
-	u64 cost;      /* PULL_IDLE: of the way, ns: migration_cost() */
-	u64 min_wait;  /* PULL_STARVED: ns that the task has waited; PULL_BALANCE: likewise, by weight */
+	s32 pid;  /* PULL_YIELD */
+	u64 cost; /* PULL_IDLE: of the way, ns: migration_cost() */
+	/* PULL_STARVED: ns that the task has waited; PULL_BALANCE: likewise, by weight */
+	u64 min_wait;
 	u64 before;    /* PULL_BALANCE: its deadline, or it has waited ... */
 	u64 long_wait; /* ... for so many ns, by weight */
 };
@@ -43,22 +49,26 @@ static u64 by_weight(u64 ns, u32 weight)
 	return ns * weight / (WEIGHT_DFL << WEIGHT_SHIFT);
 }
 
-/* A waiting task of this @weight is left to @victim: without it the CPU would have only a current less than half as heavy. */
+/*
+ * A waiting task of this @weight is left to @victim: without it the CPU would have only a current
+ * less than half as heavy.
+ */
 static bool outweighs(u32 weight, const struct cpu_ctx *victim)
 {
 	return victim->curr_weight && weight / 2 > victim->curr_weight;
 }
 
 /* Does the caller want @p, which waits on @victim? */
-static bool pull_wants(const struct pull *pull, struct task_struct *p, struct task_ctx *tctx, s32 cpu, s32 victim,
-		       u64 now)
+static bool pull_wants(const struct pull *pull, struct task_struct *p, struct task_ctx *tctx,
+		       s32 cpu, s32 victim, u64 now)
 {
 	u64 wait = wait_time(tctx, now);
 	u32 weight;
 
 	switch (pull->why) {
 	case PULL_IDLE:
-		return (!pull->cost || hot_remaining(tctx, cpu_ctx(victim), pull->cost, now) <= 0) &&
+		return (!pull->cost ||
+			hot_remaining(tctx, cpu_ctx(victim), pull->cost, now) <= 0) &&
 		       (!is_asym() || fits_cpu(tctx->task_util, cpu) || weak_wait(tctx, now) <= 0);
 	case PULL_HOME:
 		return tctx->preferred_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim));
@@ -66,7 +76,8 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 		weight = task_weight(tctx);
 		if (by_weight(wait, weight) < pull->min_wait)
 			return false;
-		if (time_before(p->scx.dsq_vtime, pull->before) && !outweighs(weight, cpu_ctx(victim)))
+		if (time_before(p->scx.dsq_vtime, pull->before) &&
+		    !outweighs(weight, cpu_ctx(victim)))
 			return true;
 		return wait >= BALANCE_WAIT_NS && by_weight(wait, weight) >= pull->long_wait;
 	case PULL_YIELD:
@@ -77,8 +88,8 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 }
 
 /*
- * @p comes from @victim to @cpu by its turn on the common scale, not by its distance to the clock. What it is owed is
- * bounded by the credit: it shall not shut out those that wake here.
+ * @p comes from @victim to @cpu by its turn on the common scale, not by its distance to the clock.
+ * What it is owed is bounded by the credit: it shall not shut out those that wake here.
  */
 static void carry_over(struct task_ctx *tctx, s32 cpu, s32 victim)
 {
@@ -95,8 +106,9 @@ static void carry_over(struct task_ctx *tctx, s32 cpu, s32 victim)
 }
 
 /*
- * In dispatch of @cpu, whose rq lock is held, and dropped while the task moves: takes one of @victim's first tasks (of its own
- * @queue the last ones, PULL_STARVED). True if one was taken. Bounded by MAX_PULL_LOOKS; PULL_STARVED by MAX_STARVED_LOOKS.
+ * In dispatch of @cpu, whose rq lock is held, and dropped while the task moves: takes one of
+ * @victim's first tasks (of its own @queue the last ones, PULL_STARVED). True if one was taken.
+ * Bounded by MAX_PULL_LOOKS; PULL_STARVED by MAX_STARVED_LOOKS.
  */
 __noinline bool pull(s32 cpu, s32 victim, u64 queue, struct pull *pull __arg_nonnull)
 {

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Stealing: a CPU about to go idle takes a waiting task of an overloaded CPU (Steve Sistare's task stealing).
+ * Stealing: a CPU about to go idle takes a waiting task of an overloaded CPU (Steve Sistare's task
+ * stealing).
  *
  *	own LLC, from the slot after this CPU on, so that thieves spread
  *	  -> the other LLCs of the node, nearest first
  *	  -> other nodes' LLCs, nearest first, as far as --steal allows: first tasks that prefer this node (numa/home.bpf.h)
  *
- * What a task that ran a moment ago left in the caches of its LLC is worth some wait: CPUs of other LLCs take it only when it
- * stopped a migration cost ago. The tick of its CPU offers it again.
+ * What a task that ran a moment ago left in the caches of its LLC is worth some wait: CPUs of other
+ * LLCs take it only when it stopped a migration cost ago. The tick of its CPU offers it again.
  *
- * Bounded by steal_tries victims for each of the two rounds, and 2 * nr_reach + 1 maps. When tries run out in the own LLC the next
- * search goes on from there.
+ * Bounded by steal_tries victims for each of the two rounds, and 2 * nr_reach + 1 maps. When tries
+ * run out in the own LLC the next search goes on from there.
  */
 #pragma once
 
@@ -19,10 +20,14 @@ static u64 migration_cost(s32 cpu, u32 llc)
 {
 	if (llc == cpu_layout(cpu)->llc)
 		return 0;
-	return llc_layout(llc)->node == cpu_node(cpu) ? tunables.llc_cost_ns : tunables.node_cost_ns;
+	return llc_layout(llc)->node == cpu_node(cpu) ? tunables.llc_cost_ns
+						      : tunables.node_cost_ns;
 }
 
-/* In dispatch of @cpu: takes a task of an overloaded CPU of @llc. Bounded by steal_tries victims, counted in @tries. */
+/*
+ * In dispatch of @cpu: takes a task of an overloaded CPU of @llc. Bounded by steal_tries victims,
+ * counted in @tries.
+ */
 __noinline bool steal_from(s32 cpu, u32 llc, u32 why, u32 *tries __arg_nonnull)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
@@ -61,7 +66,8 @@ static bool steal_beyond(s32 cpu, u32 why, u32 first, u32 last, u32 *tries)
 	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
 	u32 i;
 
-	for (i = first + bpf_arena_loop_zero; i < last && *tries < tunables.steal_tries && can_loop; i++) {
+	for (i = first + bpf_arena_loop_zero; i < last && *tries < tunables.steal_tries && can_loop;
+	     i++) {
 		u32 llc = other_llc(l, i);
 
 		if (map_any(&overload_map, llc) && steal_from(cpu, llc, why, tries)) {
@@ -76,12 +82,14 @@ static bool steal_beyond(s32 cpu, u32 why, u32 first, u32 last, u32 *tries)
 static bool steal(s32 cpu)
 {
 	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
-	u32 near = min(l->nr_near, l->nr_reach), tries = bpf_arena_loop_zero, home_tries = bpf_arena_loop_zero;
+	u32 near = min(l->nr_near, l->nr_reach), tries = bpf_arena_loop_zero,
+	    home_tries = bpf_arena_loop_zero;
 
 	if (!tunables.steal || !is_present(cpu))
 		return false;
 	stat_inc(STAT_STEAL);
-	if (map_any(&overload_map, cpu_layout(cpu)->llc) && steal_from(cpu, cpu_layout(cpu)->llc, PULL_IDLE, &tries)) {
+	if (map_any(&overload_map, cpu_layout(cpu)->llc) &&
+	    steal_from(cpu, cpu_layout(cpu)->llc, PULL_IDLE, &tries)) {
 		stat_inc(STAT_STEAL_LLC);
 		return true;
 	}
@@ -100,8 +108,8 @@ static bool steal(s32 cpu)
 }
 
 /*
- * @cpu is marked idle: may there be a task of its LLC that was queued after steal() looked? Other LLCs' tasks are offered by
- * the ticks of their CPUs.
+ * @cpu is marked idle: may there be a task of its LLC that was queued after steal() looked? Other
+ * LLCs' tasks are offered by the ticks of their CPUs.
  */
 static bool work_in_reach(s32 cpu)
 {
