@@ -68,7 +68,7 @@ pub struct Tunables {
     #[arg(long, default_value_t = 20, value_name = "US", value_parser = micros::<u64>(0..=1000))]
     pub handoff_us: u64,
 
-    /// How long a task that wake-affine took from its home node is not moved back. Scan periods (1 to 60 s), 0..64.
+    /// How long a task that wake-affine took from its home node is not moved back, in scan periods of 1 s, 0..64.
     ///
     /// 0: not at all, and the two fight over tasks that wake each other and have their memory on different nodes.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = value_parser!(u32).range(0..=64))]

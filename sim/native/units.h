@@ -21,7 +21,7 @@
 	X(bw_refill) X(take_slice) X(charge_groups) X(next_refill) X(cpu_budget) \
 	X(peak) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(set_deadline) X(charge) \
 	X(note_current) X(note_running) X(yield_turn) X(rebase) X(place) \
-	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) X(update_first_come) \
+	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) X(any_starves) X(update_fifo) \
 	X(preempts) X(is_about_to_sleep) X(run_at_once) X(arrival_flags) \
 	X(set_tickless) X(advance_tickless) \
 	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) X(is_big) \
@@ -32,10 +32,10 @@
 	X(note_wake_case) \
 	X(nr_scan_of) X(budget) X(sum_util) X(estimate_nr_scan) \
 	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) X(any_idle) \
-	X(begin_search) X(count_allowed) X(scan_window) X(scan_llc) X(scan_beyond) X(scan_home) X(find_idle) \
+	X(begin_search) X(scan_window) X(scan_llc) X(scan_beyond) X(scan_home) X(find_idle) \
 	X(affine_target) \
 	X(hands_off) X(judge_handoff) \
-	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_preferred_node) X(adapt_scan_period) \
+	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_preferred_node) \
 	X(node_any_idle) \
 	X(find_stronger) X(runs_small) \
 	X(nr_idle) X(find_core) X(find_room) \
@@ -43,7 +43,7 @@
 	X(mark_overloaded) X(note_taken) X(note_none_queued) X(note_all_taken) X(take_queued) \
 	X(hot_remaining) X(kick_idle_for) X(kick_idle_for_queued) \
 	X(pull) X(steal) X(work_in_reach) \
-	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(carry_over) X(balance) X(run_starved) X(note_due) \
+	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(carry_over) X(balance) X(note_due) \
 	X(requeue_heavier) \
 	X(note_latency) \
 	X(throttled_queue) X(is_throttled) X(unthrottle)

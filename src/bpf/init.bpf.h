@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * The queues of all CPUs, and what becomes of them when a CPU comes or goes (core/hotplug.bpf.h).
- */
+/* What begins and ends: the program, CPUs (core/hotplug.bpf.h), tasks. */
 #pragma once
 
 /*
@@ -66,4 +64,47 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 		bpf_rcu_read_unlock();
 	}
 	return 0;
+}
+
+/* Sleepable. */
+s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	struct task_ctx *tctx =
+		bpf_task_storage_get(&task_ctxs, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!tctx)
+		return -ENOMEM;
+	tctx->vclock_cpu = -1;
+	tctx->share = WEIGHT_DFL << WEIGHT_SHIFT;
+	tctx->burst_est = tunables.slice_ns;
+	tctx->charged = tctx->woke_exec = p->se.sum_exec_runtime;
+	tctx->sync_wakeup = true;
+	tctx->recent = -1;
+	tctx->preferred_node = NO_NODE;
+	if (machine.cgroups) {
+		/* The kernel holds the group; it is the verifier that wants to see it. */
+		bpf_rcu_read_lock();
+		if (bpf_core_field_exists(args->cgroup) && args->cgroup)
+			tctx->group = group_id(args->cgroup);
+		bpf_rcu_read_unlock();
+	}
+	return 0;
+}
+
+/*
+ * @p leaves us, for another scheduling class or for good: it may have been waiting. Its rq lock is
+ * held.
+ */
+void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
+{
+	struct task_ctx *tctx = task_ctx(p);
+
+	if (!tctx)
+		return;
+	queue_del(tctx);
+	tctx->at_user = false;
+	tctx->enqueued_at = 0;
+	group_leave(tctx, scx_bpf_task_cpu(p));
+	leave_autogroup(tctx);
 }

@@ -214,7 +214,7 @@ enum magpie_stat {
 	STAT_STOLEN_NS,	 /* for which tasks had been queued that then ran on another CPU */
 	/* tasks that a busy CPU took from one where they are owed more, or waited longer */
 	STAT_BALANCE,
-	STAT_STARVED,	 /* tasks run out of turn because they waited far too long */
+	STAT_STARVED,	 /* times that FIFO mode began because a task had waited far too long */
 	STAT_STEAL_MISS, /* victims whose waiting tasks were gone or could not come */
 	STAT_EMPTY,	 /* dispatches that found nothing to run */
 	STAT_REENQUEUE,	 /* tasks that fled a CPU taken by a higher scheduling class */
@@ -266,9 +266,14 @@ enum preempter {
 /* What is due in the next dispatch(), as a tick finds. */
 enum due {
 	DUE_SHARES = 1,	 /* a look at the shares of the tasks that wait */
-	DUE_STARVED = 2, /* ... for tasks that starve */
-	DUE_BALANCE = 4, /* ... at the queue of another CPU */
-	DUE_YIELD = 8,	 /* the task that current yielded to; set by current */
+	DUE_BALANCE = 2, /* ... at the queue of another CPU */
+	DUE_YIELD = 4,	 /* the task that current yielded to; set by current */
+};
+
+/* Which queues of a CPU may have tasks: order/queue.bpf.h. */
+enum queued {
+	QUEUED_MOVABLE = 1, /* of tasks that may migrate */
+	QUEUED_PINNED = 2,  /* of tasks that may not */
 };
 
 /*
@@ -285,7 +290,7 @@ struct cpu_ctx {
 	u64 curr_requeued;   /* ... if its slice ends, at least */
 	u64 curr_started;    /* ran_until() when it started */
 	s64 curr_left;	     /* ns for which it was expected to run then, before it sleeps */
-	u32 curr_weight;     /* task_weight(); 0: no task of ours that could be preempted */
+	u32 curr_weight;     /* its task_weight(); 0: no task of sched_ext runs */
 	u32 curr_util;	     /* task_util of current, when it started or at the last tick */
 	u8 curr_idle_policy; /* SCHED_IDLE or cpu.idle */
 	u8 curr_critical;    /* is_critical() */
@@ -294,10 +299,8 @@ struct cpu_ctx {
 	u8 idle;	     /* in the idle loop */
 	u8 taken;	     /* a higher class took it, and no task of ours has run since */
 	u8 misfit;	     /* current is too big for this CPU */
-	u8 queued;	     /* one of its two queues may have tasks: order/queue.bpf.h */
-	u8 queued_pinned;    /* ... that of tasks that may not migrate */
-	u8 overloaded;	     /* ... that of tasks that may */
-	u8 first_come;	     /* so many tasks wait that their deadlines do not matter */
+	u8 queued;	     /* enum queued */
+	u8 fifo;	     /* FIFO mode: deadlines do not matter */
 	u8 due;		     /* DUE_*: what dispatch() is to see to, set by the tick */
 	u8 tickless;	     /* current has no tick: order/tickless.bpf.h */
 
@@ -310,7 +313,7 @@ struct cpu_ctx {
 	s32 nr_queued;	 /* sampled by sample_queues() */
 
 	/* steal/ */
-	u64 starved_at;	  /* scx_bpf_now() of the last look for starved tasks that found none */
+	u64 starved_at;	  /* order/queue.bpf.h: scx_bpf_now() of the last any_starves() */
 	u64 balanced_at;  /* scx_bpf_now() of the last balance_victim() */
 	u32 balance_turn; /* counts them */
 	u32 balance_slot; /* of the last CPU of the LLC that it found */
@@ -375,9 +378,8 @@ struct group {
 	s64 sum;     /* of the weights of what is runnable directly in it; atomic */
 	u64 counted; /* its weight in its parent's sum; atomic */
 
-	/* What all CPUs read; it changes seldom. */
-	s64 shown __attribute__((aligned(CACHE_LINE))); /* sum, nearly; atomic */
-	u64 cgroup; /* the kernel's id; of an autogroup the address of its task_group */
+	/* What all CPUs read; it changes seldom. The kernel's id; of an autogroup its task_group. */
+	u64 cgroup __attribute__((aligned(CACHE_LINE)));
 	u32 weight; /* the kernel's, 1024 for cpu.weight 100; 0: the id is free */
 	u32 parent;
 	u32 level;

@@ -65,6 +65,7 @@
 #include "order/insert.bpf.h"
 #include "order/pick.bpf.h"
 #include "cgroup/groups.bpf.h"
+#include "cgroup/ops.bpf.h"
 #include "core/hotplug.bpf.h"
 #include "core/dump.bpf.h"
 #include "init.bpf.h"
@@ -119,24 +120,25 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 }
 
 /*
- * A task is to wait for its CPU, whose rq lock is held: no CPU was idle, its slice is over, it may
- * not migrate ...
+ * @p is runnable, and has no CPU claimed by select_cpu(): no CPU was idle, the task may use one CPU
+ * only, its slice is over ... Its CPU's rq lock is held.
+ *
+ * 1. Until the loader has placed the CPU it runs what the kernel sends there, in FIFO order.
+ * 2. If the task's groups have used up their cpu.max it waits for the next period.
+ * 3. A task that was to move goes to the CPU that is better for it.
+ * 4. If the CPU is idle, and not claimed for another task, it runs the task.
+ * 5. Otherwise the task waits, or preempts current (order/insert.bpf.h).
  */
 void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
-	bool wakes = enq_flags & SCX_ENQ_WAKEUP, preempt;
-	u64 rest, kept;
+	u64 rest;
 	u32 by;
 
 	if (tctx)
 		queue_del(tctx);
-	/*
-	 * A CPU that has come is not used until the loader knows where it stands, but for what the
-	 * kernel sends there.
-	 */
 	if (!tctx || !is_present(cpu)) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 		return;
@@ -147,64 +149,22 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		advance_tickless(cpu, cctx);
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
-	if (wakes)
+	if (enq_flags & SCX_ENQ_WAKEUP)
 		note_unseen_wakeup(p, tctx);
 	if (throttle(p, tctx, cpu, cctx, enq_flags))
 		return;
-	rest = rest_of_slice(p, tctx, cctx, &by);
-	rebase(tctx, cpu);
-	kept = tctx->deadline;
-	place(p, tctx, cpu, wakes || is_throttled(tctx));
-	if (rest && time_before(kept, tctx->deadline))
-		tctx->deadline = kept;
+	rest = place_again(p, tctx, cpu, cctx, enq_flags & SCX_ENQ_WAKEUP || is_throttled(tctx),
+			   &by);
 	if (tctx->move_why && send_away(p, cpu, enq_flags))
 		return;
-	if (is_nohz_full(cpu) && enq_flags & SCX_ENQ_LAST) {
-		stat_inc(STAT_QUEUED);
-		/* The local DSQ, because it continues. */
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
-		kick_cpu(cpu, 0);
-		return;
-	}
-
-	/*
-	 * Already claimed for another task: then this one waits in the queue, where it can be
-	 * stolen.
-	 */
 	if (cctx->idle && claim_idle(cpu)) {
 		stat_inc(STAT_LOCAL);
 		tctx->arrives = true;
+		/* The local DSQ, because the CPU was claimed for the task. */
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags | SCX_ENQ_IMMED);
 		return;
 	}
-	if (wakes && is_critical(p)) {
-		if (!is_migratable(p)) {
-			stat_inc(STAT_KTHREAD);
-			run_at_once(p, cctx, enq_flags);
-			return;
-		}
-		preempt = cctx->curr_weight && !cctx->curr_critical;
-	} else {
-		preempt = wakes && preempts(p, tctx, cctx, cpu);
-	}
-	if (!is_migratable(p) && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) &&
-	    (preempt || is_next(cpu, cctx, tctx))) {
-		if (preempt) {
-			make_way(cctx, BY_WAKEE);
-			enq_flags |= SCX_ENQ_PREEMPT;
-		}
-		stat_inc(preempt ? STAT_PREEMPT : STAT_QUEUED);
-		/*
-		 * The local DSQ, because no other CPU may take the task, and no other task comes
-		 * before it.
-		 */
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, rest ?: tunables.slice_ns, enq_flags);
-		return;
-	}
-	queue_task(p, tctx, cpu, cctx, rest, by, preempt, enq_flags);
-	/* It had no slice left, and now has: the CPU is about to go idle. */
-	if (enq_flags & SCX_ENQ_LAST)
-		kick_cpu(cpu, 0);
+	insert_task(p, tctx, cpu, cctx, rest, by, enq_flags);
 }
 
 /*
@@ -336,7 +296,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	estimate_nr_scan(cpu, cctx);
 	settle(cpu, cctx);
 	look_at_absent(cctx);
-	update_first_come(cpu, cctx);
+	update_fifo(cpu, cctx, now);
 	note_due(cpu, cctx, now);
 	if (!is_present(cpu)) {
 		run_on_absent(p, true);
@@ -383,7 +343,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 	if (!is_present(cpu))
 		return;
 	/* Nothing waits, and no tick comes to see it. */
-	cctx->first_come = false;
+	cctx->fifo = false;
 	mark_idle(cpu, cctx);
 	/*
 	 * The other half of the handshake with enqueue(): a task may have been queued after
@@ -400,108 +360,6 @@ void BPF_STRUCT_OPS(magpie_cpu_release, s32 cpu, struct scx_cpu_release_args *ar
 	cpu_ctx(cpu)->taken = true;
 	kick_idle_for_queued(cpu);
 	scx_bpf_reenqueue_local();
-}
-
-/* Sleepable. */
-s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p,
-			     struct scx_init_task_args *args)
-{
-	struct task_ctx *tctx =
-		bpf_task_storage_get(&task_ctxs, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-
-	if (!tctx)
-		return -ENOMEM;
-	tctx->vclock_cpu = -1;
-	tctx->share = WEIGHT_DFL << WEIGHT_SHIFT;
-	tctx->burst_est = tunables.slice_ns;
-	tctx->charged = tctx->woke_exec = p->se.sum_exec_runtime;
-	tctx->sync_wakeup = true;
-	tctx->recent = -1;
-	tctx->preferred_node = NO_NODE;
-	if (machine.cgroups) {
-		/* The kernel holds the group; it is the verifier that wants to see it. */
-		bpf_rcu_read_lock();
-		if (bpf_core_field_exists(args->cgroup) && args->cgroup)
-			tctx->group = group_id(args->cgroup);
-		bpf_rcu_read_unlock();
-	}
-	return 0;
-}
-
-/*
- * @p leaves us, for another scheduling class or for good: it may have been waiting. Its rq lock is
- * held.
- */
-void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
-{
-	struct task_ctx *tctx = task_ctx(p);
-
-	if (!tctx)
-		return;
-	queue_del(tctx);
-	tctx->at_user = false;
-	tctx->enqueued_at = 0;
-	group_leave(tctx, scx_bpf_task_cpu(p));
-	leave_autogroup(tctx);
-}
-
-/*
- * Sleepable. Comes before any task is in the group, and for groups that are there already before
- * init_task().
- */
-s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_cgroup_init, struct cgroup *cgrp,
-			     struct scx_cgroup_init_args *args)
-{
-	return cgrp->level ? add_group(cgrp, args->weight) : 0;
-}
-
-/* Sleepable. Tasks that are about to die may still be in the group. */
-void BPF_STRUCT_OPS_SLEEPABLE(magpie_cgroup_exit, struct cgroup *cgrp)
-{
-	remove_group(cgrp);
-}
-
-/* @p is in no queue and does not run. Its rq lock is held. */
-void BPF_STRUCT_OPS(magpie_cgroup_move, struct task_struct *p, struct cgroup *from,
-		    struct cgroup *to)
-{
-	struct task_ctx *tctx = task_ctx(p);
-
-	if (!tctx)
-		return;
-	group_leave(tctx, scx_bpf_task_cpu(p));
-	join_group(tctx, group_id(to));
-	tctx->task_group = 0;
-}
-
-void BPF_STRUCT_OPS(magpie_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
-{
-	u32 id = own_group(cgrp);
-
-	if (!id)
-		return;
-	look_at_group(id, task_group(cgrp), kernel_weight(weight));
-}
-
-/* From 6.17 on. */
-void BPF_STRUCT_OPS(magpie_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us,
-		    u64 burst_us)
-{
-	u32 id = own_group(cgrp);
-
-	if (id)
-		set_limit(id, period_us * NSEC_PER_USEC,
-			  quota_us == RUNTIME_INF ? 0 : quota_us * NSEC_PER_USEC,
-			  burst_us * NSEC_PER_USEC);
-}
-
-/* From 6.19 on. */
-void BPF_STRUCT_OPS(magpie_cgroup_set_idle, struct cgroup *cgrp, bool idle)
-{
-	u32 id = own_group(cgrp);
-
-	if (id)
-		look_at_group(id, task_group(cgrp), group(id)->weight);
 }
 
 void BPF_STRUCT_OPS(magpie_exit, struct scx_exit_info *ei)

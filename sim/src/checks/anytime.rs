@@ -9,7 +9,7 @@ use crate::cgroup::NR_AUTOGROUPS;
 use crate::costs::TICK;
 use crate::dsq::{is_throttled_queue, pinned_queue, queue_cpu};
 use crate::kernel::{Curr, Event, Kernel};
-use crate::native::SHOWN_PART;
+
 use crate::task::{Place, SCHED_BATCH, SCHED_IDLE, State, Task};
 use crate::time::{MSEC, USEC};
 
@@ -81,7 +81,7 @@ impl Kernel {
     }
 
     /// A group's sum, and what CPUs have not told it yet, is that of the weights of what is runnable in it; its weight is in its
-    /// parent's as long as there is any; what is shown of it is right but for a small part.
+    /// parent's as long as there is any.
     fn check_groups(&mut self) {
         if self.tunables.no_cgroups || self.cgroups.len() == 1 {
             return;
@@ -135,10 +135,6 @@ impl Kernel {
                 let what = format!("cgroup {id} has {has} and counts {counts}, not {sum} and {counted}");
                 return self.violate("cgroup", what);
             }
-            if group.sum.abs_diff(group.shown) * u64::from(SHOWN_PART) > group.shown.max(0) as u64 {
-                let what = format!("cgroup {id} has {}, and shows {}", group.sum, group.shown);
-                return self.violate("cgroup", what);
-            }
             sums[cgroup.parent] += counted as i64;
         }
     }
@@ -146,7 +142,8 @@ impl Kernel {
     /// Idle and overload bits tell the truth, or did a moment ago.
     fn check_bits(&mut self, cpu: usize, slot: usize) {
         let cctx = self.native.cpu_ctx(cpu);
-        let (idle, waiting, overloaded) = (cctx.idle != 0, cctx.queued != 0, cctx.overloaded != 0);
+        let (idle, waiting) = (cctx.idle != 0, cctx.queued != 0);
+        let overloaded = u32::from(cctx.queued) & queued_QUEUED_MOVABLE != 0;
         let bit = self.native.is_overload_bit(slot);
         if bit && !overloaded {
             return self.violate("overload bit", format!("CPU {cpu}'s bit is set, and it thinks it is not"));

@@ -57,7 +57,6 @@ impl Kernel {
                     magpie_stat_STAT_STEAL_NODE,
                     magpie_stat_STAT_STEAL_FAR,
                     magpie_stat_STAT_BALANCE,
-                    magpie_stat_STAT_STARVED,
                 ]),
             ),
             (

@@ -22,9 +22,7 @@ use crate::dsq::{TaskId, is_pinned_queue, is_throttled_queue, local_on, queue_cp
 pub use crate::kernel::Violation;
 use crate::kernel::cpufreq::MAX_FREQ;
 use crate::kernel::{Call, Curr, Event, FULL_MARGINS, Kernel, Moment, Notes, Util};
-use crate::native::{
-    GROUP_FLAGS, GROUP_IDLE, MAX_STARVED_LOOKS, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT,
-};
+use crate::native::{GROUP_FLAGS, GROUP_IDLE, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT};
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, Task};
 use crate::time::{MSEC, USEC};
 use crate::trace::Op;
@@ -183,7 +181,7 @@ impl Kernel {
             let by = self.tasks[task].tctx().map(|tctx| u32::from(tctx.preempted_by));
             self.tasks[task].behind_kthread = by == Some(preempter_BY_KTHREAD);
         }
-        for (looks, most) in [(looks, MAX_LOOKS), (looks_back, MAX_STARVED_LOOKS)] {
+        for (looks, most) in [(looks, MAX_LOOKS), (looks_back, magpie_limits_MAX_LONG_QUEUE)] {
             if looks > most && op != Op::CpuOffline {
                 self.violate("budget", format!("{op:?} looked at {looks} waiting tasks, more than {most}"));
             }
@@ -253,7 +251,8 @@ impl Kernel {
         }
         let (pinned, id) = (is_pinned_queue(id), queue_cpu(id));
         let cctx = self.native.cpu_ctx(id);
-        let (waiting, overloaded) = (cctx.queued != 0, cctx.overloaded != 0);
+        let waiting = cctx.queued != 0;
+        let overloaded = u32::from(cctx.queued) & queued_QUEUED_MOVABLE != 0;
         let vclock = cctx.vclock;
 
         // Its deadline is what it may ask for after its virtual time, which is not far from the clock.
@@ -287,10 +286,10 @@ impl Kernel {
             1 => tctx.resumes != 0,
             _ => tctx.resumes != 0 || tctx.has_credit != 0 && !is_short,
         };
-        if !first && cctx.first_come == 0 && !in_place {
+        if !first && cctx.fifo == 0 && !in_place {
             return self.violate("virtual time", format!("task {task} waits {before} ns before its deadline"));
         }
-        if !first && cctx.first_come == 0 && !(least.saturating_sub(1)..=most + 1).contains(&ahead) {
+        if !first && cctx.fifo == 0 && !(least.saturating_sub(1)..=most + 1).contains(&ahead) {
             let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
             return self.violate("virtual time", what);
         }
@@ -346,7 +345,7 @@ impl Kernel {
         self.tasks[task].tctx().map_or(0, |tctx| u64::from(tctx.share & !GROUP_FLAGS))
     }
 
-    /// What it should be by what is shown of the groups' sums, which [`Kernel::check_groups`] checks.
+    /// What it should be by the groups' sums, which [`Kernel::check_groups`] checks.
     fn share(&self, task: TaskId) -> f64 {
         let unit = f64::from(1u32 << WEIGHT_SHIFT);
         let plain = f64::from(self.tasks[task].weight());
@@ -355,13 +354,13 @@ impl Kernel {
         }
         let group = self.tasks[task].tctx().map_or(0, |tctx| tctx.group);
         if (0..NR_AUTOGROUPS).any(|session| group != 0 && group == self.autogroup_id(session)) {
-            return plain * 1024.0 / plain.max(self.native.group(group).shown as f64) * unit;
+            return plain * 1024.0 / plain.max(self.native.group(group).sum as f64) * unit;
         }
         let (share, _) = self.cgroup_path(self.tasks[task].cgroup).fold((plain, plain), |(share, part), id| {
             let cgroup = &self.cgroups[id];
             let weight = f64::from(cgroup.kernel_weight());
-            // A share is at most all: what is shown may lag.
-            (share * weight / part.max(self.native.group(self.program_id(id)).shown as f64), weight)
+            // A share is at most all: sums may lag.
+            (share * weight / part.max(self.native.group(self.program_id(id)).sum as f64), weight)
         });
         (share * unit).clamp(1.0, 102_400.0 * unit)
     }

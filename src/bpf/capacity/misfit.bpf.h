@@ -16,7 +16,7 @@ static bool runs_small(s32 cpu, s32 weaker)
 {
 	const struct cpu_ctx *cctx = cpu_ctx(cpu);
 
-	return READ_ONCE(cctx->curr_weight) && !READ_ONCE(cctx->curr_critical) &&
+	return is_preemptible(cctx) &&
 	       fits_capacity(READ_ONCE(cctx->curr_util), capacity_of(weaker));
 }
 

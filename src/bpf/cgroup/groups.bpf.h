@@ -101,7 +101,6 @@ static void init_group(u32 id, u64 key, u32 parent, u32 level, u32 weight)
 
 	g->cgroup = key;
 	g->sum = 0;
-	g->shown = 0;
 	g->counted = 0;
 	g->level = level;
 	g->parent = parent;

@@ -20,9 +20,6 @@
  *	   |      SETTLE_NS after the CPU's last time; by its tick; if it has none by others' ticks   settle_cpu()
  *	   v
  *	sum       and that of the parent, if the group comes to have something, or nothing left       group_add()
- *	   |      when it differs by more than a 32nd
- *	   v
- *	shown     on the line of what seldom changes                                                  show_sum()
  *	   |      when the task wakes or is charged, SHARE_NS after the last time
  *	   v
  *	share     of the task, by which all of its virtual time goes                                  update_share()
@@ -35,7 +32,6 @@ enum {
 	SETTLE_NS = 1000000,
 	SETTLE_CPUS = 8,    /* idle CPUs that a tick settles */
 	SHARE_NS = 1000000, /* how often the share of a task is looked at */
-	SHOWN_PART = 32,    /* of what is shown: a smaller change is not */
 	WEIGHT_SHIFT = 9,   /* of a task's weight: shares get small */
 	SHARE_SHIFT = 29,   /* while they are computed: weight * weight has 34 bits */
 	WEIGHT_DFL = 1024,  /* nice 0; a group's with cpu.weight 100 */
@@ -111,23 +107,6 @@ static s64 group_counts(struct group *g)
 }
 
 /*
- * Has what is shown of the sum follow it. As group_counts(), the later one of two CPUs sees to it.
- */
-static void show_sum(struct group *g)
-{
-	s64 sum, shown, off;
-
-	do {
-		sum = READ_ONCE(g->sum);
-		shown = READ_ONCE(g->shown);
-		off = sum > shown ? sum - shown : shown - sum;
-		if (off * SHOWN_PART <= shown)
-			return;
-		__sync_lock_test_and_set(&g->shown, sum);
-	} while (READ_ONCE(g->sum) != sum && can_loop);
-}
-
-/*
  * Adds to the sum of a group, and of those above it that get or lose something runnable. Bounded by
  * its level.
  */
@@ -137,7 +116,6 @@ __noinline s32 group_add(u32 id, s64 change)
 		struct group *g = group(id);
 
 		__sync_fetch_and_add(&g->sum, change);
-		show_sum(g);
 		change = g->parent ? group_counts(g) : 0;
 		id = g->parent;
 	}
@@ -225,7 +203,7 @@ __noinline u32 group_share(u32 id, u32 weight)
 	while (id && can_loop) {
 		const struct group *g = group(id);
 
-		all = READ_ONCE(g->shown);
+		all = READ_ONCE(g->sum);
 		all = max(all, part);
 		part = group_weight(g);
 		share = share * part / all;

@@ -16,9 +16,8 @@
  *	                       lines                               wrapped
  *
  *	struct map_walk walk = map_walk_from(&map, llc, slot, ALL_SLOTS);
- *	while (map_walk_more(&walk) && can_loop)
- *		if (map_walk_next(&map, &walk))
- *			... walk.slot ...
+ *	map_for_each(&map, &walk)
+ *		... walk.slot ...
  *
  * Bounded by the lines of which llcs[] tells, the first of them twice, and SLOTS_PER_LINE bits a
  * line.
@@ -225,6 +224,10 @@ static bool map_walk_next(struct sparse_map *map, struct map_walk *walk)
 	walk->bits &= walk->bits - 1;
 	return true;
 }
+
+#define map_for_each(map, walk)                                                                    \
+	while (map_walk_more(walk) && can_loop)                                                    \
+		if (map_walk_next(map, walk))
 
 /*
  * Slots that the walk went over until it came where it is; all of the window, if it @found nothing.

@@ -16,9 +16,9 @@ void BPF_STRUCT_OPS(magpie_dump_cpu, struct scx_dump_ctx *dctx, s32 cpu, bool id
 
 	if (idle && !cctx->queued)
 		return;
-	scx_bpf_dump("magpie: vclock %llu util_avg %u idle %d overloaded %d queued %d pinned %d",
-		     cctx->vclock, cctx->pelt.util_avg, cctx->idle, cctx->overloaded,
-		     scx_bpf_dsq_nr_queued(cpu), scx_bpf_dsq_nr_queued(pinned_queue(cpu)));
+	scx_bpf_dump("magpie: vclock %llu util_avg %u idle %d queued %d pinned %d", cctx->vclock,
+		     cctx->pelt.util_avg, cctx->idle, scx_bpf_dsq_nr_queued(cpu),
+		     scx_bpf_dsq_nr_queued(pinned_queue(cpu)));
 }
 
 void BPF_STRUCT_OPS(magpie_dump_task, struct scx_dump_ctx *dctx, struct task_struct *p)

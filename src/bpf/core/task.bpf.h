@@ -74,8 +74,6 @@ struct task_ctx {
 	s32 preferred_node; /* NO_NODE: none yet */
 	s32 home_share;	    /* of its run time that is there, decaying: 0..HOME_ALL */
 	u64 home_retry_at;  /* scx_bpf_now() from which on it may be moved there */
-	u64 scan_at;	    /* ... when scan_period is adapted next */
-	u32 scan_period;    /* ms; 0: not yet known */
 	u8 numa_backoff;    /* home_retry_at is wake-affine's back-off */
 
 	/* search/move.bpf.h */
@@ -178,6 +176,13 @@ static bool is_critical(const struct task_struct *p)
 __noinline bool in_cpus_ptr(struct task_struct *p __arg_trusted, s32 cpu)
 {
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
+/* Does a task of sched_ext run there that may be preempted, and is not yet? */
+static bool is_preemptible(const struct cpu_ctx *cctx)
+{
+	return READ_ONCE(cctx->curr_weight) && !READ_ONCE(cctx->curr_critical) &&
+	       !READ_ONCE(cctx->preempted_by);
 }
 
 /* By its own policy it preempts no task. */

@@ -11,12 +11,9 @@
  *
  * A task that wake-affine pulls to a node that is not its home would be moved back, pulled again,
  * and so on. So neither it nor its waker is moved home for numa_backoff scan periods then (Mel
- * Gorman's delayed retry), as under the kernel's NUMA balancing, whose scan period and retries
- * these are:
- *
- *	scan_period  1 .. 60 s, adapted each scan_period: longer while the task runs at home, shorter while it does not
- *	retry        scan_period / 16 after the last attempt to move the task home, at most 1 s
- *	back_off()   numa_backoff * scan_period from now, unless it has to wait for longer already
+ * Gorman's delayed retry). Otherwise an attempt to move a task home is repeated after RETRY_NS. The
+ * kernel adapts the scan period, between 1 and 60 s, to how many pages each scan finds; nothing is
+ * scanned here, so it is the shortest of them.
  */
 #pragma once
 
@@ -25,16 +22,9 @@ enum {
 	HOME_ALL = 1 << 16,
 	/* the share is an average over 1 << this looks: half a second of run time at HZ=250 */
 	HOME_DECAY = 7,
-	SCAN_PERIOD_MIN = 1000,
-	SCAN_PERIOD_MAX = 60000,
-	SCAN_PERIOD_SLOTS = 10, /* by which it grows or shrinks */
-	/* tenths of its run time at home: with less it is looked at more often */
-	SCAN_PERIOD_THRESHOLD = 7,
-	RETRY_SHARE = 16,
-	RETRY_MAX = 1000, /* ms */
+	SCAN_PERIOD_NS = 1000000000,	/* the kernel's numa_balancing_scan_period_min */
+	RETRY_NS = SCAN_PERIOD_NS / 16, /* as task_numa_fault() retries */
 };
-
-#define NSEC_PER_MSEC 1000000ULL
 
 /* Filled by ticks; the loader writes nodes, and throws out processes that are gone. */
 struct {
@@ -49,19 +39,12 @@ static bool is_numa(void)
 	return machine.nr_nodes > 1;
 }
 
-static u32 scan_period(const struct task_ctx *tctx)
+/* The task is not to be moved home for @wait ns from now. A longer wait stays. */
+static void delay_return(struct task_ctx *tctx, u64 now, u64 wait, bool held)
 {
-	return tctx->scan_period ?: SCAN_PERIOD_MIN;
-}
-
-/* Not before @ms from now is the task to be moved home. A longer wait stays. */
-static void delay_return(struct task_ctx *tctx, u64 now, u64 ms, bool held)
-{
-	u64 at = now + ms * NSEC_PER_MSEC;
-
-	if ((s64)(at - tctx->home_retry_at) <= 0)
+	if (!time_before(tctx->home_retry_at, now + wait))
 		return;
-	tctx->home_retry_at = at;
+	tctx->home_retry_at = now + wait;
 	tctx->numa_backoff = held;
 	if (held)
 		tctx->move_why = MOVE_NOT;
@@ -73,17 +56,16 @@ static void delay_return(struct task_ctx *tctx, u64 now, u64 ms, bool held)
  */
 static void back_off(struct task_ctx *tctx, u32 node, bool has_waker)
 {
+	u64 now, wait = tunables.numa_backoff * (u64)SCAN_PERIOD_NS;
 	struct task_ctx *waker;
-	u64 now;
 
-	if (!tunables.numa_backoff || tctx->preferred_node == NO_NODE ||
-	    tctx->preferred_node == node)
+	if (!wait || tctx->preferred_node == NO_NODE || tctx->preferred_node == node)
 		return;
 	now = scx_bpf_now();
-	delay_return(tctx, now, (u64)tunables.numa_backoff * scan_period(tctx), true);
+	delay_return(tctx, now, wait, true);
 	waker = has_waker ? task_ctx(bpf_get_current_task_btf()) : NULL;
 	if (waker)
-		delay_return(waker, now, (u64)tunables.numa_backoff * scan_period(waker), true);
+		delay_return(waker, now, wait, true);
 }
 
 /* Is the task, on @node or about to be, away from home, and to go there if there is room? */
@@ -132,25 +114,4 @@ static void settle_preferred_node(struct task_ctx *tctx, s32 node, s32 memory)
 		((tctx->preferred_node == node ? HOME_ALL : 0) - tctx->home_share) >> HOME_DECAY;
 	if (memory == NO_NODE && tctx->home_share < HOME_ALL / 2)
 		set_home(tctx, node);
-}
-
-/*
- * As update_task_scan_period(), with the share of run time at home in place of that of local
- * faults.
- */
-static void adapt_scan_period(struct task_ctx *tctx, u64 now)
-{
-	u32 period = scan_period(tctx), slot = period / SCAN_PERIOD_SLOTS;
-	u32 local = tctx->home_share * SCAN_PERIOD_SLOTS / HOME_ALL;
-
-	if ((s64)(now - tctx->scan_at) < 0)
-		return;
-	if (local > SCAN_PERIOD_THRESHOLD)
-		period += (local - SCAN_PERIOD_THRESHOLD) * slot;
-	else if (local == SCAN_PERIOD_THRESHOLD)
-		period += slot;
-	else
-		period -= (SCAN_PERIOD_THRESHOLD - local) * slot;
-	tctx->scan_period = period = min(max(period, (u32)SCAN_PERIOD_MIN), (u32)SCAN_PERIOD_MAX);
-	tctx->scan_at = now + period * NSEC_PER_MSEC;
 }

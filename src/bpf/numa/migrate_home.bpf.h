@@ -35,7 +35,6 @@ static bool goes_home(struct task_struct *p, struct task_ctx *tctx, s32 cpu, str
 		return false;
 	cctx->homed_at = now;
 	settle_preferred_node(tctx, node, memory_node(p->tgid));
-	adapt_scan_period(tctx, now);
 	if (tctx->preferred_node == node) {
 		stat_inc(STAT_HOME);
 		return false;
@@ -46,6 +45,6 @@ static bool goes_home(struct task_struct *p, struct task_ctx *tctx, s32 cpu, str
 			stat_inc(STAT_HOME_HELD);
 		return false;
 	}
-	delay_return(tctx, now, min(scan_period(tctx) / RETRY_SHARE, RETRY_MAX), false);
+	delay_return(tctx, now, RETRY_NS, false);
 	return node_any_idle(tctx->preferred_node);
 }

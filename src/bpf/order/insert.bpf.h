@@ -1,10 +1,53 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The end of enqueue: a task that found no idle CPU waits in a queue of its CPU (queue.bpf.h), an
- * idle CPU in reach is kicked to steal it (steal/overload.bpf.h), or it preempts current
- * (preempt.bpf.h).
+ * How a task comes to its place in the order, and waits there. What enqueue() knows of it:
+ *
+ *	deadline   its place                                               place_again()
+ *	rest       what is left of its slice, if it was preempted; else 0
+ *	by         what preempted it
+ *	preempt    it wakes, and current makes way for it                  insert_task()
  */
 #pragma once
+
+/*
+ * In enqueue: place @p, which slept or was throttled (@woke) or goes on, in the order of @cpu. Return
+ * what is left of its slice if it was preempted before that was over, and in @by what preempted it;
+ * then it keeps its deadline. 0: it has a whole slice again. FIFO mode knows no rest, nor do tasks
+ * of SCHED_IDLE and cpu.idle, for which no other task is to wait.
+ */
+static u64 place_again(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
+		       bool woke, u32 *by)
+{
+	s64 left = tctx->slice_end - p->se.sum_exec_runtime;
+	u64 kept;
+
+	*by = tctx->preempted_by;
+	tctx->preempted_by = BY_NONE;
+	rebase(tctx, cpu);
+	kept = tctx->deadline;
+	place(p, tctx, cpu, woke);
+	if (!*by || left <= 0 || cctx->fifo || is_idle_policy(p, tctx))
+		return 0;
+	if (time_before(kept, tctx->deadline))
+		tctx->deadline = kept;
+	return left;
+}
+
+/*
+ * @p, a kernel thread of this CPU, runs immediately. Current is preempted, and is not offered to idle
+ * CPUs: the kernel thread is brief, and current's caches are warm.
+ */
+static void run_at_once(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_flags)
+{
+	if (is_preemptible(cctx)) {
+		cctx->preempted_by = BY_KTHREAD;
+		enq_flags |= SCX_ENQ_PREEMPT;
+	} else {
+		/* Before a pinned task that is next. */
+		enq_flags |= SCX_ENQ_HEAD;
+	}
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
+}
 
 /*
  * In enqueue: put @p into a queue of @cpu, whose rq lock is held, with the @rest of its slice if it
@@ -24,7 +67,7 @@ static void queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 		cctx->last_deadline = at;
 	if (critical) {
 		at = cctx->vclock - FIRST_NS;
-	} else if (cctx->first_come && !is_critical(p) && !(p->flags & PF_KTHREAD)) {
+	} else if (cctx->fifo && !is_critical(p) && !(p->flags & PF_KTHREAD)) {
 		at = waits ? p->scx.dsq_vtime : ++cctx->last_deadline;
 		slice = LONG_QUEUE_SLICE_NS;
 		preempt = false;
@@ -40,8 +83,49 @@ static void queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 			preempt = !kick_idle_for(p, tctx, cpu, now) && preempt;
 	}
 	if (preempt) {
-		make_way(cctx, BY_WAKEE);
+		cctx->preempted_by = BY_WAKEE;
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 	stat_inc(critical ? STAT_KTHREAD : preempt ? STAT_PREEMPT : STAT_QUEUED);
+}
+
+/*
+ * In enqueue: @p found no idle CPU, and waits for @cpu, whose rq lock is held. @rest and @by as from
+ * place_again().
+ *
+ * 1. A kernel thread of this CPU runs immediately when it wakes.
+ * 2. Another task that may use this CPU only, and preempts current or is next whatever current does,
+ *    goes to the local DSQ: no dispatch() has to find it.
+ * 3. All others wait in a queue, from where idle CPUs may take them, also those that preempt.
+ */
+static void insert_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
+			u64 rest, u32 by, u64 enq_flags)
+{
+	bool wakes = enq_flags & SCX_ENQ_WAKEUP, critical = wakes && is_critical(p), preempt;
+
+	if (critical && !is_migratable(p)) {
+		stat_inc(STAT_KTHREAD);
+		run_at_once(p, cctx, enq_flags);
+		return;
+	}
+	preempt = critical ? is_preemptible(cctx) : wakes && preempts(p, tctx, cctx, cpu);
+	if (is_nohz_full(cpu) && enq_flags & SCX_ENQ_LAST) {
+		stat_inc(STAT_QUEUED);
+		/* The local DSQ, because it continues, and running() is to look at its slice. */
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
+	} else if (!is_migratable(p) && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) &&
+		   (preempt || is_next(cpu, cctx, tctx))) {
+		if (preempt) {
+			cctx->preempted_by = BY_WAKEE;
+			enq_flags |= SCX_ENQ_PREEMPT;
+		}
+		stat_inc(preempt ? STAT_PREEMPT : STAT_QUEUED);
+		/* The local DSQ, because no other CPU may take the task, and none comes first. */
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, rest ?: tunables.slice_ns, enq_flags);
+	} else {
+		queue_task(p, tctx, cpu, cctx, rest, by, preempt, enq_flags);
+	}
+	/* It had no slice left, and now has: the CPU is about to go idle. */
+	if (enq_flags & SCX_ENQ_LAST)
+		kick_cpu(cpu, 0);
 }

@@ -4,7 +4,7 @@
  *
  *	1. A throttled task's time has come (cgroup/throttle.bpf.h): it is put into a queue, and compared.
  *	2. Current has yielded to a task that waits: that one. Was it preempted: the first of the queues.
- *	3. The tick has found something due: a task that starves here, or has more positive lag elsewhere (steal/balance.bpf.h).
+ *	3. A look at others is due, and a task has more positive lag there (steal/balance.bpf.h).
  *	4. Current may continue, and its deadline is before the first one of the queues, which are not long: current.
  *	5. The first of the queues.
  *	6. Another CPU's task (steal/steal.bpf.h), or what was queued while that was looked for; else the CPU idles.
@@ -146,16 +146,16 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	}
 	if (!preempted || !cctx->queued)
 		tctx = can_keep_running(cpu, prev, &slice);
-	queue = cctx->overloaded ? cpu : pinned_queue(cpu);
+	queue = cctx->queued & QUEUED_MOVABLE ? cpu : pinned_queue(cpu);
 	/*
 	 * Most often current sleeps and one of the queues has tasks: then there is nothing to
 	 * compare its first one with.
 	 */
-	if (cctx->queued && (tctx || due || (cctx->overloaded && cctx->queued_pinned)))
+	if (cctx->queued && (tctx || due || cctx->queued == (QUEUED_MOVABLE | QUEUED_PINNED)))
 		next = first_queued(cpu, cctx, &queue);
 	keep = tctx;
 	at = tctx ? tctx->deadline : 0;
-	if (next && (!tctx || cctx->first_come || !time_before(at, next->scx.dsq_vtime))) {
+	if (next && (!tctx || cctx->fifo || !time_before(at, next->scx.dsq_vtime))) {
 		at = next->scx.dsq_vtime;
 		keep = false;
 	}
@@ -164,20 +164,16 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		keep = false;
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
-	if (due && (keep || next)) {
+	if (due & DUE_BALANCE && (keep || next)) {
 		struct task_ctx *own = keep ? NULL : task_ctx(next);
-		u64 wait = own ? wait_time(own, scx_bpf_now()) : 0;
 
-		if (due & DUE_STARVED && run_starved(cpu, wait))
-			return;
 		/*
 		 * It has just woken, and where many wait all have waited for longer: look again in
 		 * the next dispatch().
 		 */
 		if (own && own->has_credit)
-			cctx->due |= due & DUE_BALANCE;
-		else if (due & DUE_BALANCE &&
-			 balance(cpu, at, own ? by_weight(wait, task_weight(own)) : 0))
+			cctx->due |= DUE_BALANCE;
+		else if (balance(cpu, at, own))
 			return;
 	}
 	if (!keep && cctx->queued && take_queued(cpu, cctx, queue))

@@ -55,51 +55,12 @@ static bool is_about_to_sleep(const struct cpu_ctx *cctx, u64 now)
 static __always_inline bool preempts(const struct task_struct *p, struct task_ctx *tctx,
 				     const struct cpu_ctx *cctx, s32 cpu)
 {
-	if (!tunables.wakeup_preempt || !cctx->curr_weight || never_preempts(p, tctx))
+	if (!tunables.wakeup_preempt || !is_preemptible(cctx) || never_preempts(p, tctx))
 		return false;
 	if (cctx->curr_idle_policy)
 		return true;
-	if (tctx->sync_wakeup || cctx->curr_critical || (cctx->curr_resumes && !is_short(tctx)) ||
+	if (tctx->sync_wakeup || (cctx->curr_resumes && !is_short(tctx)) ||
 	    !time_before(tctx->deadline, cctx->curr_deadline))
 		return false;
 	return !is_about_to_sleep(cctx, locked_now(cpu));
-}
-
-/* Current of the CPU of @cctx makes way; one wakee preempts it at a time. */
-static void make_way(struct cpu_ctx *cctx, enum preempter by)
-{
-	cctx->curr_weight = 0;
-	cctx->preempted_by = by;
-}
-
-/*
- * In enqueue of @p, a kernel thread of @cpu, whose rq lock is held: it runs at once. The task that
- * runs there is preempted, and is not offered to idle CPUs: the kernel thread is brief, and that
- * task's caches are warm.
- */
-static void run_at_once(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_flags)
-{
-	if (cctx->curr_weight && !cctx->curr_critical) {
-		make_way(cctx, BY_KTHREAD);
-		enq_flags |= SCX_ENQ_PREEMPT;
-	} else {
-		/* Before a pinned task that is next. */
-		enq_flags |= SCX_ENQ_HEAD;
-	}
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
-}
-
-/*
- * In enqueue of @p: what is left of its slice, if it was preempted before that was over, and in @by
- * what preempted it. 0: it is queued by its deadline. A long queue is not kept waiting for it, nor
- * does any task wait for SCHED_IDLE and cpu.idle.
- */
-static u64 rest_of_slice(const struct task_struct *p, struct task_ctx *tctx,
-			 const struct cpu_ctx *cctx, u32 *by)
-{
-	s64 left = tctx->slice_end - p->se.sum_exec_runtime;
-
-	*by = tctx->preempted_by;
-	tctx->preempted_by = BY_NONE;
-	return *by && left > 0 && !cctx->first_come && !is_idle_policy(p, tctx) ? left : 0;
 }

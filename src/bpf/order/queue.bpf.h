@@ -18,6 +18,8 @@
  */
 #pragma once
 
+enum { STARVE_LOOKS = 8 }; /* in starve_ns */
+
 static u64 pinned_queue(s32 cpu)
 {
 	return MAX_CPUS + cpu;
@@ -45,27 +47,8 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 	 */
 	before = __sync_fetch_and_add(&cctx->queued_load, tctx->queued_weight);
 	barrier_var(before);
-	cctx->queued = true;
-	if (migratable)
-		cctx->overloaded = true;
-	else
-		cctx->queued_pinned = true;
+	cctx->queued |= migratable ? QUEUED_MOVABLE : QUEUED_PINNED;
 	return migratable ? cpu : pinned_queue(cpu);
-}
-
-/*
- * In tick of @cpu: do so many tasks wait that each has to for starve_ns, at a slice each? By their
- * deadlines some would wait for several such rounds, and the kernel ejects a scheduler that lets
- * them. So until a tick finds that half of them have gone all are served first come, first served,
- * each until the next tick; kernel threads and the loader still come by deadline.
- */
-static void update_first_come(s32 cpu, struct cpu_ctx *cctx)
-{
-	u32 nr = cctx->overloaded ? scx_bpf_dsq_nr_queued(cpu) : 0;
-
-	if (cctx->queued_pinned)
-		nr += scx_bpf_dsq_nr_queued(pinned_queue(cpu));
-	cctx->first_come = nr > (cctx->first_come ? tunables.long_queue / 2 : tunables.long_queue);
 }
 
 /*
@@ -96,7 +79,7 @@ static u64 cpu_load(const struct cpu_ctx *cctx)
  */
 static bool is_next(s32 cpu, const struct cpu_ctx *cctx, const struct task_ctx *tctx)
 {
-	return !cctx->queued && !cctx->due && !cctx->first_come && !cctx->curr_critical &&
+	return !cctx->queued && !cctx->due && !cctx->fifo && !cctx->curr_critical &&
 	       !is_tickless(cctx) && !time_before(cctx->curr_requeued, tctx->deadline) &&
 	       !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 }
@@ -109,14 +92,68 @@ static u64 wait_time(const struct task_ctx *tctx, u64 now)
 	return wait > 0 ? wait : 0;
 }
 
+/* Return true if a task of @queue has waited for starve_ns. Bounded by MAX_LONG_QUEUE. */
+__noinline bool any_starves(u64 queue)
+{
+	u32 looks = bpf_arena_loop_zero;
+	u64 now = scx_bpf_now();
+	struct task_struct *p;
+
+	/* The last ones wait longest, most often. */
+	bpf_for_each(scx_dsq, p, queue, SCX_DSQ_ITER_REV)
+	{
+		struct task_ctx *tctx = task_ctx(p);
+
+		if (tctx && wait_time(tctx, now) >= machine.starve_ns)
+			return true;
+		looks += bpf_arena_loop_one;
+		if (looks >= MAX_LONG_QUEUE)
+			break;
+	}
+	return false;
+}
+
+/*
+ * In tick of @cpu: the only guard against the kernel's watchdog, which ejects a scheduler that lets a
+ * task wait for too long. By weight a task may wait for minutes alongside heavy ones, and a task of
+ * a long queue for several rounds. So switch to FIFO mode
+ *
+ * 1. if one round of the queues, a slice for each task, takes longer than starve_ns; until half of
+ *    the tasks are left;
+ * 2. if a task has waited for starve_ns; until none has.
+ *
+ * Each task runs until the next tick then. Kernel threads and the loader still come by deadline.
+ */
+static void update_fifo(s32 cpu, struct cpu_ctx *cctx, u64 now)
+{
+	u32 nr = 0;
+	bool starves;
+
+	if (cctx->queued & QUEUED_MOVABLE)
+		nr = scx_bpf_dsq_nr_queued(cpu);
+	if (cctx->queued & QUEUED_PINNED)
+		nr += scx_bpf_dsq_nr_queued(pinned_queue(cpu));
+	if (nr > (cctx->fifo ? tunables.long_queue / 2 : tunables.long_queue)) {
+		cctx->fifo = true;
+		return;
+	}
+	if (!cctx->fifo && now - cctx->starved_at < machine.starve_ns / STARVE_LOOKS)
+		return;
+	cctx->starved_at = now;
+	starves = nr && (any_starves(cpu) || any_starves(pinned_queue(cpu)));
+	if (starves && !cctx->fifo)
+		stat_inc(STAT_STARVED);
+	cctx->fifo = starves;
+}
+
 /* The first task of both queues of @cpu, and in @queue which one has it; NULL if both are empty. */
 static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64 *queue)
 {
 	struct task_struct *p = NULL, *pinned = NULL;
 
-	if (cctx->overloaded)
+	if (cctx->queued & QUEUED_MOVABLE)
 		p = __COMPAT_scx_bpf_dsq_peek(cpu);
-	if (cctx->queued_pinned)
+	if (cctx->queued & QUEUED_PINNED)
 		pinned = __COMPAT_scx_bpf_dsq_peek(pinned_queue(cpu));
 	if (pinned && (!p || time_before(pinned->scx.dsq_vtime, p->scx.dsq_vtime))) {
 		*queue = pinned_queue(cpu);

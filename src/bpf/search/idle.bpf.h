@@ -73,8 +73,8 @@ __noinline s32 any_idle(u32 llc, u32 slot)
 {
 	struct map_walk walk = map_walk_from(&idle_map, llc, slot, ALL_SLOTS);
 
-	while (map_walk_more(&walk) && can_loop)
-		if (map_walk_next(&idle_map, &walk) && map_test_and_clear(&idle_map, walk.slot))
+	map_for_each(&idle_map, &walk)
+		if (map_test_and_clear(&idle_map, walk.slot))
 			return slot_cpu(walk.slot);
 	return -1;
 }

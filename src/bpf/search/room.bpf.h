@@ -52,9 +52,9 @@ __noinline s32 find_core(struct task_struct *p __arg_trusted, s32 cpu, u32 llc, 
 	s32 other;
 
 	walk.whole_cores = machine.smt_width > 1;
-	while (tctx && map_walk_more(&walk) && can_loop) {
-		if (!map_walk_next(&idle_map, &walk))
-			continue;
+	if (!tctx)
+		return -1;
+	map_for_each(&idle_map, &walk) {
 		other = slot_cpu(walk.slot);
 		if (looks >= MAX_MISFIT_LOOKS ||
 		    (better && cpu_layout(other)->rank <= cpu_layout(cpu)->rank))

@@ -33,7 +33,6 @@ struct search {
 	s32 weak;    /* of the idle CPUs that are too weak, the one with most to spare; -1: none */
 	u32 spare;   /* ... and that */
 	u32 scanned; /* CPUs that it looked at, which the task may use */
-	u32 walked;  /* slots that the last window went over */
 	u8 bounded;  /* by nr_scan */
 	u8 counted;
 } __attribute__((aligned(CACHE_LINE)));
@@ -65,30 +64,6 @@ static bool is_restricted(const struct task_struct *p)
 }
 
 /*
- * For a task that may not use all CPUs: goes over slots from the one after @slot on, wrapping,
- * until it has passed @slots of them or @cpus CPUs that @p may use. Returns both counts, slots <<
- * 32 | CPUs. Bounded by the LLC's slots.
- */
-__noinline u64 count_allowed(struct task_struct *p __arg_trusted, u32 llc, u32 slot, u32 slots,
-			     u32 cpus)
-{
-	const volatile struct llc_layout *l = llc_layout(llc);
-	u32 first = l->first_line * SLOTS_PER_LINE, start = map_walk_start(llc, slot), i;
-	u32 found = bpf_arena_loop_zero;
-
-	slots = min(slots, l->nr_slots);
-	bpf_for(i, 0, slots) {
-		u32 at = first + (start + i < l->nr_slots ? start + i : start + i - l->nr_slots);
-
-		if (found >= cpus)
-			return (u64)i << 32 | found;
-		if (is_present_slot(at) && in_cpus_ptr(p, slot_cpu(at)))
-			found += bpf_arena_loop_one;
-	}
-	return (u64)slots << 32 | found;
-}
-
-/*
  * Claims an idle CPU of a window of @llc that @p may use and fits; -1 if there is none. Bounded by
  * the window.
  */
@@ -100,9 +75,7 @@ __noinline s32 scan_window(struct task_struct *p __arg_trusted, u32 llc, u32 slo
 	s32 cpu, found = -1;
 
 	walk.whole_cores = whole_cores;
-	while (map_walk_more(&walk) && can_loop) {
-		if (!map_walk_next(&idle_map, &walk))
-			continue;
+	map_for_each(&idle_map, &walk) {
 		cpu = slot_cpu(walk.slot);
 		if (!may_use(p, cpu))
 			continue;
@@ -121,23 +94,21 @@ __noinline s32 scan_window(struct task_struct *p __arg_trusted, u32 llc, u32 slo
 			break;
 		}
 	}
-	s->walked = map_walked(&walk, found >= 0);
+	if (s->counted) {
+		u32 walked = map_walked(&walk, found >= 0), all = machine.nr_cpus_possible;
+
+		/* Of these as many as the task may use, if they are spread evenly. */
+		if (is_restricted(p))
+			walked = (walked * p->nr_cpus_allowed + all - 1) / all;
+		s->scanned += walked;
+	}
 	return found;
 }
 
-/* The same, counting the CPUs that it looked at and that the task may use. */
-static s32 scan_counted(struct task_struct *p, u32 llc, u32 slot, u32 window, bool whole_cores)
-{
-	s32 cpu = scan_window(p, llc, slot, window, whole_cores);
-	struct search *s = this_search();
-
-	if (s->counted)
-		s->scanned += is_restricted(p) ? (u32)count_allowed(p, llc, slot, s->walked, -1U)
-					       : s->walked;
-	return cpu;
-}
-
-/* The same in all of @llc that nr_scan allows, whole cores first. */
+/*
+ * Claim an idle CPU of @llc that @p may use and that is strong enough, whole idle cores first, as far
+ * as nr_scan allows; -1 if there is none.
+ */
 __noinline s32 scan_llc(struct task_struct *p __arg_trusted, u32 llc, u32 slot)
 {
 	u32 window = this_search()->bounded ? budget(llc) : ALL_SLOTS;
@@ -146,15 +117,15 @@ __noinline s32 scan_llc(struct task_struct *p __arg_trusted, u32 llc, u32 slot)
 	if (!window)
 		return -1;
 	if (llc_ctx(llc)->has_idle_core) {
-		cpu = scan_counted(p, llc, slot, ALL_SLOTS, true);
+		cpu = scan_window(p, llc, slot, ALL_SLOTS, true);
 		if (cpu >= 0)
 			return cpu;
 		llc_ctx(llc)->has_idle_core = false;
 	}
-	/* nr_scan counts CPUs that the task may use. */
+	/* nr_scan is of CPUs that the task may use: taken to be spread evenly. */
 	if (window != ALL_SLOTS && is_restricted(p))
-		window = count_allowed(p, llc, slot, ALL_SLOTS, window) >> 32;
-	return scan_counted(p, llc, slot, window, false);
+		window = window * machine.nr_cpus_possible / p->nr_cpus_allowed;
+	return scan_window(p, llc, slot, window, false);
 }
 
 /* As scan_llc(), in the @nr nearest other LLCs. Bounded by MAX_BEYOND. */

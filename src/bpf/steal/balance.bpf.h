@@ -19,16 +19,12 @@
  *
  * When they are further apart than MAX_DRIFT_NS, the CPU that looks forgets the rest: tasks that no
  * other CPU may take have kept them apart, and no others shall have to pay for it.
- *
- * By weight a task may have to wait for minutes beside heavy ones. One that has waited for
- * starve_ns (a quarter of timeout_ms) runs next, before the kernel's watchdog bites.
  */
 #pragma once
 
 enum {
 	BALANCE_NS = 4000000,
 	MAX_DRIFT_NS = 100000000,
-	STARVE_LOOKS = 8, /* in starve_ns */
 	/* how often the shares of the last tasks of a queue are looked at: a few slices */
 	REQUEUE_NS = 20000000,
 	NO_CPU = -1,
@@ -48,8 +44,8 @@ __noinline s32 next_overloaded(s32 cpu, u32 llc, u32 slot)
 {
 	struct map_walk walk = map_walk_from(&overload_map, llc, slot, ALL_SLOTS);
 
-	while (map_walk_more(&walk) && can_loop)
-		if (map_walk_next(&overload_map, &walk) && slot_cpu(walk.slot) != cpu)
+	map_for_each(&overload_map, &walk)
+		if (slot_cpu(walk.slot) != cpu)
 			return slot_cpu(walk.slot);
 	return NO_CPU;
 }
@@ -132,10 +128,6 @@ static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 		    (!is_tickless(cctx) || may_take_first(cpu, cctx->balance_with)))
 			due |= DUE_BALANCE;
 	}
-	if (cctx->queued && now - cctx->starved_at >= machine.starve_ns / STARVE_LOOKS) {
-		cctx->starved_at = now;
-		due |= DUE_STARVED;
-	}
 	if (nr_groups && cctx->queued && now - cctx->requeued_at >= REQUEUE_NS) {
 		cctx->requeued_at = now;
 		due |= DUE_SHARES;
@@ -144,12 +136,12 @@ static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 }
 
 /*
- * In dispatch of @cpu, which has work of its own: @deadline is that of the task that it would run,
- * and @wait for how long that has waited, by weight. True if another CPU's task was taken.
+ * In dispatch of @cpu, which has work of its own: @own is what it would run, @deadline its deadline
+ * (NULL: current, which does not wait). Return true if another CPU's task was taken.
  */
-__noinline bool balance(s32 cpu, u64 deadline, u64 wait)
+__noinline bool balance(s32 cpu, u64 deadline, struct task_ctx *own)
 {
-	struct pull want = {.why = PULL_BALANCE, .min_wait = wait};
+	struct pull want = {.why = PULL_BALANCE};
 	struct cpu_ctx *cctx = cpu_ctx(cpu), *from;
 	s32 victim = cctx->balance_with;
 	struct task_struct *first;
@@ -166,7 +158,9 @@ __noinline bool balance(s32 cpu, u64 deadline, u64 wait)
 	trim_drift(cctx, from, weight);
 	gran = to_vtime(share_llc(cpu, victim) ? BALANCE_GRAN_NS : 2 * BALANCE_GRAN_NS, weight);
 	want.before = deadline + cctx->voffset - from->voffset - gran;
-	want.long_wait = patience(from) + wait;
+	if (own)
+		want.min_wait = by_weight(wait_time(own, scx_bpf_now()), task_weight(own));
+	want.long_wait = patience(from) + want.min_wait;
 	/*
 	 * A strong CPU with a big task takes small ones from weak CPUs only if they waited for too
 	 * long.
@@ -177,21 +171,4 @@ __noinline bool balance(s32 cpu, u64 deadline, u64 wait)
 		return false;
 	stat_inc(STAT_BALANCE);
 	return true;
-}
-
-/*
- * In dispatch of @cpu: take a task of its own queues that has waited for starve_ns, and for longer
- * than the one that would run, which has for @wait. As long as there are some the next dispatch()
- * looks again.
- */
-__noinline bool run_starved(s32 cpu, u64 wait)
-{
-	struct pull want = {.why = PULL_STARVED, .min_wait = max(wait, machine.starve_ns)};
-
-	if (pull(cpu, cpu, cpu, &want) || pull(cpu, cpu, pinned_queue(cpu), &want)) {
-		stat_inc(STAT_STARVED);
-		cpu_ctx(cpu)->due |= DUE_STARVED;
-		return true;
-	}
-	return false;
 }

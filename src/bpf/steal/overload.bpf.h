@@ -34,7 +34,7 @@ static void mark_overloaded(s32 cpu)
 
 static void clear_overloaded(s32 cpu, struct cpu_ctx *cctx)
 {
-	cctx->overloaded = false;
+	cctx->queued &= ~QUEUED_MOVABLE;
 	if (map_test(&overload_map, cpu_layout(cpu)->slot))
 		map_test_and_clear(&overload_map, cpu_layout(cpu)->slot);
 }
@@ -42,20 +42,18 @@ static void clear_overloaded(s32 cpu, struct cpu_ctx *cctx)
 /* Takes note of queues of @cpu that are empty. Its rq lock is held. */
 static void note_taken(s32 cpu, struct cpu_ctx *cctx)
 {
-	if (cctx->overloaded && !scx_bpf_dsq_nr_queued(cpu))
+	if (cctx->queued & QUEUED_MOVABLE && !scx_bpf_dsq_nr_queued(cpu))
 		clear_overloaded(cpu, cctx);
-	if (cctx->queued_pinned && !scx_bpf_dsq_nr_queued(pinned_queue(cpu)))
-		cctx->queued_pinned = false;
-	cctx->queued = cctx->overloaded || cctx->queued_pinned;
+	if (cctx->queued & QUEUED_PINNED && !scx_bpf_dsq_nr_queued(pinned_queue(cpu)))
+		cctx->queued &= ~QUEUED_PINNED;
 }
 
 /* The same for both, when queued_load says so at less cost. */
 static void note_none_queued(s32 cpu, struct cpu_ctx *cctx)
 {
-	if (cctx->overloaded)
+	if (cctx->queued & QUEUED_MOVABLE)
 		clear_overloaded(cpu, cctx);
-	cctx->queued_pinned = false;
-	cctx->queued = false;
+	cctx->queued = 0;
 }
 
 /* Kick a claimed idle CPU, which then steals. */
@@ -185,7 +183,7 @@ __noinline bool kick_idle_for_queued(s32 cpu)
 	u64 now = scx_bpf_now();
 	struct task_struct *p;
 
-	if (!cctx->overloaded)
+	if (!(cctx->queued & QUEUED_MOVABLE))
 		return false;
 	note_taken(cpu, cctx);
 	bpf_for_each(scx_dsq, p, cpu, 0)

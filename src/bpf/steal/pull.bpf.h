@@ -4,20 +4,15 @@
  * callers:
  *
  *	steal.bpf.h     the CPU is about to go idle          PULL_IDLE      not hot for the distance, strong enough here
- *	                ... and prefers its own node's       PULL_HOME      its preferred node is here
  *	balance.bpf.h   the CPU is busy                      PULL_BALANCE   owed more than what would run here, or waited longer
- *	                a task of its own waits far too long PULL_STARVED   whatever its deadline
  *	pick.bpf.h      current yielded to a task            PULL_YIELD     that one
  *
- * It looks at MAX_PULL_LOOKS tasks, whatever their affinity, and takes the first that may come.
- * Where a task starves all are looked at that can be there: those that were run out of turn are the
- * last ones again, and would hide the others.
+ * It looks at the first MAX_PULL_LOOKS tasks, whatever their affinity, and takes the first that may
+ * come.
  */
 #pragma once
 
 enum {
-	/* Not fewer than long_queue, above which tasks are served first come, first served. */
-	MAX_STARVED_LOOKS = MAX_LONG_QUEUE,
 	/*
 	 * A busy CPU takes a task that is owed so much more than what it would run; twice that
 	 * between LLCs.
@@ -28,9 +23,7 @@ enum {
 
 enum pull_why {
 	PULL_IDLE,
-	PULL_HOME,
 	PULL_BALANCE,
-	PULL_STARVED,
 	PULL_YIELD,
 };
 
@@ -39,7 +32,7 @@ struct pull {
 	s32 pid;  /* PULL_YIELD */
 	u64 cost; /* PULL_IDLE: of the way, ns: migration_cost() */
 	/* PULL_STARVED: ns that the task has waited; PULL_BALANCE: likewise, by weight */
-	u64 min_wait;
+	u64 min_wait;  /* PULL_BALANCE: it has waited for so many ns, by weight */
 	u64 before;    /* PULL_BALANCE: its deadline, or it has waited ... */
 	u64 long_wait; /* ... for so many ns, by weight */
 };
@@ -58,6 +51,12 @@ static bool outweighs(u32 weight, const struct cpu_ctx *victim)
 	return victim->curr_weight && weight / 2 > victim->curr_weight;
 }
 
+/* Would the task, which waits on @victim, come to its preferred node on @cpu? */
+static bool comes_home(const struct task_ctx *tctx, s32 cpu, s32 victim)
+{
+	return tctx->preferred_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim));
+}
+
 /* Does the caller want @p, which waits on @victim? */
 static bool pull_wants(const struct pull *pull, struct task_struct *p, struct task_ctx *tctx,
 		       s32 cpu, s32 victim, u64 now)
@@ -67,11 +66,9 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 
 	switch (pull->why) {
 	case PULL_IDLE:
-		return (!pull->cost ||
+		return (!pull->cost || comes_home(tctx, cpu, victim) ||
 			hot_remaining(tctx, cpu_ctx(victim), pull->cost, now) <= 0) &&
 		       (!is_asym() || fits_cpu(tctx->task_util, cpu) || weak_wait(tctx, now) <= 0);
-	case PULL_HOME:
-		return tctx->preferred_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim));
 	case PULL_BALANCE:
 		weight = task_weight(tctx);
 		if (by_weight(wait, weight) < pull->min_wait)
@@ -80,10 +77,8 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 		    !outweighs(weight, cpu_ctx(victim)))
 			return true;
 		return wait >= BALANCE_WAIT_NS && by_weight(wait, weight) >= pull->long_wait;
-	case PULL_YIELD:
-		return p->pid == pull->pid;
 	default:
-		return wait >= pull->min_wait;
+		return p->pid == pull->pid;
 	}
 }
 
@@ -106,17 +101,16 @@ static void carry_over(struct task_ctx *tctx, s32 cpu, s32 victim)
 }
 
 /*
- * In dispatch of @cpu, whose rq lock is held, and dropped while the task moves: takes one of
- * @victim's first tasks (of its own @queue the last ones, PULL_STARVED). True if one was taken.
- * Bounded by MAX_PULL_LOOKS; PULL_STARVED by MAX_STARVED_LOOKS.
+ * In dispatch of @cpu, whose rq lock is held, and dropped while the task moves: take one of the first
+ * tasks of @queue, one of @victim's. Return true if one was taken. Bounded by MAX_PULL_LOOKS.
  */
 __noinline bool pull(s32 cpu, s32 victim, u64 queue, struct pull *pull __arg_nonnull)
 {
-	u64 now = scx_bpf_now(), from = pull->why == PULL_STARVED ? SCX_DSQ_ITER_REV : 0;
-	u32 looks_left = pull->why == PULL_STARVED ? MAX_STARVED_LOOKS : MAX_PULL_LOOKS;
+	u32 looks = bpf_arena_loop_zero;
+	u64 now = scx_bpf_now();
 	struct task_struct *p;
 
-	bpf_for_each(scx_dsq, p, queue, from)
+	bpf_for_each(scx_dsq, p, queue, 0)
 	{
 		struct task_ctx *tctx;
 
@@ -126,12 +120,14 @@ __noinline bool pull(s32 cpu, s32 victim, u64 queue, struct pull *pull __arg_non
 			    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
 				if (pull->why == PULL_BALANCE)
 					carry_over(tctx, cpu, victim);
+				else if (comes_home(tctx, cpu, victim))
+					stat_inc(STAT_HOME_STEAL);
 				tctx->arrives = true;
 				return true;
 			}
 		}
-		looks_left -= bpf_arena_loop_one;
-		if (!looks_left)
+		looks += bpf_arena_loop_one;
+		if (looks >= MAX_PULL_LOOKS)
 			break;
 	}
 	return false;

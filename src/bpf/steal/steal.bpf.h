@@ -5,12 +5,12 @@
  *
  *	own LLC, from the slot after this CPU on, so that thieves spread
  *	  -> the other LLCs of the node, nearest first
- *	  -> other nodes' LLCs, nearest first, as far as --steal allows: first tasks that prefer this node (numa/home.bpf.h)
+ *	  -> other nodes' LLCs, nearest first, as far as --steal allows
  *
  * What a task that ran a moment ago left in the caches of its LLC is worth some wait: CPUs of other
  * LLCs take it only when it stopped a migration cost ago. The tick of its CPU offers it again.
  *
- * Bounded by steal_tries victims for each of the two rounds, and 2 * nr_reach + 1 maps. When tries
+ * Bounded by steal_tries victims, and nr_reach + 1 maps. When tries
  * run out in the own LLC the next search goes on from there.
  */
 #pragma once
@@ -28,27 +28,24 @@ static u64 migration_cost(s32 cpu, u32 llc)
  * In dispatch of @cpu: takes a task of an overloaded CPU of @llc. Bounded by steal_tries victims,
  * counted in @tries.
  */
-__noinline bool steal_from(s32 cpu, u32 llc, u32 why, u32 *tries __arg_nonnull)
+__noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	bool own = llc == cpu_layout(cpu)->llc;
 	u32 slot = own && cctx->steal_slot != NO_SLOT ? cctx->steal_slot : cpu_layout(cpu)->slot;
 	struct map_walk walk = map_walk_from(&overload_map, llc, slot, ALL_SLOTS);
-	struct pull want = {.why = why, .cost = migration_cost(cpu, llc)};
+	struct pull want = {.why = PULL_IDLE, .cost = migration_cost(cpu, llc)};
 	s32 victim;
 
 	if (own)
 		cctx->steal_slot = NO_SLOT;
-	while (map_walk_more(&walk) && can_loop) {
-		if (!map_walk_next(&overload_map, &walk))
-			continue;
+	map_for_each(&overload_map, &walk) {
 		victim = slot_cpu(walk.slot);
 		if (victim == cpu)
 			continue;
 		if (pull(cpu, victim, victim, &want))
 			return true;
-		if (why == PULL_IDLE)
-			stat_inc(STAT_STEAL_MISS);
+		stat_inc(STAT_STEAL_MISS);
 		note_all_taken(victim);
 		*tries += bpf_arena_loop_one;
 		if (*tries >= tunables.steal_tries) {
@@ -61,7 +58,7 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 why, u32 *tries __arg_nonnull)
 }
 
 /* As steal_from(), in the nearest other LLCs from @first to @last. */
-static bool steal_beyond(s32 cpu, u32 why, u32 first, u32 last, u32 *tries)
+static bool steal_beyond(s32 cpu, u32 first, u32 last, u32 *tries)
 {
 	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
 	u32 i;
@@ -70,7 +67,7 @@ static bool steal_beyond(s32 cpu, u32 why, u32 first, u32 last, u32 *tries)
 	     i++) {
 		u32 llc = other_llc(l, i);
 
-		if (map_any(&overload_map, llc) && steal_from(cpu, llc, why, tries)) {
+		if (map_any(&overload_map, llc) && steal_from(cpu, llc, tries)) {
 			if (llc < MATRIX_LLCS)
 				cpu_ctx(cpu)->stolen_from[llc]++;
 			return true;
@@ -82,26 +79,21 @@ static bool steal_beyond(s32 cpu, u32 why, u32 first, u32 last, u32 *tries)
 static bool steal(s32 cpu)
 {
 	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
-	u32 near = min(l->nr_near, l->nr_reach), tries = bpf_arena_loop_zero,
-	    home_tries = bpf_arena_loop_zero;
+	u32 near = min(l->nr_near, l->nr_reach), tries = bpf_arena_loop_zero;
 
 	if (!tunables.steal || !is_present(cpu))
 		return false;
 	stat_inc(STAT_STEAL);
 	if (map_any(&overload_map, cpu_layout(cpu)->llc) &&
-	    steal_from(cpu, cpu_layout(cpu)->llc, PULL_IDLE, &tries)) {
+	    steal_from(cpu, cpu_layout(cpu)->llc, &tries)) {
 		stat_inc(STAT_STEAL_LLC);
 		return true;
 	}
-	if (steal_beyond(cpu, PULL_IDLE, 0, near, &tries)) {
+	if (steal_beyond(cpu, 0, near, &tries)) {
 		stat_inc(STAT_STEAL_NODE);
 		return true;
 	}
-	if (!is_numa())
-		return false;
-	if (steal_beyond(cpu, PULL_HOME, near, l->nr_reach, &home_tries))
-		stat_inc(STAT_HOME_STEAL);
-	else if (!steal_beyond(cpu, PULL_IDLE, near, l->nr_reach, &tries))
+	if (!steal_beyond(cpu, near, l->nr_reach, &tries))
 		return false;
 	stat_inc(STAT_STEAL_FAR);
 	return true;

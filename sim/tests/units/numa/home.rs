@@ -3,7 +3,6 @@
 
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::*;
-use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
 use crate::rig::Rig;
@@ -63,25 +62,7 @@ fn home_is_where_the_memory_is_wherever_the_task_runs() {
     assert_eq!(rig.remembered(task, |tctx| tctx.preferred_node), 0);
 }
 
-proptest! {
-    /// By the kernel's rule: with more than seven tenths at home the period grows by as many tenths of itself.
-    #[test]
-    fn scan_periods_follow_locality(period in 1000..60_000u32, share in 0..=HOME_ALL as i32) {
-        let mut rig = rig(&[]);
-        let (task, now) = (rig.task(), 1_000_000 * MSEC);
-        rig.remembered(task, |tctx| (tctx.scan_period, tctx.home_share, tctx.scan_at) = (period, share, now + 1));
-        rig.call(rig.u.adapt_scan_period, (rig.tctx(task), now));
-        prop_assert_eq!(rig.remembered(task, |tctx| tctx.scan_period), period);
-        rig.call(rig.u.adapt_scan_period, (rig.tctx(task), now + 1));
-        let tenths = 10 * share / HOME_ALL as i32;
-        let step = match tenths - 7 { 0 => 1, by => by };
-        let expected = (period as i32 + step * (period as i32 / 10)).clamp(1000, 60_000) as u32;
-        let (adapted, at) = rig.remembered(task, |tctx| (tctx.scan_period, tctx.scan_at));
-        prop_assert_eq!((adapted, at), (expected, now + 1 + u64::from(expected) * MSEC));
-    }
-}
-
-/// For four scan periods by default, the waker's for the waker; where the wakee leaves its home only.
+/// For four scan periods by default, the waker, too; where the wakee leaves its home only.
 #[test]
 fn a_pull_away_from_home_holds_wakee_and_waker_back() {
     for (flag, prev, home, starts) in [
@@ -96,15 +77,15 @@ fn a_pull_away_from_home_holds_wakee_and_waker_back() {
         let (waker, task) = (runner(&mut rig, 0), rig.task());
         rig.kernel.cpu = HERE;
         rig.cpu(HERE, |cctx| cctx.curr_weight = 1);
-        rig.remembered(task, |tctx| (tctx.preferred_node, tctx.scan_period) = (home, 5000));
-        rig.remembered(waker, |tctx| (tctx.scan_period, tctx.move_why) = (0, 1));
+        rig.remembered(task, |tctx| (tctx.preferred_node) = home);
+        rig.remembered(waker, |tctx| tctx.move_why = 1);
         let flags = SCX_WAKE_TTWU | SCX_WAKE_SYNC;
         let target = rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), prev as i32, flags));
         assert_eq!(target as usize, HERE);
         assert_eq!(rig.stat(magpie_stat_STAT_AFFINE_FAR), u64::from(prev == THERE));
         let (now, periods) = (rig.kernel.now, flag.parse::<u64>().unwrap());
-        for (id, period) in [(task, 5000), (waker, 1000)] {
-            let wait = if starts { (now + periods * period * MSEC, 1) } else { (0, 0) };
+        for id in [task, waker] {
+            let wait = if starts { (now + periods * 1000 * MSEC, 1) } else { (0, 0) };
             assert_eq!(
                 rig.remembered(id, |tctx| (tctx.home_retry_at, tctx.numa_backoff)),
                 wait,
@@ -122,7 +103,7 @@ fn a_longer_wait_is_never_shortened() {
     for (ms, held, wait) in
         [(500, false, (500, 0)), (100, true, (500, 0)), (4000, true, (4000, 1)), (60, false, (4000, 1))]
     {
-        rig.call(rig.u.delay_return, (rig.tctx(task), now, ms, held));
+        rig.call(rig.u.delay_return, (rig.tctx(task), now, ms * MSEC, held));
         let (at, held) = rig.remembered(task, |tctx| (tctx.home_retry_at, tctx.numa_backoff));
         assert_eq!(((at - now) / MSEC, held), wait);
     }

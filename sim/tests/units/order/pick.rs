@@ -118,19 +118,24 @@ fn current_is_charged_before_it_is_compared() {
     assert_eq!(rig.dispatch(0, Some(curr)), [next]);
 }
 
+/// Before tasks that come later, whatever their deadlines.
 #[test]
-fn a_starved_task_comes_first() {
+fn a_starved_task_has_its_turn() {
     let (mut rig, curr) = rig();
-    let (starved, first) = (rig.task(), rig.task());
+    let [starved, first, later] = [rig.task(), rig.task(), rig.task()];
     rig.queue(starved, 0, 3 * DEADLINE);
     rig.kernel.now += 60_000_000_000;
     rig.queue(first, 0, 0);
+    rig.cpu(0, |cctx| cctx.last_deadline = 3 * DEADLINE);
     rig.tick(curr);
-    assert_eq!(rig.dispatch(0, Some(curr)), [starved]);
-    // It may not be the only one, and what does not starve is not looked at each time.
-    assert_eq!(rig.cpu(0, |cctx| u32::from(cctx.due)), due_DUE_STARVED);
-    assert_eq!(rig.dispatch(0, None), [starved, first]);
-    assert_eq!(rig.cpu(0, |cctx| cctx.due), 0);
+    assert_eq!(rig.stat(magpie_stat_STAT_STARVED), 1);
+    rig.remembered(later, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (0, 0, 1));
+    rig.kernel.activate(later, 0, 0);
+    assert_eq!(rig.dispatch(0, Some(curr)), [first]);
+    assert_eq!(rig.dispatch(0, None), [first, starved]);
+    rig.tick(curr);
+    assert_eq!(rig.cpu(0, |cctx| cctx.fifo), 0);
+    assert_eq!(rig.dispatch(0, None), [first, starved, later]);
 }
 
 /// No dispatch() comes as long as the kernel finds tasks in the local DSQ.

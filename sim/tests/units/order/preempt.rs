@@ -89,9 +89,9 @@ impl Pair {
         let deadline = due(self.short, self.sync, self.policy, self.weight, -self.owed);
         let curr_deadline = due(self.curr_short, self.curr_sync, self.curr_policy, self.curr_weight, 0);
         match () {
-            () if self.policy != SCHED_NORMAL => false,
+            () if self.policy != SCHED_NORMAL || self.curr_critical => false,
             () if self.curr_policy == SCHED_IDLE => true,
-            () if self.sync || self.curr_critical || deadline >= curr_deadline => false,
+            () if self.sync || deadline >= curr_deadline => false,
             () => self.left <= 0 || self.left > SLICE / 2,
         }
     }
@@ -227,9 +227,9 @@ fn preempted_queued(rig: &Rig) -> (u64, u64) {
     (rig.stat(magpie_stat_STAT_PREEMPT), rig.stat(magpie_stat_STAT_QUEUED))
 }
 
-/// The weight of current, and what it makes way for.
-fn made_way(rig: &mut Rig) -> (u32, u32) {
-    rig.cpu(0, |cctx| (cctx.curr_weight, cctx.preempted_by.into()))
+/// What current makes way for.
+fn made_way(rig: &mut Rig) -> u32 {
+    rig.cpu(0, |cctx| cctx.preempted_by.into())
 }
 
 /// Where another CPU may take it until the running task is out of the kernel.
@@ -240,7 +240,7 @@ fn a_wakee_that_preempts_waits_in_the_queue() {
         let wakee = rig.task();
         rig.wake(wakee, 0);
         assert_eq!((rig.waiting(0), rig.kicked(), preempted_queued(&rig)), (vec![wakee], vec![0], (1, 0)));
-        assert_eq!(made_way(&mut rig), (0, preempter_BY_WAKEE));
+        assert_eq!(made_way(&mut rig), preempter_BY_WAKEE);
         // The next one finds it preempted.
         let another = rig.task();
         rig.wake(another, 0);
@@ -269,15 +269,12 @@ fn a_pinned_wakee_that_preempts_is_first_in_the_local_dsq() {
         assert_eq!(rig.waiting(0), if preempts { vec![] } else { vec![wakee] });
         assert_eq!((rig.kicked(), preempted_queued(&rig)), (vec![], if preempts { (1, 0) } else { (0, 1) }));
         assert_eq!(rig.kernel.tasks[curr].raw().scx.slice == 0, preempts);
-        assert_eq!(
-            (made_way(&mut rig) == (0, preempter_BY_WAKEE), rig.kernel.cpus[0].need_resched),
-            (preempts, preempts)
-        );
+        assert_eq!((made_way(&mut rig) == preempter_BY_WAKEE, rig.kernel.cpus[0].need_resched), (preempts, preempts));
     }
 }
 
 /// A task that was preempted after it had run for `ran` of its slice, and another that waits with a deadline before its own.
-fn preempted(cpus: Range<usize>, ran: i64, by: preempter, first_come: u8) -> (Rig, TaskId, TaskId) {
+fn preempted(cpus: Range<usize>, ran: i64, by: preempter, fifo: u8) -> (Rig, TaskId, TaskId) {
     let mut rig = Rig::new("1x1x2x1", &[]);
     rig.only_idle(&[]);
     let (curr, other) = (rig.task_on(cpus.clone()), rig.task_on(cpus));
@@ -289,7 +286,7 @@ fn preempted(cpus: Range<usize>, ran: i64, by: preempter, first_come: u8) -> (Ri
     } else {
         rig.kernel.cpus[0].local.push_back(other);
     }
-    rig.cpu(0, |cctx| (cctx.preempted_by, cctx.first_come) = (by as u8, first_come));
+    rig.cpu(0, |cctx| (cctx.preempted_by, cctx.fifo) = (by as u8, fifo));
     let raw = rig.kernel.tasks[curr].raw_mut();
     (raw.se.sum_exec_runtime, raw.scx.slice) = (ran as u64, 0);
     rig.stopping(curr, true);
@@ -301,12 +298,12 @@ fn preempted(cpus: Range<usize>, ran: i64, by: preempter, first_come: u8) -> (Ri
 #[test]
 fn a_preempted_task_resumes_with_the_rest_of_its_slice() {
     for by in [preempter_BY_WAKEE, preempter_BY_KTHREAD] {
-        for (ran, first_come, resumes) in
+        for (ran, fifo, resumes) in
             [(0, 0, true), (SLICE - 1, 0, true), (SLICE, 0, false), (SLICE + 1, 0, false), (1, 1, false)]
         {
-            let (rig, curr, other) = preempted(0..2, ran, by, first_come);
+            let (rig, curr, other) = preempted(0..2, ran, by, fifo);
             let order = if resumes { [curr, other] } else { [other, curr] };
-            assert_eq!(rig.waiting(0), order, "after {ran} ns, first come: {first_come}");
+            assert_eq!(rig.waiting(0), order, "after {ran} ns, FIFO: {fifo}");
             let slice = rig.kernel.tasks[curr].raw().scx.slice as i64;
             assert_eq!(slice == SLICE - ran, resumes, "{slice} after {ran} ns");
         }
@@ -411,7 +408,7 @@ fn a_task_that_a_kthread_preempts_is_not_offered_to_idle_cpus() {
     let (mut rig, curr) = rig(&[1], SCHED_NORMAL);
     let kthread = kthread(&mut rig);
     rig.wake(kthread, 0);
-    assert_eq!(made_way(&mut rig), (0, preempter_BY_KTHREAD));
+    assert_eq!(made_way(&mut rig), preempter_BY_KTHREAD);
     rig.stopping(curr, true);
     rig.kernel.do_enqueue(curr, 0, 0);
     assert_eq!((rig.waiting(0), rig.kicked()), (vec![curr], vec![]));
@@ -419,7 +416,7 @@ fn a_task_that_a_kthread_preempts_is_not_offered_to_idle_cpus() {
     // From when the kernel thread runs, others are.
     rig.kernel.take_out(kthread);
     rig.running(kthread, 0);
-    assert_eq!(made_way(&mut rig).1, preempter_BY_NONE);
+    assert_eq!(made_way(&mut rig), preempter_BY_NONE);
     let other = rig.task();
     rig.wake(other, 0);
     assert_eq!(rig.kicked(), [1]);
@@ -452,7 +449,7 @@ fn only_a_kthread_that_preempts_is_pending() {
     {
         rig.cpu(0, |cctx| (cctx.curr_weight, cctx.curr_critical) = (weight, critical));
         rig.wake(kthread, 0);
-        assert_eq!(made_way(&mut rig).1, by, "{weight} {critical}");
+        assert_eq!(made_way(&mut rig), by, "{weight} {critical}");
         rig.kernel.take_out(kthread);
     }
 }

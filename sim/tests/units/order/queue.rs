@@ -4,10 +4,15 @@
 use std::collections::BTreeMap;
 
 use magpie_sim::dsq::{TaskId, pinned_queue};
-use magpie_sim::native::{LONG_QUEUE_SLICE_NS, PF_KTHREAD, SCX_ENQ_LAST, SCX_ENQ_REENQ, SCX_ENQ_WAKEUP, WEIGHT_SHIFT};
+use magpie_sim::native::{
+    LONG_QUEUE_SLICE_NS, PF_KTHREAD, SCX_ENQ_LAST, SCX_ENQ_REENQ, SCX_ENQ_WAKEUP, STARVE_LOOKS, WEIGHT_SHIFT,
+};
 use magpie_sim::task::LOADER_TGID;
 use proptest::prelude::*;
-use scx_magpie::bpf_intf::{due_DUE_BALANCE, magpie_stat_STAT_PREEMPT};
+use scx_magpie::bpf_intf::{
+    due_DUE_BALANCE, magpie_limits_MAX_LONG_QUEUE, magpie_stat_STAT_PREEMPT, magpie_stat_STAT_STARVED,
+    queued_QUEUED_MOVABLE, queued_QUEUED_PINNED,
+};
 
 use crate::rig::{Rig, nice_weight};
 
@@ -19,8 +24,8 @@ fn tasks_that_may_not_migrate_wait_apart() {
         rig.kernel.tasks[task].raw_mut().migration_disabled = disabled;
         let queue = rig.call(rig.u.queue_add, (rig.raw(task), rig.tctx(task), 2, rig.cctx(2), 5000));
         assert_eq!(queue as usize, if pinned { pinned_queue(2) } else { 2 }, "{cpus:?}, disabled: {disabled}");
-        let flags = rig.cpu(2, |cctx| (cctx.queued, cctx.queued_pinned, cctx.overloaded));
-        assert_eq!(flags, (1, pinned.into(), (!pinned).into()));
+        let queued = rig.cpu(2, |cctx| u32::from(cctx.queued));
+        assert_eq!(queued, if pinned { queued_QUEUED_PINNED } else { queued_QUEUED_MOVABLE });
         assert_eq!(rig.remembered(task, |tctx| (tctx.enqueued_at, tctx.queued_cpu)), (5000, 2));
     }
 }
@@ -126,17 +131,17 @@ fn long_queue<const N: usize>() -> (Rig, [TaskId; N]) {
 
 /// What a tick of CPU 0 looks at here.
 fn tick(rig: &mut Rig) {
-    rig.call(rig.u.update_first_come, (0, rig.cctx(0)));
+    rig.call(rig.u.update_fifo, (0, rig.cctx(0), rig.kernel.now));
 }
 
 #[test]
 fn a_tick_finds_a_queue_that_has_become_long() {
     let (mut rig, _) = long_queue::<6>();
-    rig.cpu(0, |cctx| cctx.first_come = 0);
+    rig.cpu(0, |cctx| cctx.fifo = 0);
     let curr = rig.task();
     rig.run_noted(curr, 0);
     rig.tick(curr);
-    assert_eq!(rig.cpu(0, |cctx| cctx.first_come), 1);
+    assert_eq!(rig.cpu(0, |cctx| cctx.fifo), 1);
 }
 
 fn slice(rig: &Rig, task: TaskId) -> u64 {
@@ -144,7 +149,7 @@ fn slice(rig: &Rig, task: TaskId) -> u64 {
 }
 
 #[test]
-fn a_long_queue_is_served_first_come_first_served() {
+fn a_long_queue_is_served_fifo_first_served() {
     let (rig, [a, b, c, d, e]) = long_queue();
     assert_eq!(rig.waiting(0), [c, b, a, d, e]);
     assert_eq!([slice(&rig, a), slice(&rig, d)], [100_000_000, LONG_QUEUE_SLICE_NS.into()]);
@@ -190,7 +195,7 @@ fn current_does_not_keep_the_cpu_while_a_long_queue_waits() {
 /// Until half of it has gone: by their deadlines tasks would come before all that are there.
 #[test]
 fn a_long_queue_is_one_until_it_is_half_as_long() {
-    for (left, first_come) in [(3, true), (2, true), (1, false)] {
+    for (left, fifo) in [(3, true), (2, true), (1, false)] {
         let (mut rig, _) = long_queue::<6>();
         while rig.waiting(0).len() > left {
             rig.dispatch(0, None);
@@ -200,8 +205,8 @@ fn a_long_queue_is_one_until_it_is_half_as_long() {
         let task = rig.task();
         rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (1 << 39, 0, 1));
         rig.kernel.activate(task, 0, 0);
-        assert_eq!(rig.waiting(0).last() == Some(&task), first_come, "{left} left");
-        assert_eq!(rig.waiting(0).last() == Some(&last), !first_come, "{left} left");
+        assert_eq!(rig.waiting(0).last() == Some(&task), fifo, "{left} left");
+        assert_eq!(rig.waiting(0).last() == Some(&last), !fifo, "{left} left");
     }
 }
 
@@ -212,9 +217,9 @@ fn a_cpu_that_goes_idle_has_no_long_queue() {
     while !rig.waiting(0).is_empty() {
         rig.dispatch(0, None);
     }
-    assert_eq!(rig.cpu(0, |cctx| cctx.first_come), 1);
+    assert_eq!(rig.cpu(0, |cctx| cctx.fifo), 1);
     rig.go_idle(0);
-    assert_eq!(rig.cpu(0, |cctx| cctx.first_come), 0);
+    assert_eq!(rig.cpu(0, |cctx| cctx.fifo), 0);
 }
 
 /// Of two queues, too, though one of them comes first when deadlines are the same.
@@ -263,7 +268,7 @@ fn a_pinned_task_that_is_next_goes_to_the_local_dsq() {
             rig.cpu(0, |cctx| cctx.due = due_DUE_BALANCE as u8)
         }),
         ("a kernel thread runs", false, SCX_ENQ_WAKEUP, |rig, _| rig.cpu(0, |cctx| cctx.curr_critical = 1)),
-        ("the queue was long", false, SCX_ENQ_WAKEUP, |rig, _| rig.cpu(0, |cctx| cctx.first_come = 1)),
+        ("the queue was long", false, SCX_ENQ_WAKEUP, |rig, _| rig.cpu(0, |cctx| cctx.fifo = 1)),
         ("its deadline is after current's next", false, SCX_ENQ_WAKEUP, |rig, _| {
             rig.cpu(0, |cctx| cctx.curr_requeued = 2_999_999)
         }),
@@ -303,4 +308,63 @@ fn a_task_that_leaves_waits_no_more() {
     let ops = rig.kernel.ops.disable.unwrap();
     rig.call(Some(ops), (rig.raw(task),));
     assert_eq!(rig.remembered(task, |tctx| tctx.enqueued_at), 0);
+}
+
+/// A quarter of the watchdog's timeout.
+const STARVE: u64 = 1_000_000_000;
+
+/// Tasks in a queue of CPU 0 in this order, which have waited for so long. Does one starve?
+fn starves(pinned: bool, waits: &[u64]) -> bool {
+    let mut rig = Rig::new("1x1x2x1", &["--timeout-ms", "4000"]);
+    rig.only_idle(&[]);
+    rig.kernel.now = 1_000_000_000_000;
+    let now = rig.kernel.now;
+    for (i, wait) in waits.iter().enumerate() {
+        let task = if pinned { rig.task_on([0]) } else { rig.task() };
+        rig.queue(task, 0, i as u64);
+        rig.remembered(task, |tctx| tctx.enqueued_at = now - wait);
+    }
+    rig.call(rig.u.any_starves, (if pinned { pinned_queue(0) as u64 } else { 0 },))
+}
+
+proptest! {
+    #[test]
+    fn a_task_starves_after_a_quarter_of_the_timeout(
+        pinned: bool,
+        waits in prop::collection::vec(prop_oneof![9 => 0..STARVE, 1 => STARVE..2 * STARVE, 1 => Just(STARVE)], 0..20),
+    ) {
+        prop_assert_eq!(starves(pinned, &waits), waits.iter().any(|&wait| wait >= STARVE));
+    }
+}
+
+#[test]
+fn a_task_starves_behind_as_many_as_are_no_long_queue() {
+    for (others, found) in [(magpie_limits_MAX_LONG_QUEUE - 1, true), (magpie_limits_MAX_LONG_QUEUE, false)] {
+        let waits = [vec![STARVE], vec![0; others as usize]].concat();
+        assert_eq!(starves(false, &waits), found, "{others}");
+    }
+}
+
+/// Until no task starves; what that costs is not done at each tick.
+#[test]
+fn fifo_mode_lasts_while_a_task_starves() {
+    let mut rig = Rig::new("1x1x2x1", &["--timeout-ms", "4000"]);
+    rig.only_idle(&[]);
+    rig.kernel.now = 1_000_000_000_000;
+    let (task, now) = (rig.task(), rig.kernel.now);
+    rig.queue(task, 0, 0);
+    let look = u64::from(STARVE_LOOKS);
+    for (wait, since, fifo) in [
+        (STARVE, STARVE / look - 1, 0),
+        (STARVE - 1, STARVE / look, 0),
+        (STARVE, STARVE / look, 1),
+        (STARVE, 0, 1),
+        (1, 0, 0),
+    ] {
+        rig.remembered(task, |tctx| tctx.enqueued_at = now - wait);
+        rig.cpu(0, |cctx| cctx.starved_at = now - since);
+        tick(&mut rig);
+        assert_eq!(rig.cpu(0, |cctx| cctx.fifo), fifo, "{wait} {since}");
+    }
+    assert_eq!(rig.stat(magpie_stat_STAT_STARVED), 1);
 }

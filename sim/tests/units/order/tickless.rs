@@ -8,6 +8,8 @@ use magpie_sim::native::{HANDOFF_SCORE, SCX_ENQ_LAST, SCX_ENQ_PREEMPT, SCX_SLICE
 use magpie_sim::task::{SCHED_BATCH, State};
 use magpie_sim::trace::Op;
 
+use scx_magpie::bpf_intf::preempter_BY_WAKEE;
+
 use crate::rig::Rig;
 
 const SLICE: u64 = 3_000_000;
@@ -125,7 +127,7 @@ fn a_task_that_wakes_preempts() {
     rig.kernel.now += 900 * SLICE;
     let other = rig.task();
     rig.wake(other, CPU);
-    assert_eq!(rig.cpu(CPU, |cctx| cctx.curr_weight), 0);
+    assert_eq!(rig.cpu(CPU, |cctx| u32::from(cctx.preempted_by)), preempter_BY_WAKEE);
 }
 
 #[test]

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `steal/balance.bpf.h`: a busy CPU takes a task that is owed more, or has waited clearly longer, than its own next one; and
-//! runs a task of its own that has waited for too long.
+//! `steal/balance.bpf.h`: a busy CPU takes a task that is owed more, or has waited clearly longer, than its own next one.
 
 use std::collections::BTreeSet;
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{
-    BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS, MAX_STARVED_LOOKS, NO_CPU, REQUEUE_NS, STARVE_LOOKS,
-    WEIGHT_SHIFT,
+    BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS, NO_CPU, REQUEUE_NS, WEIGHT_SHIFT,
 };
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
@@ -38,14 +36,10 @@ fn rig(machine: &str) -> Rig {
 
 /// CPU 0 looks. It would run the first task of its queue next, or goes on with current, which has this deadline.
 fn balance_at(rig: &mut Rig, deadline: u64) -> bool {
-    let now = rig.kernel.now;
-    let wait = rig.waiting(0).first().map_or(0, |&task| {
-        let weight = rig.call(rig.u.task_weight, (rig.tctx(task).cast_const(),));
-        rig.call(rig.u.wait_time, (rig.tctx(task).cast_const(), now)) * u64::from(weight) / (1024 << WEIGHT_SHIFT)
-    });
+    let own = rig.waiting(0).first().map_or(std::ptr::null_mut(), |&task| rig.tctx(task));
     let victim = rig.call(rig.u.balance_victim, (0,));
     rig.cpu(0, |cctx| cctx.balance_with = victim);
-    rig.call(rig.u.balance, (0, deadline, wait))
+    rig.call(rig.u.balance, (0, deadline, own))
 }
 
 fn balance(rig: &mut Rig) -> bool {
@@ -212,7 +206,7 @@ fn a_strong_cpu_with_a_big_task_leaves_tasks_to_weak_ones() {
 /// What the tick finds due at CPU 0, so long after it found all that.
 fn due(rig: &mut Rig, since: u64) -> u32 {
     let at = rig.kernel.now - since;
-    rig.cpu(0, |cctx| (cctx.due, cctx.balanced_at, cctx.starved_at, cctx.requeued_at) = (0, at, at, at));
+    rig.cpu(0, |cctx| (cctx.due, cctx.balanced_at, cctx.requeued_at) = (0, at, at));
     rig.call(rig.u.note_due, (0, rig.cctx(0), rig.kernel.now));
     // Once.
     let due = rig.cpu(0, |cctx| std::mem::take(&mut cctx.due));
@@ -223,19 +217,17 @@ fn due(rig: &mut Rig, since: u64) -> u32 {
 
 #[test]
 fn each_look_is_due_after_its_time() {
-    let starve = STARVE / STARVE_LOOKS as u64;
-    let all = due_DUE_BALANCE | due_DUE_STARVED | due_DUE_SHARES;
+    let (balance, shares) = (BALANCE_NS as u64, REQUEUE_NS as u64);
     for (waits, groups, since, expected) in [
-        (true, true, BALANCE_NS as u64 - 1, 0),
-        (true, true, BALANCE_NS as u64, due_DUE_BALANCE),
-        (true, true, REQUEUE_NS as u64, due_DUE_BALANCE | due_DUE_SHARES),
-        (true, true, starve - 1, due_DUE_BALANCE | due_DUE_SHARES),
-        (true, true, starve, all),
-        (true, false, starve, due_DUE_BALANCE | due_DUE_STARVED),
+        (true, true, balance - 1, 0),
+        (true, true, balance, due_DUE_BALANCE),
+        (true, true, shares - 1, due_DUE_BALANCE),
+        (true, true, shares, due_DUE_BALANCE | due_DUE_SHARES),
+        (true, false, shares, due_DUE_BALANCE),
         // Nothing waits here.
-        (false, true, starve, due_DUE_BALANCE),
+        (false, true, shares, due_DUE_BALANCE),
     ] {
-        let mut rig = Rig::new("1x1x2x1", &STARVE_FLAGS);
+        let mut rig = Rig::new("1x1x2x1", &[]);
         rig.kernel.now = 1_000_000_000_000;
         if groups {
             rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: false });
@@ -249,7 +241,7 @@ fn each_look_is_due_after_its_time() {
     for (machine, flags) in [("1x1x1x1", &[][..]), ("1x1x2x1", &["--steal", "off"])] {
         let mut rig = Rig::new(machine, flags);
         rig.kernel.now = 1_000_000_000_000;
-        assert_eq!(due(&mut rig, starve), 0, "no other CPU: {machine} {flags:?}");
+        assert_eq!(due(&mut rig, shares), 0, "no other CPU: {machine} {flags:?}");
     }
 }
 
@@ -315,69 +307,4 @@ fn a_cpu_never_looks_at_itself() {
     assert_eq!(rig.call(rig.u.next_overloaded, (0, 0, 3)), NO_CPU);
     assert!(!balance(&mut rig));
     assert_eq!(rig.waiting(0).len(), 1);
-}
-
-/// A quarter of the watchdog's timeout.
-const STARVE_FLAGS: [&str; 2] = ["--timeout-ms", "4000"];
-const STARVE: u64 = 1_000_000_000;
-
-/// Tasks in a queue of CPU 0 in this order, which have waited for so long.
-fn starving(pinned: bool, waits: &[u64]) -> (Rig, Vec<TaskId>) {
-    let mut rig = Rig::new("1x1x2x1", &STARVE_FLAGS);
-    rig.only_idle(&[]);
-    rig.kernel.now = 1_000_000_000_000;
-    let now = rig.kernel.now;
-    let tasks = waits.iter().enumerate().map(|(i, wait)| {
-        let task = if pinned { rig.task_on([0]) } else { rig.task() };
-        rig.queue(task, 0, i as u64);
-        rig.remembered(task, |tctx| tctx.enqueued_at = now - wait);
-        task
-    });
-    let tasks = tasks.collect();
-    (rig, tasks)
-}
-
-fn run_starved(rig: &mut Rig) -> bool {
-    rig.call(rig.u.run_starved, (0, 0))
-}
-
-proptest! {
-    #[test]
-    fn the_last_task_that_has_waited_too_long_runs(
-        pinned: bool,
-        waits in prop::collection::vec(prop_oneof![9 => 0..STARVE, 1 => STARVE..2 * STARVE, 1 => Just(STARVE)], 0..20),
-    ) {
-        let (mut rig, tasks) = starving(pinned, &waits);
-        let starved = (0..waits.len()).rev().find(|&i| waits[i] >= STARVE);
-        prop_assert_eq!(run_starved(&mut rig), starved.is_some());
-        prop_assert_eq!(rig.local(0), starved.map(|i| tasks[i]).into_iter().collect::<Vec<_>>());
-        prop_assert_eq!(rig.stat(magpie_stat_STAT_STARVED), u64::from(starved.is_some()));
-    }
-}
-
-/// Tasks that ran out of turn are the last ones again.
-#[test]
-fn a_task_starves_behind_many_that_do_not() {
-    for (others, taken) in [(MAX_STARVED_LOOKS - 1, true), (MAX_STARVED_LOOKS, false)] {
-        let waits = [vec![STARVE], vec![0; others as usize]].concat();
-        assert_eq!(run_starved(&mut starving(false, &waits).0), taken, "{others}");
-    }
-}
-
-#[test]
-fn a_task_starves_after_a_quarter_of_the_timeout() {
-    for (wait, taken) in [(STARVE - 1, false), (STARVE, true)] {
-        assert_eq!(run_starved(&mut starving(false, &[wait]).0), taken, "{wait}");
-    }
-}
-
-/// Also while there is nothing else to compare the first task with. A look that found one is repeated: there may be more.
-#[test]
-fn a_cpu_that_is_due_looks_for_starving_tasks_until_it_finds_none() {
-    let (mut rig, tasks) = starving(false, &[0, STARVE, STARVE, 0]);
-    rig.cpu(0, |cctx| cctx.due = due_DUE_STARVED as u8);
-    for (taken, due) in [(2, due_DUE_STARVED), (1, due_DUE_STARVED), (0, 0), (3, 0)] {
-        assert_eq!(rig.dispatch(0, None).last(), Some(&tasks[taken]));
-        assert_eq!(u32::from(rig.cpu(0, |cctx| cctx.due)), due, "after {taken}");
-    }
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `steal/pull.bpf.h`: a CPU takes one of the first tasks of another's queue that may come, and for which reasons.
 
-use magpie_sim::dsq::{TaskId, pinned_queue};
+use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{
-    BALANCE_WAIT_NS, MAX_PULL_LOOKS, WEAK_WAIT_NS, pull, pull_why_PULL_BALANCE, pull_why_PULL_HOME, pull_why_PULL_IDLE,
-    pull_why_PULL_STARVED,
+    BALANCE_WAIT_NS, MAX_PULL_LOOKS, WEAK_WAIT_NS, pull, pull_why_PULL_BALANCE, pull_why_PULL_IDLE,
 };
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
@@ -15,9 +14,7 @@ const LOOKS: usize = MAX_PULL_LOOKS as usize;
 const USEC: u64 = 1000;
 
 const IDLE: pull = pull { why: pull_why_PULL_IDLE, pid: 0, cost: 0, min_wait: 0, before: 0, long_wait: 0 };
-const HOME: pull = pull { why: pull_why_PULL_HOME, ..IDLE };
 const BALANCE: pull = pull { why: pull_why_PULL_BALANCE, long_wait: u64::MAX, ..IDLE };
-const STARVED: pull = pull { why: pull_why_PULL_STARVED, ..IDLE };
 
 /// All CPUs are busy.
 fn rig(machine: &str) -> Rig {
@@ -143,7 +140,7 @@ fn a_weak_cpu_leaves_a_big_task_to_strong_ones_for_a_while() {
     }
 }
 
-/// And is not kept away by the back-off after wake-affine took it from there.
+/// Though it ran a moment ago, if it is not kept away by the back-off after wake-affine took it from there.
 #[test]
 fn a_task_goes_home_to_its_preferred_node() {
     for (victim, prefers, back_off, comes) in [
@@ -157,9 +154,13 @@ fn a_task_goes_home_to_its_preferred_node() {
         let mut rig = rig("3x1x2x1");
         let task = rig.task();
         let retry_at = rig.kernel.now + back_off;
-        rig.remembered(task, |tctx| (tctx.preferred_node, tctx.home_retry_at) = (prefers, retry_at));
+        let now = rig.kernel.now;
+        rig.remembered(task, |tctx| {
+            (tctx.preferred_node, tctx.home_retry_at, tctx.stopped_at) = (prefers, retry_at, now)
+        });
         waits(&mut rig, task, victim, 0);
-        let taken = pulls(&mut rig, victim, HOME);
+        let taken = pulls(&mut rig, victim, pull { cost: 50 * USEC, ..IDLE });
+        assert_eq!(rig.stat(magpie_stat_STAT_HOME_STEAL), u64::from(comes));
         assert_eq!(taken.is_some(), comes, "from CPU {victim}, prefers {prefers}, backs off: {back_off}");
     }
 }
@@ -182,31 +183,6 @@ proptest! {
         let weighted = wait * u64::from(weight) / 1024;
         let long = wait >= u64::from(BALANCE_WAIT_NS) && weighted >= long_wait;
         prop_assert_eq!(taken.is_some(), weighted >= min_wait && (deadline < before || long));
-    }
-
-    #[test]
-    fn a_task_that_starves_is_taken_whatever_its_deadline(wait in 0..100u64, min_wait in 0..100u64, deadline: u64) {
-        let mut rig = rig("1x1x2x1");
-        let task = rig.task();
-        rig.queue(task, 0, deadline);
-        let since = rig.kernel.now - wait;
-        rig.remembered(task, |tctx| tctx.enqueued_at = since);
-        prop_assert_eq!(pulls(&mut rig, 0, pull { min_wait, ..STARVED }).is_some(), wait >= min_wait);
-    }
-}
-
-/// Light tasks starve at the end of the queue.
-#[test]
-fn the_last_that_starves_is_taken() {
-    for queue in [0, pinned_queue(0)] {
-        let mut rig = rig("1x1x2x1");
-        for wait in [5, 5, 4] {
-            let task = if queue == 0 { rig.task() } else { rig.task_on([0]) };
-            waits(&mut rig, task, 0, wait);
-        }
-        let mut want = pull { min_wait: 5, ..STARVED };
-        assert!(rig.call(rig.u.pull, (0, 0, queue as u64, &raw mut want)));
-        assert_eq!(rig.local(0), [1]);
     }
 }
 
