@@ -378,7 +378,7 @@ struct group {
 	s64 sum;     /* of the weights of what is runnable directly in it; atomic */
 	u64 counted; /* its weight in its parent's sum; atomic */
 
-	/* What all CPUs read; it changes seldom. The kernel's id; of an autogroup its task_group. */
+	/* What all CPUs read, and changes seldom. The kernel's id, or the autogroup. */
 	u64 cgroup __attribute__((aligned(CACHE_LINE)));
 	u32 weight; /* the kernel's, 1024 for cpu.weight 100; 0: the id is free */
 	u32 parent;

@@ -2,25 +2,26 @@
 /*
  * scx_magpie: looks around before it lands, and steals what lies idle.
  *
- * The way of a task, and the folder that tells of each step:
+ * The way of a task, and the folder of each step:
  *
- *	wakes    select_cpu  near which CPU?            numa/      target: previous or waking CPU; a waker that is about
- *	                                                           to sleep hands its own off
- *	                     which CPU is idle?         search/    the busier the LLC, the fewer are looked at
- *	                     and strong enough?         capacity/  where CPUs differ
- *	waits    enqueue     in a queue of the CPU      order/     by deadline; preempts if the rule says so
- *	                     which CPU could take it?   steal/     overload bit set, an idle CPU kicked
- *	                     its cpu.max is used up     cgroup/    waits in a third queue of the CPU
- *	runs     dispatch    own queues, or keep on     order/     the earliest deadline
- *	                     another CPU's queue        steal/     nothing of its own, or tasks there are owed more
- *	         running, stopping                      order/     charged by weight, which is
- *	                                                cgroup/    its own times its groups' shares
- *	         tick        away from its memory?      numa/      sent home when it is next enqueued
- *	                     too big for its CPU?       capacity/  sent to a stronger one
- *	                     room elsewhere?            search/    sent to an idle core
- *	                     how fast should it be?     capacity/  the governor is told; also when the CPU enters or leaves idle
+ *	wakes  select_cpu  near which CPU?           numa/      the previous or the waking one; or
+ *	                                                        the waker hands its own off
+ *	                   which CPU is idle?        search/    the busier the LLC, the fewer are
+ *	                                                        scanned
+ *	                   and strong enough?        capacity/  where CPUs differ
+ *	waits  enqueue     in a queue of the CPU     order/     by deadline, or preempts current
+ *	                   which CPU could take it?  steal/     overload bit set, an idle CPU kicked
+ *	                   its cpu.max is used up    cgroup/    waits in a third queue of the CPU
+ *	runs   dispatch    own queues, or keep on    order/     the earliest deadline
+ *	                   another CPU's queue       steal/     no task here, or more lag there
+ *	       running, stopping                     order/     charged by weight, which is
+ *	                                             cgroup/    its own times its groups' shares
+ *	       tick        away from its memory?     numa/      sent home when it is next enqueued
+ *	                   too big for its CPU?      capacity/  sent to a stronger one
+ *	                   room elsewhere?           search/    sent to an idle core
+ *	                   how fast should it be?    capacity/  reported to the governor
  *
- * core/ has what all use: the machine, tasks, bitmaps, utilization, counters.
+ * core/ has what several of them use: the machine, tasks, bitmaps, utilization, counters.
  */
 #include <scx/common.bpf.h>
 
@@ -393,6 +394,7 @@ SCX_OPS_DEFINE(magpie,
 	       .dump			= (void *)magpie_dump,
 	       .dump_cpu		= (void *)magpie_dump_cpu,
 	       .dump_task		= (void *)magpie_dump_task,
-	       .flags			= SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED |
+	       .flags			= SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING |
+					  SCX_OPS_ENQ_MIGRATION_DISABLED |
 					  SCX_OPS_ALLOW_QUEUED_WAKEUP,
 	       .name			= "magpie");

@@ -3,15 +3,15 @@
  * CPUs of different capacity (Morten Rasmussen's asymmetric capacity): which of them is strong
  * enough for a task.
  *
- *	                      CPU of capacity 430    CPU of capacity 1024
- *	task of util 200      fits                   fits
- *	task of util 350      too small              fits                      350 * 1280 > 430 * 1024
- *	task of util 900      too small              as good as it gets
+ *	                    CPU of capacity 430   CPU of capacity 1024
+ *	task of util 200    fits                  fits
+ *	task of util 350    too small             fits                   350 * 1280 > 430 * 1024
+ *	task of util 900    too small             as good as it gets
  *
- * A task is *big* if it does not fit the weakest CPUs, a CPU is *weak* if there are stronger ones,
- * by 5 % at least. Capacities are what the CPUs reach now, lowered by frequency clamps; the loader
- * keeps them up to date. Where all CPUs are of one kind machine.asym is false, which the verifier
- * knows: of all that follows from here no instruction is left there.
+ * A task is *big* if it does not fit the weakest CPUs. A CPU is *weak* if another is stronger by 5
+ * % at least. Capacities are what the CPUs can reach now, lowered by frequency clamps; the loader
+ * keeps them up to date. Where all CPUs are of one kind machine.asym is false, and the verifier
+ * removes all code for it.
  */
 #pragma once
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The frequency of a CPU follows its utilization, as under the kernel's own scheduler. We only say
- * what our tasks use; all else is done by the governor schedutil, as for the fair class:
+ * The frequency of a CPU follows its utilization, as under the kernel's own scheduler. This program
+ * reports what sched_ext tasks use; the governor schedutil does all else, as for the fair class:
  *
- *	cpuperf_target      util_avg without what real-time and deadline tasks use, 0..capacity
- *	schedutil             + what these use, + interrupts, * 1.25, within uclamp.min .. uclamp.max of what is runnable
+ *	cpuperf_target      util_avg less what real-time and deadline tasks use, 0..capacity
+ *	schedutil           + what these use + interrupts, * 1.25, within uclamp.min .. uclamp.max
  *	                    = frequency
  *
- *	CPU leaves idle     util_avg, or what it was when it last went idle: util_est
+ *	CPU leaves idle     util_avg, or what it was when the CPU last went idle: util_est
  *	tick                the same
  *	CPU goes idle       util_avg
- *	CPU stays idle      decays: the loader's round, each util_interval, as the kernel's nohz balancing does
+ *	CPU stays idle      decays each util_interval (decay_cpuperfs(), run by the loader)
  *
  * Where no CPU has that governor machine.cpufreq is false, and the verifier removes all of this.
  */

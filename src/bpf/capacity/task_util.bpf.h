@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How much of a CPU a task uses: util_avg by PELT, on the scale of capacities, and what it will use
- * when it goes on.
+ * How much of a CPU a task uses: util_avg by PELT, on the scale of capacities, and what it is
+ * expected to use when it wakes.
  *
- *	util_avg     ___/\___/\______        decays while the task sleeps or waits (as Rasmussen asks)
- *	util_est     ___|~~~~|~~~~\__        its peaks: rises at once, falls by a quarter of the distance a sleep
- *	task_util    the greater of both, within uclamp.min .. uclamp.max
+ *	util_avg    ___/\___/\______     decays while the task sleeps or waits
+ *	util_est    ___|~~~~|~~~~\__     its peaks: rises immediately, falls by a quarter a sleep
+ *	task_util   the greater of both, within uclamp.min .. uclamp.max
  *
- *	select_cpu  note_asleep()    running  util_starts()    tick  util_runs()    stopping  util_stops()
+ *	select_cpu  note_asleep()      tick      util_runs()
+ *	running     util_starts()      stopping  util_stops()
  *
- * A new task starts at half of what its CPU has to spare. sched_ext does not keep p->se.avg, so
- * this is ours. On asymmetric machines only.
+ * A new task starts at half of the spare capacity of its CPU. sched_ext does not keep p->se.avg, so
+ * this program does, on asymmetric machines only.
  */
 #pragma once
 

@@ -2,8 +2,9 @@
 /*
  * Rasmussen's wake cases, counted on the waking CPU of machines with CPUs of different capacity:
  *
- *	case  task    previous  waking CPU     ->  new CPU little or big, found fast, by a search, or not at all (queued)
- *	1     little  little    little       ...
+ *	case  task    previous  waking CPU     new CPU
+ *	1     little  little    little         little or big; found fast,
+ *	..                                     by a search, or not at all (queued)
  *	8     big     big       big
  *
  * A task is little if it fits the weakest CPUs, a CPU is big if it is one of the strongest.

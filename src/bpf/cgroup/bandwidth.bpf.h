@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * cpu.max: how much CPU time a group may use in each period. What becomes of its tasks when that is
- * used up is in cgroup/throttle.bpf.h.
+ * cpu.max: how much CPU time a group may use in each period. throttle.bpf.h has what becomes of its
+ * tasks when that is used up.
  *
- *	pool (group.budget)    quota a period, saved up to quota + burst; filled by the first that looks after the period's end
- *	   |  a slice of it, when the cpu_budget is empty            take_slice(): running, and each time that the task goes on
- *	cpu_budget of a CPU       one for each group that it runs    runtime is charged here: order/deadline.bpf.h's charge()
+ *	pool         group.budget: a quota a period, saved up to quota + burst, filled by the
+ *	   |         first CPU that asks after the period's end
+ *	   |         a slice of it, when the cpu_budget is empty           take_slice()
+ *	   v
+ *	cpu_budget   of a CPU, one for each group that it runs: runtime
+ *	             is charged here                                       charge_groups()
  *
- * So the pool, which all CPUs share, is written once a slice, not at each switch. A task runs no
- * longer than what is in the cpu_budgets of its group and of all above it; by the next tick, that
- * is, and what it overruns is owed by the cpu_budget and paid from the pool with the next slice:
- * over time a group uses its quota and no more.
+ * Invariant: what all CPUs took, less what they have left, is what the group used. So over time a
+ * group uses its quota and no more, although a task runs on until the next tick: the cpu_budget is
+ * negative then, and the next slice pays for that.
  *
- * A cpu_budget is its CPU's own, under the rq lock.
+ * The pool, which all CPUs share, is written once a slice, not at each switch. A cpu_budget belongs
+ * to its CPU, under the rq lock.
  */
 #pragma once
 

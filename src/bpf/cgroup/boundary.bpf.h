@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A task whose group has used up its cpu.max must not wait for the next period while it holds a
- * kernel lock: all that want the lock would wait with it. So it runs on, and its group owes that,
- * until it is known to be at the boundary of user space, where it holds none (at_user):
+ * kernel lock: all tasks that want the lock would wait with it. So it runs on, and its group pays
+ * later, until it is known to be at the boundary of user space, where it holds none (at_user):
  *
- *	its slice ends by a tick that interrupted user space ----------> at_user                     note_boundary(), in tick
- *	it runs, has no slice, and is not known to be there: from 6.18
- *	on it is asked to tell on its way to user space (task work) ---> at_user, and preempted      ask_boundary(), in running
+ *	in tick      its slice is over, and the tick interrupted
+ *	             user space: at_user                             note_boundary()
+ *	in running   it has no slice, and is not known to be there:
+ *	             ask for task work (from 6.18 on)                ask_boundary()
+ *	task work    on the way to user space: at_user, preempted    boundary_reached()
  *
  * The kernel throttles by such task work, too. Before 6.18 there is only the tick: a task that is
  * nearly always in the kernel runs for longer, and then waits for longer.
  *
  * The task work runs with migration disabled, and most kernels preempt the task right there: it
- * waits so, and its CPU is where it goes on.
+ * waits so, and continues on its CPU.
  */
 #pragma once
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Groups come, change and go; ids.bpf.h has how autogroups do.
+ * Groups appear, change and are removed; ids.bpf.h has how autogroups are.
  *
- *	cgroup_init           an id; what is set of it, as the kernel's own task_group says
- *	cgroup_set_*          that has changed
- *	poll_groups()         the same, where the kernel does not tell: cpu.idle before 6.19, cpu.max before 6.17
- *	cgroup_exit           the id is free
+ *	cgroup_init     gets an id, and the settings of the kernel's own task_group
+ *	cgroup_set_*    a setting has changed
+ *	poll_groups()   the same where the kernel does not report it: cpu.idle before 6.19,
+ *	                cpu.max before 6.17
+ *	cgroup_exit     frees the id
  */
 #pragma once
 

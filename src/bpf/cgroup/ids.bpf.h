@@ -7,13 +7,13 @@
  *
  * Cgroups are reported by callbacks (groups.bpf.h). Autogroups are not:
  *
- *	a task becomes runnable, and its sched_task_group is another one    find_autogroup()
- *	     known: it joins; else the address is noted
- *	at most a tenth of a second later                                   poll_groups(), run by the loader
- *	     noted addresses get an id; autogroups without members lose theirs
+ *	a task becomes runnable, and its sched_task_group
+ *	has changed: it joins the group, or, if that has no
+ *	id, its address is noted                                find_autogroup()
+ *	a tenth of a second later at most: noted addresses
+ *	get an id, autogroups without members lose theirs       poll_groups(), run by the loader
  *
- * The address cannot be another autogroup's while the group has members, because each holds the
- * kernel's.
+ * The address cannot be another autogroup's while the group has members: each holds a reference.
  */
 #pragma once
 

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What becomes of the tasks of a group that has used up its cpu.max (cgroup/bandwidth.bpf.h): each
- * waits on its own CPU, in a third queue of that, which is ordered by when its turn to be looked at
- * comes. Nothing looks there before; so a throttled group costs nothing, however many tasks it has.
+ * What becomes of the tasks of a group that has used up its cpu.max (bandwidth.bpf.h). Each waits
+ * on its own CPU, in a third queue, ordered by the time at which it is to be checked. Nothing looks
+ * there earlier: a throttled group costs nothing, however many tasks it has.
  *
- *	enqueue   at the boundary of user space, and no slice left? ---> DSQ throttled_queue(cpu), until the period ends   throttle()
- *	          (cgroup/boundary.bpf.h)
- *	timer     the first one's time has come -----------------------> throttled_due set, the CPU has to schedule
- *	dispatch  throttled_due? each whose time has come:                                                                 unthrottle()
- *	            its groups have a slice again ---------------------> a queue of the CPU, by its deadline, as a task that
- *	                                                                 wakes; offered to idle CPUs
- *	            not yet -------------------------------------------> till the end of the next period
+ *	                 no slice left, at the boundary of user space
+ *	  +---------+    throttle(), in enqueue                          +-----------+
+ *	  | queued, | -------------------------------------------------> | throttled |
+ *	  | runs    |                                                    | queue     |
+ *	  +---------+ <------------------------------------------------- +-----------+
+ *	    |     ^      timer fires; slices again: unthrottle(),          |     ^
+ *	    |     |      in dispatch: queued by its deadline               +-----+
+ *	    +-----+                                                        no slice yet: until the
+ *	    no slice, but not at the boundary: runs on for                 end of the next period
+ *	    OWED_SLICE_NS, and is asked to report (boundary.bpf.h)
  *
- * A task that has waited for a quarter of timeout_ms goes on though its group is throttled, for the
- * kernel ejects us when one waits for too long. It does not get far: running() finds no slice, and
- * sends it back.
+ * A task that has waited for starve_ns is queued though its group is throttled, because the kernel
+ * ejects a scheduler that lets one wait for too long. It does not get far: running() finds no
+ * slice, and sends it back (sent_back).
  *
- * The queue, and what is known of its tasks, is its CPU's own, under the rq lock; only the flag is
- * the timer's.
+ * The queue, and what is known of its tasks, belongs to its CPU, under the rq lock; the timer sets
+ * only throttled_due.
  */
 #pragma once
 

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Hierarchical weight: a task's weight is its nice weight, times the share of its group at each
- * level of the cgroup tree. Shares follow what is runnable now (Tejun Heo's runnable_load_avg),
- * wherever that is:
+ * level of the cgroup tree. Shares follow what is runnable now (Tejun Heo's runnable_load_avg), on
+ * any CPU:
  *
- *	root -+- a (cpu.weight 100) -+- task, nice 0		1024 * 1024 / (1024 + 3072) = 256
- *	      |                      +- a/b (300) --- task	1024 * 3072 / (1024 + 3072) = 768
- *	      +- c (300) --- nothing runnable			nothing, and counts for nothing
- *	      +- task, nice 0					1024: what is in the root has its plain weight
+ *	root -+- a (cpu.weight 100) -+- task, nice 0     1024 * 1024 / (1024 + 3072) = 256
+ *	      |                      +- a/b (300) - task 1024 * 3072 / (1024 + 3072) = 768
+ *	      +- c (300), nothing runnable               counts for nothing
+ *	      +- task, nice 0                            1024: tasks of the root have plain weights
  *
  * Weights are the kernel's: 1024 is nice 0, and cpu.weight 100. (p->scx.weight is rounded to
- * hundredths of that: of nice 19's 15 and SCHED_IDLE's 3 it leaves the same.)
+ * hundredths of that: it is the same for nice 19's 15 and for 14.)
  *
- * Each group knows the sum of the weights of what is runnable directly in it: tasks, and groups
- * that have something runnable. All CPUs share it, so it is neither written at each wakeup and
- * sleep nor read at each switch:
+ * Each group has the sum of the weights of what is runnable directly in it: tasks, and groups that
+ * have something runnable. All CPUs share it, so it is neither written at each wakeup nor read at
+ * each switch:
  *
- *	change    what wakes and sleeps where a CPU's tasks ran last, not told to the sums yet       group_change()
- *	   |      SETTLE_NS after the CPU's last time; by its tick; if it has none by others' ticks   settle_cpu()
- *	   v
- *	sum       and that of the parent, if the group comes to have something, or nothing left       group_add()
- *	   |      when the task wakes or is charged, SHARE_NS after the last time
- *	   v
- *	share     of the task, by which all of its virtual time goes                                  update_share()
+ *	change   of a CPU: what wakes and sleeps there, by group             group_change()
+ *	   |     SETTLE_NS after the last time; by its tick, or, if it has
+ *	   v     none, by ticks of others                                    settle_cpu()
+ *	sum      of a group, and its parent's if the group gets its first
+ *	   |     runnable task or loses the last                             group_add()
+ *	   v     when the task wakes or is charged, SHARE_NS after the last
+ *	share    of a task, by which its virtual time advances               update_share()
  */
 #pragma once
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Sparse bitmaps, idle_map and overload_map: one bit a CPU, SLOTS_PER_LINE bits a cache line, each
- * LLC on lines of its own, so that a line is written by few CPUs (Sistare's task stealing). A word
- * for each LLC says which of its lines may have bits set, so that looking for one in vain costs the
- * same in an LLC of 8 CPUs and of 1024:
+ * LLC on lines of its own, so that a line is written by few CPUs (Sistare's task stealing). A
+ * summary word for each LLC says which of its lines may have bits set, so that a walk in vain costs
+ * the same in an LLC of 8 CPUs and of 1024:
  *
- *	llcs[]    0 0 ... 1 0 1        set with the first bit of a line, cleared by a walk over an empty line
- *	                  |   |
+ *	llcs[]    0 0 ... 1 0 1     set with the first bit of a line, cleared by a walk that
+ *	                  |   |     finds the line empty
  *	lines[]          [. 1 . 1]    [. . . .]    [1 . . .]
  *
  * A walk visits the set bits of a window of one LLC's slots once: so many from the slot after a
@@ -19,8 +19,8 @@
  *	map_for_each(&map, &walk)
  *		... walk.slot ...
  *
- * Bounded by the lines of which llcs[] tells, the first of them twice, and SLOTS_PER_LINE bits a
- * line.
+ * Bounded by the lines whose bits in llcs[] are set, the first of them twice, and SLOTS_PER_LINE
+ * bits a line.
  */
 #pragma once
 
@@ -120,7 +120,7 @@ static void map_line_emptied(struct sparse_map *map, u32 llc, u32 line,
  * The first slots of those cores of a line all of whose CPUs that are present are set. Added to a
  * core's bits but the last, a one carries into the last if they are all set:
  *
- *	cores of four    0111 & 1111    last bit apart    111 + 001 = 1000    and last bit set? whole
+ *	cores of four    0111 & 1111   last bit apart   111 + 001 = 1000   and last bit set? whole
  */
 static u64 whole_cores(u64 set, u32 line)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What time it is, by one clock in two ways:
+ * The time, by one clock in four ways:
  *
  *	scx_bpf_now()     the clock of this CPU's runqueue: free, and right where its lock is held
- *	ran_until(p)      the same for a task that stops, at no cost: when the kernel last accounted it
+ *	ran_until(p)      the same for a task that stops: when the kernel last accounted it; free
  *	unlocked_now()    elsewhere: in select_cpu, in timers
  *	locked_now(cpu)   in enqueue, which may be called for another CPU
  *
- * scx_bpf_now() is not right elsewhere: move_remote_task_to_local_dsq() brings the clock of another
- * runqueue up to date and unlocks it without rq_unpin_lock(), so its CPU is told that old time
- * until it takes the lock again, which an idle CPU does late.
+ * scx_bpf_now() is not right elsewhere: move_remote_task_to_local_dsq() updates the clock of
+ * another runqueue and unlocks it without rq_unpin_lock(), so its CPU reads that old time until it
+ * takes the lock again, which an idle CPU does late.
  */
 #pragma once
 

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * CPUs that go and come while we are attached: SMT switched off, suspend, a virtual machine. A CPU
- * is present when
+ * CPUs that come online and go offline while the program is attached: SMT switched off, suspend, a
+ * virtual machine. A CPU is present when both bits of its state are set:
  *
- *	CPU_ONLINE   the kernel has it         init, cpu_online, cpu_offline
- *	CPU_PLACED   cpu_layouts[] has it      the loader: before it loads the program, or when a CPU comes that it had never seen
+ *	CPU_ONLINE   the kernel uses it            init, cpu_online, cpu_offline
+ *	CPU_PLACED   cpu_layouts[] describes it    the loader: before it loads the program, or when
+ *	                                           a CPU appears that it had never seen
  *
- * Only present CPUs are searched for, sent tasks and counted. What waits in the queues of one that
- * goes is put into its local DSQ, from where the kernel moves it to other CPUs.
+ * Only present CPUs are searched, sent tasks and counted. What waits in the queues of a CPU that
+ * goes offline is put into its local DSQ, from where the kernel moves it to other CPUs.
  *
- * The kernel does not ask what is to run next on a CPU that is not online; it takes the first of
- * the local DSQ. A task whose slice is over goes there, too, and if it was the only one, the CPU
- * idles over it (SCX_OPS_ENQ_LAST). So slices there are infinite.
+ * The kernel does not call dispatch() on a CPU that is not online; it takes the first task of the
+ * local DSQ. A task whose slice is over goes there, too, and if it was the only one, the CPU idles
+ * although it waits (SCX_OPS_ENQ_LAST). So slices there are infinite.
  *
- * Callbacks of CPUs that go and come do not run at the same time; the loader's place_cpu() may.
+ * Callbacks of CPUs that come and go do not run at the same time; the loader's place_cpu() may.
  */
 #pragma once
 

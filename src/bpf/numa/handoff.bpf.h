@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Hand-off: a waker that sleeps at once, as with a request and its answer, leaves its CPU to the
- * wakee. To wake an idle CPU takes longer than what the waker has left to do. The kernel's hint
- * (WF_SYNC) alone does not tell, for a task that writes to a pipe may go on writing: the waker must
- * have kept to it lately.
+ * Hand-off: a waker that sleeps immediately, as with a request and its answer, leaves its CPU to
+ * the wakee. To wake an idle CPU takes longer than what the waker has left to do. The kernel's hint
+ * (WF_SYNC) alone does not tell, because a task that writes to a pipe may continue to write: the
+ * waker must have kept to it lately.
  *
- *	select_cpu  by WF_SYNC, its first wakeup since it runs, handoff_score >= HANDOFF_SCORE,
- *	            nothing waits for its CPU, which wake-affine has chosen ----------------> local DSQ, here
- *	            else -------------------------------------------------------------------> the search
- *	stopping    it sleeps within handoff_ns of that wakeup, the only one: -------------> score++
- *	            it does not: -----------------------------------------------------------> score = 0
- *	            ... though it had handed its CPU off: ----------------------------------> score = -HANDOFF_PENALTY
+ *	select_cpu  WF_SYNC, its first wakeup since it runs, handoff_score >= HANDOFF_SCORE,
+ *	            nothing waits for its CPU, and wake-affine has chosen that: local DSQ, here
+ *	            otherwise: the search
+ *	stopping    it sleeps within handoff_ns of that wakeup, the only one: score++
+ *	            it does not: score = 0
+ *	            ... though it had handed its CPU off: score = -HANDOFF_PENALTY
  *
  * Nothing can be stolen from the local DSQ. So the hand-off ends the waker's slice: if it does not
  * sleep, the next tick runs the wakee.

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Home nodes: where a task's memory is, or else where it has run most. What follows from that is in
- * migrate_home.bpf.h. All of it happens on machines with several nodes only, and at ticks: nothing
- * is done for it at each switch.
+ * Home nodes: where a task's memory is, or else where it has run most. migrate_home.bpf.h has what
+ * follows from that. All of it happens on machines with several nodes only, and at ticks:
  *
- *	tick, HOME_LOOK_NS after the last look -> the running task's process in `processes`: looks++, node?
- *	    node known to the loader (src/numa)        that is home
- *	    else, of its run time less than half is    home is here now
- *	     at home, decaying
+ *	tick, HOME_LOOK_NS after the last one
+ *	    the process's node is known to the loader (src/numa)    that is home
+ *	    else, less than half of its run time is at home,
+ *	    decaying                                                home is here now
  *
  * A task that wake-affine pulls to a node that is not its home would be moved back, pulled again,
  * and so on. So neither it nor its waker is moved home for numa_backoff scan periods then (Mel

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Going home (numa/home.bpf.h): a task that is away comes back to its home node
+ * A task that is away returns to its home node (home.bpf.h)
  *
- *	when it wakes     and no CPU of the node that it was to wake on is idle            scan_home() in search/scan.bpf.h
- *	while it waits    taken by a CPU of its home that has nothing else to run          PULL_HOME in steal/pull.bpf.h
- *	while it runs     at a tick, if a CPU of its home seems to be idle                 MOVE_HOME in search/move.bpf.h
+ *	when it wakes   and no CPU of the target's node is idle         scan_home()
+ *	while it waits  taken by a CPU of its home that idles           pull()
+ *	while it runs   at a tick, if a CPU of its home seems to idle   MOVE_HOME, search/move.bpf.h
  */
 #pragma once
 

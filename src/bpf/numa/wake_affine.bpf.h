@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Wake-affine: near which CPU a wakeup looks for an idle one, the previous or the waking, by the
- * kernel's rules. Each can be switched off by --wake-affine.
+ * Wake-affine: near which CPU a wakeup searches, the previous or the waking one, by the kernel's
+ * rules. Each can be switched off by --wake-affine.
  *
- *	        not a plain wakeup (fork), or the waking CPU not allowed ------------------> previous
- *	idle    waking CPU idle (an interrupt wakes), cache shared with the previous ------> previous if idle, else waking
- *	sync    the waker is about to sleep, and nothing waits for its CPU ----------------> waking
- *	        else ----------------------------------------------------------------------> previous
+ *	not a plain wakeup (fork), or the waking CPU not allowed      previous
+ *	idle   the waking CPU is idle (an interrupt wakes), and
+ *	       shares its LLC with the previous one                   previous if idle, else waking
+ *	sync   the waker is about to sleep, and no task waits there   waking
+ *	else                                                          previous
  *
  * A pull to a node that is not the task's preferred one starts the back-off of home.bpf.h, for the
  * task and its waker (Mel Gorman's update_wa_numa_placement()).

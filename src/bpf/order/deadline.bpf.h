@@ -13,29 +13,33 @@
  *
  * Two things are known of a task:
  *
- *	short  it sleeps before it has run for a quarter of a slice: its last bursts say so, and the present one, too
- *	sync   it was woken by a wakeup by which it was sent something: WF_SYNC (pipes, sockets), a kernel lock, fork; or by
- *	       the task that ran on the only CPU that it may use. Otherwise a timer, a device or a futex woke it
+ *	short  it sleeps before it has run for a quarter of a slice: by its last bursts, and by the
+ *	       present one
+ *	sync   its waker sent it something: WF_SYNC (pipes, sockets), a kernel lock, fork; or the
+ *	       waker ran on the only CPU that the task may use. Otherwise a timer, a device or a
+ *	       futex woke it
  *
  *	deadline = vruntime + request - credit - lead
  *
  *	request  a slice of the task; nothing if it is short
- *	credit   --slice-us-lag, if it was not a sync wakeup, until the task has run for a slice: it did not choose its moment,
- *	         while a reader of a pipe finds more to read when it comes later. Nothing for a light task whose negative lag
- *	         is more than that: it would always come first
- *	lead     a negative lag of a slice of nice 0 at most, until the task has run for a slice: tasks of a kind run in the
- *	         order in which they came, because any other order keeps the last one waiting for longer
+ *	credit   --slice-us-lag, unless the wakeup was sync, until the task has run for a slice: it
+ *	         did not choose its moment, while a reader of a pipe finds more to read when it
+ *	         runs later. Nothing for a light task whose negative lag is more than that: it would
+ *	         always come first
+ *	lead     a negative lag of a slice of nice 0 at most, until the task has run for a slice:
+ *	         tasks of a kind run in the order in which they came, because any other order keeps
+ *	         the last one waiting for longer
  *
- * place() computes it when the task wakes or is put into a queue again, and set_deadline() at a
- * tick and when a slice ends. The queue is ordered by what is stored, a waker compares the wakee's
- * with current's (preempt.bpf.h), and a CPU whose slice is over current's with that of the first
- * task of its queue (pick.bpf.h).
+ * place() computes it when the task wakes or is queued again, and set_deadline() at a tick and when
+ * a slice ends. The queue is ordered by what is stored, a waker compares the wakee's with current's
+ * (preempt.bpf.h), and a CPU whose slice is over current's with that of the first task of its queue
+ * (pick.bpf.h).
  *
  * A task that is preempted before its slice is over keeps its deadline and the rest of its slice,
  * and comes before the tasks that wait already (queue.bpf.h). Once the slice is used up its
  * deadline is computed again.
  *
- * When a task goes to another CPU, rebase() keeps its lag. No virtual time is shared, and none has
+ * When a task comes to another CPU, rebase() keeps its lag. No virtual time is shared, and none has
  * two writers.
  */
 #pragma once

@@ -10,10 +10,10 @@
 #pragma once
 
 /*
- * In enqueue: place @p, which slept or was throttled (@woke) or goes on, in the order of @cpu. Return
- * what is left of its slice if it was preempted before that was over, and in @by what preempted it;
- * then it keeps its deadline. 0: it has a whole slice again. FIFO mode knows no rest, nor do tasks
- * of SCHED_IDLE and cpu.idle, for which no other task is to wait.
+ * In enqueue: place @p, which slept or was throttled (@woke) or goes on, in the order of @cpu.
+ * Return what is left of its slice if it was preempted before that was over, and in @by what
+ * preempted it; then it keeps its deadline. 0: it has a whole slice again. FIFO mode knows no rest,
+ * nor do tasks of SCHED_IDLE and cpu.idle, for which no other task is to wait.
  */
 static u64 place_again(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
 		       bool woke, u32 *by)
@@ -34,8 +34,8 @@ static u64 place_again(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 }
 
 /*
- * @p, a kernel thread of this CPU, runs immediately. Current is preempted, and is not offered to idle
- * CPUs: the kernel thread is brief, and current's caches are warm.
+ * @p, a kernel thread of this CPU, runs immediately. Current is preempted, and is not offered to
+ * idle CPUs: the kernel thread is brief, and current's caches are warm.
  */
 static void run_at_once(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_flags)
 {
@@ -90,12 +90,12 @@ static void queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 }
 
 /*
- * In enqueue: @p found no idle CPU, and waits for @cpu, whose rq lock is held. @rest and @by as from
- * place_again().
+ * In enqueue: @p found no idle CPU, and waits for @cpu, whose rq lock is held. @rest and @by as
+ * from place_again().
  *
  * 1. A kernel thread of this CPU runs immediately when it wakes.
- * 2. Another task that may use this CPU only, and preempts current or is next whatever current does,
- *    goes to the local DSQ: no dispatch() has to find it.
+ * 2. Another task that may use this CPU only, and preempts current or is next whatever current
+ *    does, goes to the local DSQ: no dispatch() has to find it.
  * 3. All others wait in a queue, from where idle CPUs may take them, also those that preempt.
  */
 static void insert_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,

@@ -2,12 +2,15 @@
 /*
  * What a CPU runs next, in dispatch. The kernel asks only if the local DSQ is empty (queue.bpf.h).
  *
- *	1. A throttled task's time has come (cgroup/throttle.bpf.h): it is put into a queue, and compared.
- *	2. Current has yielded to a task that waits: that one. Was it preempted: the first of the queues.
- *	3. A look at others is due, and a task has more positive lag there (steal/balance.bpf.h).
- *	4. Current may continue, and its deadline is before the first one of the queues, which are not long: current.
- *	5. The first of the queues.
- *	6. Another CPU's task (steal/steal.bpf.h), or what was queued while that was looked for; else the CPU idles.
+ * 1. A throttled task's time has come (cgroup/throttle.bpf.h): it is put into a queue, and
+ *    compared.
+ * 2. Current has yielded to a task that waits: that one. It was preempted: the first of the queues.
+ * 3. A look at other CPUs is due, and a task has more positive lag there (steal/balance.bpf.h).
+ * 4. Current may continue, and its deadline is before the first one of the queues: current. Not in
+ *    FIFO mode.
+ * 5. The first task of the queues.
+ * 6. Another CPU's task (steal/steal.bpf.h), or what was queued during that search; else the CPU
+ *    idles.
  */
 #pragma once
 

@@ -4,17 +4,23 @@
  *
  *	DSQ cpu                tasks that may migrate, which other CPUs may take
  *	DSQ pinned_queue(cpu)  tasks that may not; no thief looks here, however many there are
- *	local DSQ              the front of that, from where the kernel takes tasks without dispatch(): tasks that may not migrate
- *	                       and that preempt current, or are next by their deadline while nothing else waits
+ *	local DSQ              the front of that, from where the kernel takes tasks without
+ *	                       dispatch(): tasks that may not migrate and that preempt current, or
+ *	                       are next by their deadline while nothing else waits
  *
- * The load of a CPU is the sum of the weights of its runnable tasks, cgroups' shares included:
+ * Whether a task waits is written in several places. The DSQs are the truth; the others say when a
+ * look there is worth its cost:
  *
- *	queued_load   the tasks in both queues: added by enqueue(), removed by running(), be it on another CPU, or disable()
- *	curr_weight   the task that runs
+ *	queued_load   sum of the weights of the tasks in both queues: added by enqueue(), removed by
+ *	              running(), on any CPU, or disable(). The kernel inserts a task only after
+ *	              enqueue() has returned, so an empty DSQ does not tell whether one is on its
+ *	              way; a queued_load of 0 does
+ *	cctx->queued  set with queued_load, cleared by this CPU when it finds a queue empty: 0 means
+ *	              that both are
+ *	overload bit  QUEUED_MOVABLE for other CPUs; a thief clears it, too (steal/overload.bpf.h)
  *
- * The kernel inserts a task only after enqueue() has returned, so an empty DSQ does not tell
- * whether one is on its way; a queued_load of 0 does. Tasks that go straight to a local DSQ count
- * from when they run.
+ * The load of a CPU is queued_load and the weight of current. Tasks that go straight to a local DSQ
+ * count from when they run.
  */
 #pragma once
 
@@ -114,9 +120,9 @@ __noinline bool any_starves(u64 queue)
 }
 
 /*
- * In tick of @cpu: the only guard against the kernel's watchdog, which ejects a scheduler that lets a
- * task wait for too long. By weight a task may wait for minutes alongside heavy ones, and a task of
- * a long queue for several rounds. So switch to FIFO mode
+ * In tick of @cpu: the only guard against the kernel's watchdog, which ejects a scheduler that lets
+ * a task wait for too long. By weight a task may wait for minutes alongside heavy ones, and a task
+ * of a long queue for several rounds. So switch to FIFO mode
  *
  * 1. if one round of the queues, a slice for each task, takes longer than starve_ns; until half of
  *    the tasks are left;

@@ -4,17 +4,18 @@
  *
  * The kernel looks at the slice when it sets a task as next, and at no other time. 6.16 and 6.18
  * start the tick only if a task of sched_ext ran before: a task that starts on an idle CPU has
- * none, whatever its slice (scx_can_stop_tick()). So does one that follows a real-time task. Hence:
+ * none, whatever its slice (scx_can_stop_tick()), nor has one that follows a real-time task. Hence:
  *
- *	running    current starts on an idle CPU, or after a
- *	           real-time task, or is alone --------------> infinite slice, cctx->tickless
- *	enqueue    a task comes for the CPU -----------------> kicked: the slice ends
- *	cpu.max    of a group is set ------------------------> all CPUs without a tick are kicked
- *	           current's group has one ------------------> the timer of throttled tasks comes when its slice would be over
- *	tick       once a second, from another CPU: others
- *	           wait, or may come from an overloaded CPU -> the slice ends
- *	dispatch   current would continue, and others wait --> one of them runs, which brings the tick, until this CPU is kicked
- *	           current has a tick, and is alone ---------> not kept: enqueue() puts it into the local DSQ, and it starts again
+ *	running    current starts on an idle CPU, or after a real-time task, or is alone: infinite
+ *	           slice, cctx->tickless
+ *	enqueue    a task comes for the CPU: it is kicked, and the slice ends
+ *	cpu.max    of a group is set: all CPUs without a tick are kicked. Current's group has one:
+ *	           the timer of throttled tasks fires when its slice would be over
+ *	tick       once a second, from another CPU: others wait, or may come from an overloaded CPU:
+ *	           the slice ends
+ *	dispatch   current would continue, and others wait: one of them runs, which starts the tick,
+ *	           until this CPU is kicked. Current has a tick, and is alone: it is not kept;
+ *	           enqueue() puts it into the local DSQ, and it starts again
  *
  * A task that is alone for a moment would lose the tick and get it again all the time. So it has to
  * have run for a slice since it slept.

@@ -3,13 +3,17 @@
  * Which CPUs are idle: idle_map, kept by the CPUs themselves, so that the kernel need not keep its
  * own.
  *
- *	          update_idle(true)                    claim_idle()
- *	running -------------------> idle, bit set ------------------> idle, bit clear
- *	   ^                              |                               |      |
- *	   |                              | update_idle(false), running() |      | dispatch() finds nothing yet
- *	   +------------------------------+-------------------------------+      +--> idle, bit set again
+ *	          update_idle(true)                   claim_idle()
+ *	running -------------------> idle, bit set -----------------> idle, bit clear
+ *	   ^                              |                              |      |
+ *	   |                              | update_idle(false)           |      | dispatch() finds
+ *	   +------------------------------+ or running() <---------------+      | nothing yet
+ *	                                                                        v
+ *	                                                                   idle, bit set again
  *
- * A claimed CPU is owed a task or a kick by its claimer.
+ * A CPU that is claimed gets a task or a kick from its claimer. cctx->idle is the truth; the bit
+ * says that it is not claimed. pelt.running is the same for utilization, also on CPUs that are not
+ * present.
  */
 #pragma once
 

@@ -2,13 +2,14 @@
 /*
  * Moves of running tasks:
  *
- *	MOVE_HOME   away from its preferred node, where a CPU idles                     numa/migrate_home.bpf.h
- *	MOVE_UP     too big for its CPU                                                 capacity/misfit.bpf.h
- *	MOVE_ROOM   a preferred core is idle; or it has run for ROOM_NS without a
- *	            sleep, and for that long there was a core or an LLC with more room  search/room.bpf.h
+ *	MOVE_HOME   away from its preferred node, where a CPU idles       numa/migrate_home.bpf.h
+ *	MOVE_UP     too big for its CPU                                   capacity/misfit.bpf.h
+ *	MOVE_ROOM   a preferred core is idle; or it has run for ROOM_NS
+ *	            without a sleep, and for that long there was a core
+ *	            or an LLC with more room                              room.bpf.h
  *
- *	tick     one of these, and it may migrate? check_move(): its slice ends
- *	enqueue  send_away(): the CPU is looked for again, claimed, and the task sent there
+ *	tick     one of these, and it may migrate: its slice ends         check_move()
+ *	enqueue  search again, claim the CPU, send the task there         send_away()
  */
 #pragma once
 

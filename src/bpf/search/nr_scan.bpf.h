@@ -4,14 +4,14 @@
  * The more of its capacity an LLC uses, the less likely is a search to find an idle CPU, and the
  * less of it is searched; above 100 / imbalance_pct (85 %) none of it is:
  *
- *	x = sum_util / capacity     y = 1 - (x * imbalance_pct / 100)^2     nr_scan = nr_cpus * y
+ *	x = sum_util / capacity    y = 1 - (x * imbalance_pct / 100)^2    nr_scan = nr_cpus * y
  *
- *	loader, each util_interval  ---> llc_published: sum_util, capacity, nr_scan     (src/nr_scan.rs)
- *	loader late or stopped: tick ---> nr_scan from util_avg as it is found here
- *	search budget() <--- nr_scan
+ *	loader, each util_interval    publishes sum_util, capacity, nr_scan    src/nr_scan.rs
+ *	tick, if the loader is late   nr_scan from util_avg                    estimate_nr_scan()
+ *	search                        reads nr_scan                            budget()
  *
  * capacity is what the CPUs can reach now: where their frequency is clamped, util_avg, which is
- * relative to the highest one, would tell of room that is not there.
+ * relative to the highest one, would show room that is not there.
  */
 #pragma once
 

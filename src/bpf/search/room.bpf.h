@@ -3,9 +3,9 @@
  * Room elsewhere for a task that runs for long: it seldom wakes, so no search finds a better CPU
  * for it (MOVE_ROOM in move.bpf.h).
  *
- *	under SMT its core runs another task ---------> a core of the node, all of whose CPUs are idle
- *	cores of its LLC are ranked ------------------> an idle core that is preferred to its own
- *	another LLC of the node has two idle CPUs more -> an idle core there
+ *	under SMT its core runs another task             a core of the node with all CPUs idle
+ *	cores of its LLC are ranked                      an idle core that is preferred to its own
+ *	another LLC of the node has two idle CPUs more   an idle core there
  *
  * Preferred cores are CPUs of one kind of which some reach higher frequencies (Intel's ITMT, AMD's
  * preferred cores). An LLC's slots are by rank, the best core first, so that a walk from the first

@@ -106,8 +106,8 @@ __noinline s32 scan_window(struct task_struct *p __arg_trusted, u32 llc, u32 slo
 }
 
 /*
- * Claim an idle CPU of @llc that @p may use and that is strong enough, whole idle cores first, as far
- * as nr_scan allows; -1 if there is none.
+ * Claim an idle CPU of @llc that @p may use and that is strong enough, whole idle cores first, as
+ * far as nr_scan allows; -1 if there is none.
  */
 __noinline s32 scan_llc(struct task_struct *p __arg_trusted, u32 llc, u32 slot)
 {

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Fairness among busy CPUs: one that never runs out of work would never steal, and three hogs on
- * two CPUs would share by luck of placement. So now and then a busy CPU looks at another overloaded
- * one, and takes one of its first tasks
+ * two CPUs would share by luck of placement. So each BALANCE_NS a busy CPU looks at the next
+ * overloaded CPU of its LLC, every second time of another one, in dispatch. It takes one of the
+ * first tasks there which has waited for longer than its own first one, and
  *
- *	which has waited for longer than its own first one --> and is owed more: its deadline is before that of what
- *	                                                       would run here by BALANCE_GRAN_NS, by weight
- *	                                                   --> or has waited for BALANCE_WAIT_NS more, by weight
+ * 1. has more positive lag: its deadline is before that of the task that would run here by
+ *    BALANCE_GRAN_NS, by weight; or
+ * 2. has waited for BALANCE_WAIT_NS more, by weight.
  *
- *	dispatch, BALANCE_NS after the last look: the next overloaded CPU of the LLC, every second time of another one
- *
- * Clocks of CPUs run at different speeds, and how far they are apart is what one CPU's tasks are
- * owed by another's:
+ * Virtual times of CPUs advance at different speeds, and how far they are apart is the lag of one
+ * CPU's tasks against another's:
  *
  *	vclock + voffset     CPU 0: two hogs  ---------|
  *	                     CPU 1: one hog   ------------------|
- *	                     CPU 2: idle      ------------------|   as if a task of default weight ran
+ *	                     CPU 2: idle      ------------------|   as if a nice 0 task ran
  *
  * When they are further apart than MAX_DRIFT_NS, the CPU that looks forgets the rest: tasks that no
  * other CPU may take have kept them apart, and no others shall have to pay for it.

@@ -3,20 +3,22 @@
  * Which CPUs have tasks waiting that another CPU may take: overload_map (Steve Sistare's task
  * stealing).
  *
- *	enqueue()   a task that may migrate waits behind current --> bit set, an idle CPU kicked
- *	running()   the last waiting task runs, here or elsewhere -> bit cleared
- *	dispatch()  the queue is found empty ----------------------> bit cleared
- *	tick()      the same; else the first waiting task that an idle CPU may run is offered once more
+ *	enqueue()   a task that may migrate waits behind current: bit set, an idle CPU kicked
+ *	running()   the last waiting task runs, here or elsewhere: bit cleared
+ *	dispatch()  the queue is empty: bit cleared
+ *	tick()      the same; else the first waiting task that an idle CPU may run is offered again
  *
- * All under the rq lock of the queue's CPU, but for a thief that took the last task
- * (note_all_taken()), and cpu_offline().
+ * All under the rq lock of the queue's CPU, except in a thief that took the last task
+ * (note_all_taken()) and in cpu_offline().
  *
- * The other half of the handshake is a CPU that goes idle: it sets its bit in idle_map, then looks
- * for bits here (main.bpf.c). enqueue() sets a bit here, then looks for idle CPUs. Both have a full
- * barrier in between, so one of the two sees the other. The exception: a walk that found a line
- * empty clears its bit of the LLC's word and sets it again if the line has changed
- * (map_line_emptied()). What looks at the word in between misses the line, and the task waits until
- * the next tick of its CPU.
+ *	this CPU, in enqueue()        another CPU, which goes idle
+ *	set the overload bit          set its idle bit
+ *	full barrier                  full barrier
+ *	look for idle bits            look for overload bits
+ *
+ * So one of the two sees the other. The exception: a walk that finds a line empty clears its bit of
+ * the summary word, and sets it again if the line has changed (map_line_emptied()). What reads the
+ * word in between misses the line, and the task waits until the next tick of its CPU.
  */
 #pragma once
 

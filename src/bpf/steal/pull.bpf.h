@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * pull(): a CPU takes a waiting task out of its turn. All that move tasks between queues are its
+ * pull(): a CPU takes a waiting task out of its turn. All that move tasks between queues are
  * callers:
  *
- *	steal.bpf.h     the CPU is about to go idle          PULL_IDLE      not hot for the distance, strong enough here
- *	balance.bpf.h   the CPU is busy                      PULL_BALANCE   owed more than what would run here, or waited longer
- *	pick.bpf.h      current yielded to a task            PULL_YIELD     that one
+ *	steal.bpf.h     the CPU is about to go idle   PULL_IDLE      not hot for the distance, or
+ *	                                                             at home here; strong enough
+ *	balance.bpf.h   the CPU is busy               PULL_BALANCE   more positive lag, or a longer
+ *	                                                             wait, than what would run here
+ *	pick.bpf.h      current yielded to a task     PULL_YIELD     that one
  *
  * It looks at the first MAX_PULL_LOOKS tasks, whatever their affinity, and takes the first that may
  * come.
@@ -101,8 +103,8 @@ static void carry_over(struct task_ctx *tctx, s32 cpu, s32 victim)
 }
 
 /*
- * In dispatch of @cpu, whose rq lock is held, and dropped while the task moves: take one of the first
- * tasks of @queue, one of @victim's. Return true if one was taken. Bounded by MAX_PULL_LOOKS.
+ * In dispatch of @cpu, whose rq lock is held, and dropped while the task moves: take one of the
+ * first tasks of @queue, one of @victim's. Return true if one was taken. Bounded by MAX_PULL_LOOKS.
  */
 __noinline bool pull(s32 cpu, s32 victim, u64 queue, struct pull *pull __arg_nonnull)
 {
