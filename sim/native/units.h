@@ -12,7 +12,7 @@
 	X(this_cpu_ctx) X(share_llc) X(is_present) X(look_at_absent) \
 	X(stat_inc) \
 	X(task_ctx) X(is_migratable) X(is_critical) X(is_idle_task) X(may_use) X(any_allowed) \
-	X(map_test) X(map_set) X(map_test_and_clear) X(map_walk_from) X(map_walk_more) X(map_walk_next) \
+	X(map_test) X(map_set) X(map_test_and_clear) X(map_walk_from) X(map_walk_next) \
 	X(map_walked) X(map_any) \
 	X(decay_load) X(pelt_accumulate) X(pelt_update) X(util_avg_at) \
 	X(leave_autogroup) X(look_at_groups) \
@@ -25,14 +25,14 @@
 	X(preempts) X(is_about_to_sleep) X(run_at_once) X(arrival_flags) \
 	X(set_tickless) X(advance_tickless) \
 	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) X(is_big) \
-	X(clamp_util) X(update_task_util) X(cpu_util_without) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) \
+	X(clamp_util) X(update_task_util) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) \
 	X(util_stops) \
 	X(update_cpuperf) X(decay_cpuperf) \
 	X(fallback_cpu) X(weak_wait) \
 	X(note_wake_case) \
 	X(nr_scan_of) X(budget) X(sum_util) X(estimate_nr_scan) \
 	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) X(any_idle) \
-	X(begin_search) X(scan_window) X(scan_llc) X(scan_beyond) X(scan_home) X(find_idle) \
+	X(begin_search) X(scan_window) X(scan_llc) X(scan_beyond) X(find_idle) \
 	X(affine_target) \
 	X(hands_off) X(judge_handoff) \
 	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_preferred_node) \

@@ -241,16 +241,13 @@ impl Native {
         is_bit(unsafe { &overload_map }, slot)
     }
 
-    /// What the bitmaps' lines of an LLC hold, idle_map's and overload_map's, and the LLC's words above them.
-    pub fn map_lines(&self, llc: usize) -> [(&[map_line], u64); 2] {
+    /// What the bitmaps' lines of an LLC hold, idle_map's and overload_map's.
+    pub fn map_lines(&self, llc: usize) -> [&[map_line]; 2] {
         // SAFETY: as cpu_ctx().
         unsafe {
             let layout = &*llc_layouts[llc].get();
             let lines = layout.first_line as usize..(layout.first_line + layout.nr_lines) as usize;
-            [&idle_map, &overload_map].map(|map| {
-                let map = &*map.get();
-                (&map.lines[lines.clone()], map.llcs[llc].bits)
-            })
+            [&idle_map, &overload_map].map(|map| &(&(*map.get()).lines)[lines.clone()])
         }
     }
 

@@ -105,6 +105,8 @@ void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
 	queue_del(tctx);
 	tctx->at_user = false;
 	tctx->enqueued_at = 0;
+	/* It has no lag when it returns. */
+	tctx->vclock_cpu = -1;
 	group_leave(tctx, scx_bpf_task_cpu(p));
 	leave_autogroup(tctx);
 }

@@ -33,7 +33,7 @@ enum magpie_limits {
 	SLOTS_PER_LINE = 16, /* of the sparse bitmaps; a multiple of every SMT width */
 	MAX_SLOTS = MAX_LINES * SLOTS_PER_LINE,
 	NO_SLOT = MAX_SLOTS,
-	LINES_PER_LLC = 64, /* as many as a word has bits */
+	LINES_PER_LLC = 64,
 	CACHE_LINE = 64,
 	SMALL_LLC = 16,	     /* CPUs of an LLC whose nr_scan --small-llc-boost scales up */
 	STALE_INTERVALS = 3, /* for which what is published counts */
@@ -47,7 +47,7 @@ enum magpie_limits {
 	MAX_LONG_QUEUE = 1024,
 };
 
-enum { NO_NODE = -1 };
+enum { NO_NODE = -1, NO_CPU = -1 };
 
 enum pelt_consts {
 	PELT_UNIT_SHIFT = 10,	   /* PELT counts in units of 1024 ns, the kernel's "us" */
@@ -177,7 +177,6 @@ struct map_line {
 /* A bitmap of all slots; see core/bitmap.bpf.h. */
 struct sparse_map {
 	struct map_line lines[MAX_LINES];
-	struct map_line llcs[MAX_LLCS];
 };
 
 /*
@@ -394,6 +393,7 @@ struct group {
 	/* See cgroup/bandwidth.bpf.h. */
 	s64 budget __attribute__((aligned(CACHE_LINE))); /* what is left of its quota */
 	u64 period_start;				 /* scx_bpf_now() */
+	u32 filling;					 /* bw_refill() is at work; atomic */
 	u64 throttled_at;				 /* scx_bpf_now(); 0: it is not */
 	u64 throttled_ns;				 /* in all, until it last went on */
 	u64 nr_periods;					 /* in which it ran or was throttled */

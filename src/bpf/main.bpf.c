@@ -93,7 +93,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	note_wakeup(p, tctx, wake_flags);
 	target = affine_target(p, tctx, prev, wake_flags);
 	if (is_asym())
-		note_asleep(p, tctx, prev);
+		note_asleep(p, tctx, prev, unlocked_now());
 	handed_off = hands_off(tctx, target, wake_flags);
 	if (handed_off) {
 		stat_inc(STAT_HANDOFF);
@@ -102,9 +102,6 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 		stat_inc(STAT_SEARCH);
 		cpu = find_idle(p, tctx, prev, target);
 	}
-	/* The loader: a task that it preempts would have to wait for it. */
-	if (cpu < 0 && is_critical(p))
-		cpu = find_idle_for_queued(p, tctx, target, unlocked_now());
 	if (cpu < 0 && is_asym())
 		target = fallback_cpu(p, prev, target);
 	if (is_asym())
@@ -136,7 +133,6 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
 	u64 rest;
-	u32 by;
 
 	if (tctx)
 		queue_del(tctx);
@@ -154,8 +150,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		note_unseen_wakeup(p, tctx);
 	if (throttle(p, tctx, cpu, cctx, enq_flags))
 		return;
-	rest = place_again(p, tctx, cpu, cctx, enq_flags & SCX_ENQ_WAKEUP || is_throttled(tctx),
-			   &by);
+	rest = place_again(p, tctx, cpu, cctx, enq_flags & SCX_ENQ_WAKEUP || is_throttled(tctx));
 	if (tctx->move_why && send_away(p, cpu, enq_flags))
 		return;
 	if (cctx->idle && claim_idle(cpu)) {
@@ -165,7 +160,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags | SCX_ENQ_IMMED);
 		return;
 	}
-	insert_task(p, tctx, cpu, cctx, rest, by, enq_flags);
+	insert_task(p, tctx, cpu, cctx, rest, enq_flags);
 }
 
 /*
@@ -193,7 +188,8 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		return;
 
 	in_turn = queue_leave(tctx, cpu, cctx);
-	if (tctx->group && !tctx->counted)
+	/* It was moved or reniced. */
+	if ((tctx->group && !tctx->counted) || tctx->prio != prio(p))
 		group_enter(p, tctx);
 	rebase(tctx, cpu);
 	tctx->charged = p->se.sum_exec_runtime;
@@ -250,8 +246,10 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 		tctx->stopped_at = ran_until(p, cctx);
 	if (sleeps)
 		note_sleep(tctx);
-	if (!runnable)
+	if (!runnable) {
+		tctx->at_user = false;
 		group_leave(tctx, cpu);
+	}
 }
 
 /*
@@ -358,8 +356,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 /* As leave_to_higher_class(), up to 6.18. */
 void BPF_STRUCT_OPS(magpie_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
-	cpu_ctx(cpu)->taken = true;
-	kick_idle_for_queued(cpu);
+	leave_to_higher_class(cpu);
 	scx_bpf_reenqueue_local();
 }
 

@@ -53,7 +53,7 @@ pub fn observe(kernel: &mut Kernel, moment: Moment) {
         Moment::Selects => kernel.checks.before_select(&kernel.native, kernel.cpu, kernel.nr_interleaved),
         Moment::Selected { task, cpu } => {
             kernel.check_selected(task, cpu);
-            kernel.check_scanned();
+            kernel.check_scanned(task);
         }
         Moment::Dispatches { cpu } => kernel.checks.before_dispatch(&kernel.native, cpu),
         Moment::Dispatched { cpu } => kernel.check_dispatch(cpu),
@@ -146,9 +146,9 @@ impl Kernel {
         }
     }
 
-    /// select_cpu() has returned: it searched as far as it might. Judged where there is one LLC, and no search for cores nor
-    /// for strong CPUs.
-    pub fn check_scanned(&mut self) {
+    /// select_cpu() has returned: it searched as far as it might, for the loader all. Judged where there is one LLC, and no
+    /// search for cores nor for strong CPUs.
+    pub fn check_scanned(&mut self, task: TaskId) {
         let stats = self.native.cpu_ctx(self.cpu).stats;
         let scanned = stats[magpie_stat_STAT_SCANNED as usize] - self.checks.scanned;
         if stats[magpie_stat_STAT_SCAN as usize] > self.checks.scans && scanned == 0 {
@@ -157,7 +157,8 @@ impl Kernel {
         let [llc] = &self.layout.llcs[..] else { return };
         let nr_scan = u64::from(self.native.nr_scan(0));
         let present = (0..self.cpus.len()).filter(|&cpu| self.native.slot(cpu).is_some()).count() as u64;
-        let bounded = !self.tunables.no_scan_limit && nr_scan < present;
+        let loader = self.tasks[task].traits.loader;
+        let bounded = !self.tunables.no_scan_limit && nr_scan < present && !loader;
         let budget = if bounded { nr_scan } else { llc.nr_slots as u64 };
         if self.layout.smt_width == 1 && self.layout.nr_stronger() == 0 && scanned > budget {
             self.violate("budget", format!("a search went over {scanned} CPUs, more than {budget}"));

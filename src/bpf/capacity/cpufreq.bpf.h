@@ -22,70 +22,65 @@ enum { CPUPERF_STEP = 32 };
 /* Not in the BTF of every kernel. */
 extern struct rq runqueues __ksym __weak;
 
-/* Has the target of @cpu to be another one than the kernel has? */
-static bool cpuperf_differs(s32 cpu, u32 held, u32 target)
+/*
+ * NULL where the kernel's BTF has no runqueues. @cpu is not always this one: order/tickless.bpf.h.
+ */
+static struct rq *kernel_rq(s32 cpu)
 {
-	u32 diff = held > target ? held - target : target - held;
-
-	return diff * CPUPERF_STEP > scx_bpf_cpuperf_cap(cpu);
+	return bpf_ksym_exists(&runqueues) ? bpf_per_cpu_ptr(&runqueues, cpu) : NULL;
 }
 
 /*
- * On the scale of the kernel's capacities, which may know no difference where the loader does
- * (hybrid x86). Power profiles take part of schedutil's headroom away.
+ * Set the target of @cpu from its utilization, unless it is nearly what the kernel has; @always:
+ * the governor does not listen if it was told something less than its rate limit ago.
  */
-static u32 kernel_perf(s32 cpu, u64 util)
+static void set_cpuperf(s32 cpu, u64 util, bool always)
 {
-	return util * scx_bpf_cpuperf_cap(cpu) * machine.perf_scale / CAPACITY_SCALE /
-	       cpu_layout(cpu)->capacity;
+	u32 cap = scx_bpf_cpuperf_cap(cpu), held, target, others;
+	struct rq *rq = kernel_rq(cpu);
+
+	if (!rq)
+		return;
+	/*
+	 * On the scale of the kernel's capacities, which may know no difference where the loader
+	 * does (hybrid x86). Power profiles take part of schedutil's headroom away.
+	 */
+	target = util * cap * machine.perf_scale / CAPACITY_SCALE / cpu_layout(cpu)->capacity;
+	others = rq->avg_rt.util_avg + rq->avg_dl.util_avg;
+	target -= min(target, others);
+	held = rq->scx.cpuperf_target;
+	if (always || (held > target ? held - target : target - held) * CPUPERF_STEP > cap)
+		scx_bpf_cpuperf_set(cpu, target);
 }
 
-/*
- * Utilization of @cpu has changed, and its rq lock is held. A governor that was told something less
- * than its rate limit ago does not listen: ticks tell it again.
- */
+/* The utilization of @cpu has changed, and its rq lock is held. */
 static void update_cpuperf(s32 cpu, struct cpu_ctx *cctx, bool tick)
 {
-	u32 target = cctx->pelt.util_avg;
-	struct rq *rq;
-	u64 others;
+	u32 util = cctx->pelt.util_avg;
 
-	if (!machine.cpufreq || !bpf_ksym_exists(&runqueues))
+	if (!machine.cpufreq)
 		return;
 	/* A CPU that a busy task leaves for a while starts at what that task needs. */
 	if (!cctx->pelt.running)
-		cctx->util_est = peak(cctx->util_est, target);
+		cctx->util_est = peak(cctx->util_est, util);
 	else
-		target = max(target, cctx->util_est);
-	/* Not always this CPU's: order/tickless.bpf.h. */
-	rq = bpf_per_cpu_ptr(&runqueues, cpu);
-	if (!rq)
-		return;
-	target = kernel_perf(cpu, target);
-	others = rq->avg_rt.util_avg + rq->avg_dl.util_avg;
-	target = target > others ? target - others : 0;
-	if (tick || cpuperf_differs(cpu, rq->scx.cpuperf_target, target))
-		scx_bpf_cpuperf_set(cpu, target);
+		util = max(util, cctx->util_est);
+	set_cpuperf(cpu, util, tick);
 }
 
 /*
- * Of the loader: @cpu is idle, and no lock is held. If it wakes meanwhile its next tick sets it
- * right.
+ * If @cpu is idle, lower its target. No lock is held: if it wakes meanwhile its next tick sets it.
  */
 static void decay_cpuperf(s32 cpu, u64 now)
 {
-	struct rq *rq = bpf_ksym_exists(&runqueues) ? bpf_per_cpu_ptr(&runqueues, cpu) : NULL;
-	u32 target = kernel_perf(cpu, util_avg_at(cpu, now));
-
-	if (rq && !cpu_ctx(cpu)->pelt.running &&
-	    cpuperf_differs(cpu, rq->scx.cpuperf_target, target))
-		scx_bpf_cpuperf_set(cpu, target);
+	if (!cpu_ctx(cpu)->pelt.running)
+		set_cpuperf(cpu, util_avg_at(cpu, now), false);
 }
 
-/* What the kernel holds. */
+/* Return the target that the kernel has. */
 static u32 cpuperf_target(s32 cpu)
 {
-	struct rq *rq = bpf_ksym_exists(&runqueues) ? bpf_per_cpu_ptr(&runqueues, cpu) : NULL;
+	struct rq *rq = kernel_rq(cpu);
 
 	return rq ? rq->scx.cpuperf_target : CAPACITY_SCALE;
 }

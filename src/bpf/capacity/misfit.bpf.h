@@ -5,18 +5,16 @@
  * fits the misfit's CPU. That task is preempted, and waits in the queue; the misfit's old CPU has
  * nothing else to do, and steals it.
  *
- * Bounded by MAX_MISFIT_LOOKS CPUs, the next ones each time.
+ * Bounded by MAX_MOVE_LOOKS CPUs, the next ones each time.
  */
 #pragma once
-
-enum { MAX_MISFIT_LOOKS = 16 };
 
 /* A task of ours that would do as well on @weaker runs on @cpu. */
 static bool runs_small(s32 cpu, s32 weaker)
 {
 	const struct cpu_ctx *cctx = cpu_ctx(cpu);
 
-	return is_preemptible(cctx) &&
+	return is_present(cpu) && is_preemptible(cctx) &&
 	       fits_capacity(READ_ONCE(cctx->curr_util), capacity_of(weaker));
 }
 
@@ -29,11 +27,7 @@ __noinline s32 find_stronger(struct task_struct *p __arg_trusted, s32 cpu)
 	u32 turn = cpu_ctx(cpu)->move_turn, i;
 	s32 other, small = -1;
 
-	if (!machine.nr_stronger)
-		return -1;
-	bpf_for(i, 0, MAX_MISFIT_LOOKS) {
-		if (i >= machine.nr_stronger)
-			break;
+	bpf_for(i, 0, min(machine.nr_stronger, MAX_MOVE_LOOKS)) {
 		other = capacity_order[((turn + i) % machine.nr_stronger) & (MAX_CPUS - 1)];
 		if (!is_stronger(capacity_of(other), capacity_of(cpu)) || !may_use(p, other))
 			continue;

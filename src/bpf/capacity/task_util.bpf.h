@@ -15,8 +15,6 @@
  */
 #pragma once
 
-enum { PELT_MIN_DIVIDER = PELT_LOAD_AVG_MAX - PELT_PERIOD };
-
 #ifdef __VMLINUX_H__
 /* Kernels with CONFIG_UCLAMP_TASK have these; vmlinux.h is of one that has not. */
 struct uclamp_se___magpie {
@@ -47,28 +45,19 @@ static void update_task_util(const struct task_struct *p, struct task_ctx *tctx)
 	tctx->task_util = clamp_util(p, max(tctx->util.util_avg, tctx->util_est));
 }
 
-/* Utilization of @cpu without what the task itself, which does not run, has left there. */
-static u32 cpu_util_without(s32 cpu, const struct task_ctx *tctx)
-{
-	u32 util = util_avg_at(cpu, scx_bpf_now());
-
-	if (tctx->vclock_cpu != cpu)
-		return util;
-	return util > tctx->util.util_avg ? util - tctx->util.util_avg : 0;
-}
-
+/* Return what @cpu has to spare, without what the task, which does not run, has left there. */
 static u32 spare_capacity(s32 cpu, const struct task_ctx *tctx)
 {
-	u32 capacity = capacity_of(cpu), util = cpu_util_without(cpu, tctx);
+	u32 capacity = capacity_of(cpu), util = util_avg_at(cpu, unlocked_now());
 
-	return capacity > util ? capacity - util : 0;
+	if (tctx->vclock_cpu == cpu)
+		util -= min(util, tctx->util.util_avg);
+	return capacity - min(capacity, util);
 }
 
 /* The task did not run until now; @cpu is where it was last, or is to start. */
-static void note_asleep(const struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+static void note_asleep(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
 {
-	u64 now = scx_bpf_now();
-
 	if (tctx->util.updated_at) {
 		pelt_accumulate(&tctx->util, now, 0, 0, 0);
 	} else {
@@ -106,7 +95,7 @@ static void note_curr_util(const struct task_ctx *tctx, s32 cpu, struct cpu_ctx 
 static void util_starts(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 			struct cpu_ctx *cctx)
 {
-	note_asleep(p, tctx, cpu);
+	note_asleep(p, tctx, cpu, scx_bpf_now());
 	note_curr_util(tctx, cpu, cctx);
 }
 

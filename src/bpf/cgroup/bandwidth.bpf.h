@@ -68,24 +68,30 @@ static void note_refilled(struct group *g, u64 periods, u64 now)
 		g->throttled_ns += now - since;
 }
 
-/* Fills the pool for the periods that have passed. One of several callers does. */
+/*
+ * Fill the pool for the periods that have passed. One of several callers does. The new period
+ * begins after that: the others see the old one, and look again soon if they find nothing.
+ */
 static void bw_refill(struct group *g, u64 now)
 {
-	u64 start = READ_ONCE(g->period_start), periods;
+	u64 start = READ_ONCE(g->period_start), periods, add;
 	s64 excess;
 
-	if (!g->period || (s64)(now - start) < (s64)g->period)
+	if (!g->period || (s64)(now - start) < (s64)g->period ||
+	    __sync_val_compare_and_swap(&g->filling, 0, 1))
 		return;
-	periods = (now - start) / g->period;
-	if (__sync_val_compare_and_swap(&g->period_start, start, start + periods * g->period) !=
-	    start)
-		return;
-	periods = min(periods, (u64)BW_PERIODS);
-	__sync_fetch_and_add(&g->budget, periods * g->quota);
-	excess = READ_ONCE(g->budget) - (g->quota + g->burst);
-	if (excess > 0)
-		__sync_fetch_and_add(&g->budget, -excess);
-	note_refilled(g, periods, now);
+	start = READ_ONCE(g->period_start);
+	periods = (s64)(now - start) < (s64)g->period ? 0 : (now - start) / g->period;
+	if (periods) {
+		add = min(periods, (u64)BW_PERIODS);
+		__sync_fetch_and_add(&g->budget, add * g->quota);
+		excess = READ_ONCE(g->budget) - (g->quota + g->burst);
+		if (excess > 0)
+			__sync_fetch_and_add(&g->budget, -excess);
+		__sync_lock_test_and_set(&g->period_start, start + periods * g->period);
+		note_refilled(g, add, now);
+	}
+	__sync_lock_test_and_set(&g->filling, 0);
 }
 
 static struct cpu_budget *cpu_budget(s32 cpu, u32 id)

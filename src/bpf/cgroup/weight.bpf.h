@@ -30,7 +30,7 @@ enum {
 	CHANGE_SLOTS = 8, /* groups that a CPU has changes of; by id, modulo */
 	/* how often a CPU tells of them; the kernel's own shares follow as often */
 	SETTLE_NS = 1000000,
-	SETTLE_CPUS = 8,    /* idle CPUs that a tick settles */
+	SETTLE_CPUS = 8,    /* CPUs that a tick checks for one that has no tick of its own */
 	SHARE_NS = 1000000, /* how often the share of a task is looked at */
 	WEIGHT_SHIFT = 9,   /* of a task's weight: shares get small */
 	SHARE_SHIFT = 29,   /* while they are computed: weight * weight has 34 bits */
@@ -89,10 +89,15 @@ static u32 group_weight(const struct group *g)
 	return g->idle ? WEIGHT_IDLE : g->weight;
 }
 
+/* What the group is to count for now. */
+static u64 due_count(const struct group *g)
+{
+	return (s64)READ_ONCE(g->sum) > 0 ? group_weight(g) : 0;
+}
+
 /*
- * Has the parent's sum follow whether anything is runnable in the group, and its weight. Returns
- * what to add to it. What was written last is looked at once more, so of two CPUs at it the later
- * one sees to it.
+ * Make g->counted what the parent's sum is to have for the group; return the difference. The sum is
+ * read again after the exchange, so that of two CPUs the later one writes what is right.
  */
 static s64 group_counts(struct group *g)
 {
@@ -100,9 +105,9 @@ static s64 group_counts(struct group *g)
 	u64 now;
 
 	do {
-		now = (s64)READ_ONCE(g->sum) > 0 ? group_weight(g) : 0;
+		now = due_count(g);
 		change += now - __sync_lock_test_and_set(&g->counted, now);
-	} while (now != ((s64)READ_ONCE(g->sum) > 0 ? group_weight(g) : 0) && can_loop);
+	} while (now != due_count(g) && can_loop);
 	return change;
 }
 
@@ -185,7 +190,7 @@ static void settle(s32 cpu, struct cpu_ctx *cctx)
 	bpf_for(i, 0, SETTLE_CPUS) {
 		s32 other = cctx->settle_turn++ % machine.nr_cpu_ids;
 
-		if (cpu_ctx(other)->idle || !is_present(other))
+		if (!READ_ONCE(cpu_ctx(other)->curr_weight) || !is_present(other))
 			settle_cpu(other);
 	}
 }

@@ -30,7 +30,15 @@ static void count_present(s32 cpu, bool present)
 	u32 *nr_cpus = &llc_layouts[l->llc & (MAX_LLCS - 1)].nr_cpus;
 
 	if (present) {
-		__sync_fetch_and_or(slots, map_bit(l->slot));
+		u32 was = __sync_fetch_and_or(slots, map_bit(l->slot));
+
+		/*
+		 * The CPU may have gone offline meanwhile: then cpu_goes() cleared the bit too
+		 * early.
+		 */
+		barrier_var(was);
+		if (!is_present(cpu))
+			__sync_fetch_and_and(slots, ~map_bit(l->slot));
 		__sync_fetch_and_add(nr_cpus, 1);
 	} else {
 		__sync_fetch_and_and(slots, ~map_bit(l->slot));

@@ -23,6 +23,8 @@
 
 #define PELT_PERIOD_NS (PELT_PERIOD << PELT_UNIT_SHIFT)
 
+enum { PELT_MIN_DIVIDER = PELT_LOAD_AVG_MAX - PELT_PERIOD };
+
 /* (2^32 - 1) * y^n, from src/pelt.rs. */
 const volatile u32 pelt_decay[PELT_HALFLIFE];
 
@@ -37,23 +39,18 @@ static u64 decay_load(u64 val, u64 n)
 /* Accounts @delta units, in which the CPU was used at @scale (0: idle). */
 static void pelt_add(struct pelt *pelt, u64 delta, u32 scale)
 {
-	u64 contrib, periods;
+	u64 total = delta + pelt->period_contrib, periods = total / PELT_PERIOD, contrib = delta;
 
-	periods = (delta + pelt->period_contrib) / PELT_PERIOD;
-	contrib = delta;
 	if (periods) {
-		u64 d1 = PELT_PERIOD - pelt->period_contrib;
-		u64 d3 = (delta + pelt->period_contrib) % PELT_PERIOD;
+		u64 d1 = PELT_PERIOD - pelt->period_contrib, d3 = total % PELT_PERIOD;
 
 		pelt->util_sum = decay_load(pelt->util_sum, periods);
-		contrib = decay_load(d1, periods) + d3 + PELT_LOAD_AVG_MAX -
-			  decay_load(PELT_LOAD_AVG_MAX, periods) - PELT_PERIOD;
-		pelt->period_contrib = d3;
-	} else {
-		pelt->period_contrib += delta;
+		contrib = decay_load(d1, periods) + d3 + PELT_MIN_DIVIDER -
+			  decay_load(PELT_LOAD_AVG_MAX, periods);
 	}
+	pelt->period_contrib = total % PELT_PERIOD;
 	pelt->util_sum += contrib * scale;
-	pelt->util_avg = pelt->util_sum / (PELT_LOAD_AVG_MAX - PELT_PERIOD + pelt->period_contrib);
+	pelt->util_avg = pelt->util_sum / (PELT_MIN_DIVIDER + pelt->period_contrib);
 }
 
 /*

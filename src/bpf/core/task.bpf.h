@@ -191,9 +191,14 @@ static bool no_preempt(const struct task_struct *p)
 	return p->policy == SCHED_BATCH || p->policy == SCHED_IDLE;
 }
 
+static bool is_restricted(const struct task_struct *p)
+{
+	return p->nr_cpus_allowed < machine.nr_cpus_possible;
+}
+
 static bool may_use(struct task_struct *p, s32 cpu)
 {
-	return p->nr_cpus_allowed >= machine.nr_cpus_possible || in_cpus_ptr(p, cpu);
+	return !is_restricted(p) || in_cpus_ptr(p, cpu);
 }
 
 /*

@@ -14,6 +14,15 @@
 #define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))
 
+/*
+ * Loops: bpf_for() where the body is large; where it is small a counter that begins at
+ * bpf_arena_loop_zero, 0 of which the verifier does not know the value, and can_loop: it checks the
+ * body once. A __noinline function that is not static is checked once for all its callers; it has
+ * to return a scalar, so some return 0.
+ */
+
+enum { MAX_MOVE_LOOKS = 16 }; /* CPUs that are checked for one to which a running task may move */
+
 const volatile struct machine machine;
 const volatile u16 node_llcs[MAX_NODE_IDS]; /* the first of the node's LLCs */
 /* ids of the CPUs that have a place, strongest first */

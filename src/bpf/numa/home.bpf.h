@@ -60,7 +60,7 @@ static void back_off(struct task_ctx *tctx, u32 node, bool has_waker)
 
 	if (!wait || tctx->preferred_node == NO_NODE || tctx->preferred_node == node)
 		return;
-	now = scx_bpf_now();
+	now = unlocked_now();
 	delay_return(tctx, now, wait, true);
 	waker = has_waker ? task_ctx(bpf_get_current_task_btf()) : NULL;
 	if (waker)
@@ -68,10 +68,10 @@ static void back_off(struct task_ctx *tctx, u32 node, bool has_waker)
 }
 
 /* Is the task, on @node or about to be, away from home, and to go there if there is room? */
-static bool wants_home(const struct task_ctx *tctx, u32 node)
+static bool wants_home(const struct task_ctx *tctx, u32 node, u64 now)
 {
 	return is_numa() && tctx->preferred_node != NO_NODE && tctx->preferred_node != node &&
-	       (s64)(scx_bpf_now() - tctx->home_retry_at) >= 0;
+	       !time_before(now, tctx->home_retry_at);
 }
 
 /*

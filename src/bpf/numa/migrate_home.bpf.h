@@ -40,7 +40,7 @@ static bool goes_home(struct task_struct *p, struct task_ctx *tctx, s32 cpu, str
 		return false;
 	}
 	stat_inc(STAT_AWAY);
-	if (!wants_home(tctx, node)) {
+	if (!wants_home(tctx, node, now)) {
 		if (tctx->numa_backoff)
 			stat_inc(STAT_HOME_HELD);
 		return false;

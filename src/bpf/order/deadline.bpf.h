@@ -49,8 +49,8 @@ enum {
 	OVERRUN_NS = 20000000,
 	/* slices that a task with credit may be ahead: two by place(), and one that it ran for */
 	CREDIT_LEAD = 3,
-	SHORT_SHARE = 4,	      /* of a slice that a short task runs for at most */
-	LONG_QUEUE_SLICE_NS = 100000, /* until the next tick */
+	SHORT_SHARE = 4,	/* of a slice that a short task runs for at most */
+	FIFO_SLICE_NS = 100000, /* until the next tick */
 };
 
 /* So far before a CPU's virtual time that no deadline is earlier. */

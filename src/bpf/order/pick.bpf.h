@@ -14,6 +14,28 @@
  */
 #pragma once
 
+/* How often the shares of the last tasks of a queue are checked: a few slices. */
+enum { REQUEUE_NS = 20000000 };
+
+/* In tick: note what is due in the next dispatch() of @cpu. */
+static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
+{
+	u8 due = 0;
+
+	if (tunables.steal && now - cctx->balanced_at >= BALANCE_NS) {
+		cctx->balanced_at = now;
+		cctx->balance_with = balance_victim(cpu);
+		if (cctx->balance_with >= 0 &&
+		    (!is_tickless(cctx) || may_take_first(cpu, cctx->balance_with)))
+			due |= DUE_BALANCE;
+	}
+	if (nr_groups && cctx->queued && now - cctx->requeued_at >= REQUEUE_NS) {
+		cctx->requeued_at = now;
+		due |= DUE_SHARES;
+	}
+	cctx->due |= due;
+}
+
 /*
  * Return the context of @prev, its deadline up to date, if it may run for *@slice more; NULL if it
  * has gone to sleep, or is to go elsewhere or to wait for cpu.max.
@@ -103,8 +125,12 @@ __noinline s32 requeue_heavier(s32 cpu, u64 queue)
 			update_share(tctx);
 			if (task_weight(tctx) / 2 >= before) {
 				set_deadline(p, tctx, cctx);
-				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tctx->deadline);
-				scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue, 0);
+				/* Not later: it may have been preempted, and have an early key. */
+				if (time_before(tctx->deadline, p->scx.dsq_vtime)) {
+					scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER,
+								   tctx->deadline);
+					scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue, 0);
+				}
 			}
 		}
 		looks += bpf_arena_loop_one;
@@ -127,8 +153,26 @@ __noinline bool take_yielded(s32 cpu)
 	       (cctx->yield_from == cpu && pull(cpu, cpu, pinned_queue(cpu), &want));
 }
 
+/* Current of @cpu continues for @slice, its deadline up to date. */
+static void keep_running(s32 cpu, struct cpu_ctx *cctx, struct task_struct *p,
+			 struct task_ctx *tctx, u64 slice)
+{
+	/* It is put back, so that the kernel looks at its slice. */
+	if (is_nohz_full(cpu) && !is_tickless(cctx) && is_alone(tctx, cpu, cctx)) {
+		stat_inc(STAT_EMPTY);
+		return;
+	}
+	stat_inc(STAT_KEEP);
+	cctx->preempted_by = BY_NONE;
+	note_running(p, tctx, cctx, slice, true);
+	if (is_tickless(cctx))
+		slice = tickless_slice(tctx, cpu, cctx, slice);
+	scx_bpf_task_set_slice(p, slice);
+}
+
 /*
- * In dispatch: what @cpu runs next, be it @prev (NULL: not a task of ours), goes to its local DSQ.
+ * In dispatch: what @cpu runs next, be it @prev (NULL: not a task of sched_ext), goes to its local
+ * DSQ. The numbers are those of the head of this file.
  */
 static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 {
@@ -138,22 +182,25 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	struct task_ctx *tctx = NULL;
 	u8 due = cctx->due;
 
+	/* 1. */
 	if (READ_ONCE(cctx->throttled_due))
 		offer_unthrottled(cpu);
 	cctx->due = 0;
+
+	/* 2. */
 	if (due & DUE_YIELD && take_yielded(cpu))
 		return;
-	if (due & DUE_SHARES && cctx->queued) {
+	if (!preempted || !cctx->queued)
+		tctx = can_keep_running(cpu, prev, &slice);
+	if (due & DUE_SHARES && cctx->queued && !cctx->fifo) {
 		requeue_heavier(cpu, cpu);
 		requeue_heavier(cpu, pinned_queue(cpu));
 	}
-	if (!preempted || !cctx->queued)
-		tctx = can_keep_running(cpu, prev, &slice);
-	queue = cctx->queued & QUEUED_MOVABLE ? cpu : pinned_queue(cpu);
 	/*
 	 * Most often current sleeps and one of the queues has tasks: then there is nothing to
 	 * compare its first one with.
 	 */
+	queue = cctx->queued & QUEUED_MOVABLE ? cpu : pinned_queue(cpu);
 	if (cctx->queued && (tctx || due || cctx->queued == (QUEUED_MOVABLE | QUEUED_PINNED)))
 		next = first_queued(cpu, cctx, &queue);
 	keep = tctx;
@@ -163,10 +210,12 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		keep = false;
 	}
 	if (keep && next && is_tickless(cctx)) {
-		/* It would go on without a tick. */
+		/* It would continue without a tick. */
 		keep = false;
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
+
+	/* 3. */
 	if (due & DUE_BALANCE && (keep || next)) {
 		struct task_ctx *own = keep ? NULL : task_ctx(next);
 
@@ -179,22 +228,22 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		else if (balance(cpu, at, own))
 			return;
 	}
+	/* Preempted while balance() or take_yielded() had dropped the rq lock: by the local DSQ. */
+	if (!preempted && cctx->preempted_by)
+		return;
+
+	/* 4, 5. */
 	if (!keep && cctx->queued && take_queued(cpu, cctx, queue))
 		return;
+	/* What preempted it is gone, to another CPU. */
+	if (!tctx && preempted && !cctx->queued)
+		tctx = can_keep_running(cpu, prev, &slice);
 	if (tctx) {
-		/* It is put back, so that the kernel looks at its slice. */
-		if (is_nohz_full(cpu) && !is_tickless(cctx) && is_alone(tctx, cpu, cctx)) {
-			stat_inc(STAT_EMPTY);
-			return;
-		}
-		stat_inc(STAT_KEEP);
-		cctx->preempted_by = BY_NONE;
-		note_running(prev, tctx, cctx, slice, true);
-		if (is_tickless(cctx))
-			slice = tickless_slice(tctx, cpu, cctx, slice);
-		scx_bpf_task_set_slice(prev, slice);
+		keep_running(cpu, cctx, prev, tctx, slice);
 		return;
 	}
+
+	/* 6. */
 	if (!run_other(cpu))
 		stat_inc(STAT_EMPTY);
 }

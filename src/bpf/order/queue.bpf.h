@@ -24,7 +24,10 @@
  */
 #pragma once
 
-enum { STARVE_LOOKS = 8 }; /* in starve_ns */
+enum {
+	STARVE_LOOKS = 8,   /* in starve_ns */
+	MAX_PULL_LOOKS = 8, /* waiting tasks of a queue that are checked for one that may move */
+};
 
 static u64 pinned_queue(s32 cpu)
 {
@@ -99,10 +102,9 @@ static u64 wait_time(const struct task_ctx *tctx, u64 now)
 }
 
 /* Return true if a task of @queue has waited for starve_ns. Bounded by MAX_LONG_QUEUE. */
-__noinline bool any_starves(u64 queue)
+__noinline bool any_starves(u64 queue, u64 now)
 {
 	u32 looks = bpf_arena_loop_zero;
-	u64 now = scx_bpf_now();
 	struct task_struct *p;
 
 	/* The last ones wait longest, most often. */
@@ -146,7 +148,7 @@ static void update_fifo(s32 cpu, struct cpu_ctx *cctx, u64 now)
 	if (!cctx->fifo && now - cctx->starved_at < machine.starve_ns / STARVE_LOOKS)
 		return;
 	cctx->starved_at = now;
-	starves = nr && (any_starves(cpu) || any_starves(pinned_queue(cpu)));
+	starves = nr && (any_starves(cpu, now) || any_starves(pinned_queue(cpu), now));
 	if (starves && !cctx->fifo)
 		stat_inc(STAT_STARVED);
 	cctx->fifo = starves;

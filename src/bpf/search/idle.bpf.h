@@ -21,19 +21,25 @@ enum { MAX_BEYOND = 8 }; /* other LLCs that a search for an idle CPU goes to */
 
 struct sparse_map idle_map;
 
+/* Are all CPUs of the core idle, or would be if those of @bits were? */
+static bool is_core_idle(const volatile struct cpu_layout *l, u64 bits)
+{
+	u64 core = map_bit(l->slot & ~(machine.smt_width - 1));
+
+	bits |= READ_ONCE(map_line(&idle_map, l->slot)->bits);
+	return whole_cores(bits, l->slot / SLOTS_PER_LINE) & core;
+}
+
 /*
- * Keeps the hint that the LLC has a core which is idle as a whole, as the kernel's sd_llc_shared
- * does: set by its last CPU to go idle, cleared by a search that finds no such core. Written only
- * when it changes.
+ * Keep the hint that the LLC has a core which is idle, as the kernel's sd_llc_shared does: set by
+ * the last CPU of the core to go idle, cleared by a search that finds none. Written only when it
+ * changes.
  */
 static void note_idle_core(s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
-	u64 core = map_bit(l->slot & ~(machine.smt_width - 1));
 
-	if (machine.smt_width > 1 && !llc_ctx(l->llc)->has_idle_core &&
-	    whole_cores(READ_ONCE(map_line(&idle_map, l->slot)->bits), l->slot / SLOTS_PER_LINE) &
-		    core)
+	if (machine.smt_width > 1 && !llc_ctx(l->llc)->has_idle_core && is_core_idle(l, 0))
 		llc_ctx(l->llc)->has_idle_core = true;
 }
 
@@ -46,7 +52,7 @@ static void mark_idle(s32 cpu, struct cpu_ctx *cctx)
 	if (!is_present(cpu))
 		return;
 	cctx->idle = true;
-	map_set(&idle_map, cpu_layout(cpu));
+	map_set(&idle_map, cpu_layout(cpu)->slot);
 	if (!is_present(cpu))
 		map_test_and_clear(&idle_map, cpu_layout(cpu)->slot);
 	note_idle_core(cpu);
@@ -59,23 +65,19 @@ static void mark_busy(s32 cpu, struct cpu_ctx *cctx)
 	if (!cctx->idle)
 		return;
 	cctx->idle = false;
-	if (map_test(&idle_map, slot))
-		map_test_and_clear(&idle_map, slot);
+	map_test_and_clear(&idle_map, slot);
 }
 
 /* Claims the CPU; false if it is not idle, or claimed already. */
 static bool claim_idle(s32 cpu)
 {
-	const volatile struct cpu_layout *l = cpu_layout(cpu);
-
-	return is_present(cpu) && map_test(&idle_map, l->slot) &&
-	       map_test_and_clear(&idle_map, l->slot);
+	return is_present(cpu) && map_test_and_clear(&idle_map, cpu_layout(cpu)->slot);
 }
 
 /* Claims an idle CPU of @llc; -1 if there is none. */
 __noinline s32 any_idle(u32 llc, u32 slot)
 {
-	struct map_walk walk = map_walk_from(&idle_map, llc, slot, ALL_SLOTS);
+	struct map_walk walk = map_walk_from(llc, slot, ALL_SLOTS);
 
 	map_for_each(&idle_map, &walk)
 		if (map_test_and_clear(&idle_map, walk.slot))

@@ -20,16 +20,18 @@ enum { ROOM_NS = 20000000 };
 
 /*
  * In tick of @cpu, on which @p runs: is there a preferred core, or has there been room elsewhere
- * for long enough?
+ * for long enough? A look that finds none goes to the next LLC the next time.
  */
 static bool has_room(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
 {
 	if (machine.ranked && !is_short(tctx) && find_core(p, cpu, cpu_layout(cpu)->llc, true) >= 0)
 		return true;
-	if (burst(tctx) < ROOM_NS || machine.pack || find_room(p, cpu) < 0)
+	if (burst(tctx) < ROOM_NS || machine.pack || find_room(p, cpu) < 0) {
 		tctx->room_since = 0;
-	else if (!tctx->room_since)
+		cpu_ctx(cpu)->move_turn++;
+	} else if (!tctx->room_since) {
 		tctx->room_since = now;
+	}
 	return tctx->room_since && now - tctx->room_since >= ROOM_NS;
 }
 
@@ -39,7 +41,6 @@ static void check_move(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 {
 	u32 why = MOVE_NOT;
 
-	cctx->move_turn++;
 	if (has_room(p, tctx, cpu, now))
 		why = MOVE_ROOM;
 	if (is_asym() && outgrows(p, tctx, cpu, cctx))
@@ -84,7 +85,7 @@ __noinline bool send_away(struct task_struct *p __arg_trusted, s32 cpu, u64 enq_
 	if (enq_flags & SCX_ENQ_WAKEUP || !can_migrate_now(p))
 		return false;
 	if (why == MOVE_HOME) {
-		begin_search(tctx, false);
+		begin_search(p, tctx, false);
 		to = tctx->preferred_node == cpu_node(cpu)
 			     ? -1
 			     : scan_node(p, tctx->preferred_node, cpu_layout(cpu)->slot);

@@ -11,32 +11,23 @@
  * preferred cores). An LLC's slots are by rank, the best core first, so that a walk from the first
  * slot on finds that.
  *
- * Bounded by MAX_MISFIT_LOOKS idle cores, and one other LLC a look, the next one each time.
+ * Bounded by MAX_MOVE_LOOKS idle cores, and one other LLC a look, the next one each time.
  */
 #pragma once
 
 /* Under SMT: does another CPU of the core do something? */
 static bool shares_core(const volatile struct cpu_layout *l)
 {
-	u64 core = map_bit(l->slot & ~(machine.smt_width - 1));
-	u64 idle = READ_ONCE(map_line(&idle_map, l->slot)->bits) | map_bit(l->slot);
-
-	return machine.smt_width > 1 && !(whole_cores(idle, l->slot / SLOTS_PER_LINE) & core);
+	return machine.smt_width > 1 && !is_core_idle(l, map_bit(l->slot));
 }
 
 /* Idle CPUs of @llc. Bounded by LINES_PER_LLC. */
 __noinline u32 nr_idle(u32 llc)
 {
-	u64 lines = READ_ONCE(map_llc(&idle_map, llc)->bits);
-	u32 nr = bpf_arena_loop_zero;
+	u32 first = llc_layout(llc)->first_line, nr = bpf_arena_loop_zero, line;
 
-	while (lines && can_loop) {
-		u32 line = llc_layout(llc)->first_line + ctzll(lines);
-
-		nr += __builtin_popcountll(
-			READ_ONCE(map_line(&idle_map, line * SLOTS_PER_LINE)->bits));
-		lines &= lines - 1;
-	}
+	bpf_for(line, first, first + llc_layout(llc)->nr_lines)
+		nr += __builtin_popcountll(READ_ONCE(idle_map.lines[line & (MAX_LINES - 1)].bits));
 	return nr;
 }
 
@@ -46,7 +37,7 @@ __noinline u32 nr_idle(u32 llc)
  */
 __noinline s32 find_core(struct task_struct *p __arg_trusted, s32 cpu, u32 llc, bool better)
 {
-	struct map_walk walk = map_walk_from(&idle_map, llc, last_slot(llc), ALL_SLOTS);
+	struct map_walk walk = map_walk_from(llc, last_slot(llc), ALL_SLOTS);
 	struct task_ctx *tctx = task_ctx(p);
 	u32 looks = bpf_arena_loop_zero;
 	s32 other;
@@ -56,7 +47,7 @@ __noinline s32 find_core(struct task_struct *p __arg_trusted, s32 cpu, u32 llc, 
 		return -1;
 	map_for_each(&idle_map, &walk) {
 		other = slot_cpu(walk.slot);
-		if (looks >= MAX_MISFIT_LOOKS ||
+		if (looks >= MAX_MOVE_LOOKS ||
 		    (better && cpu_layout(other)->rank <= cpu_layout(cpu)->rank))
 			return -1;
 		looks += bpf_arena_loop_one;

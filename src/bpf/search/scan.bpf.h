@@ -16,7 +16,7 @@
  * Big tasks are not bounded by nr_scan: an idle CPU that is strong enough is worth more than the
  * look at those that are not.
  *
- * Where some cores are preferred to others (capacity/rank.bpf.h), or tasks are to be packed,
+ * Where some cores are preferred to others (room.bpf.h), or tasks are to be packed,
  * scan_from has the scan begin at the LLC's first slot: the same cores are used each time, and the
  * last ones stay idle.
  *
@@ -45,8 +45,12 @@ static struct search *this_search(void)
 	return &searches[bpf_get_smp_processor_id() & (MAX_CPUS - 1)];
 }
 
-/* For a task that @wakes the search is counted, and bounded unless the task is big. */
-static struct search *begin_search(const struct task_ctx *tctx, bool wakes)
+/*
+ * For a task that @wakes the search is counted, and bounded, except for a big task, and for the
+ * loader, for which a task that it preempts would have to wait.
+ */
+static struct search *begin_search(const struct task_struct *p, const struct task_ctx *tctx,
+				   bool wakes)
 {
 	struct search *s = this_search();
 
@@ -54,13 +58,8 @@ static struct search *begin_search(const struct task_ctx *tctx, bool wakes)
 	s->weak = -1;
 	s->scanned = 0;
 	s->counted = wakes;
-	s->bounded = wakes && !is_big(tctx);
+	s->bounded = wakes && !is_big(tctx) && !is_critical(p);
 	return s;
-}
-
-static bool is_restricted(const struct task_struct *p)
-{
-	return p->nr_cpus_allowed < machine.nr_cpus_possible;
 }
 
 /*
@@ -70,7 +69,7 @@ static bool is_restricted(const struct task_struct *p)
 __noinline s32 scan_window(struct task_struct *p __arg_trusted, u32 llc, u32 slot, u32 window,
 			   bool whole_cores)
 {
-	struct map_walk walk = map_walk_from(&idle_map, llc, slot, window);
+	struct map_walk walk = map_walk_from(llc, slot, window);
 	struct search *s = this_search();
 	s32 cpu, found = -1;
 
@@ -128,14 +127,14 @@ __noinline s32 scan_llc(struct task_struct *p __arg_trusted, u32 llc, u32 slot)
 	return scan_window(p, llc, slot, window, false);
 }
 
-/* As scan_llc(), in the @nr nearest other LLCs. Bounded by MAX_BEYOND. */
-static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 nr)
+/* As scan_llc(), in the nearest other LLCs from @first on, up to @end. Bounded by MAX_BEYOND. */
+static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 first, u32 end)
 {
 	const volatile struct llc_layout *l = llc_layout(llc);
 	s32 cpu;
 	u32 i;
 
-	for (i = bpf_arena_loop_zero; i < MAX_BEYOND && i < nr && can_loop; i++) {
+	for (i = first + bpf_arena_loop_zero; i < first + MAX_BEYOND && i < end && can_loop; i++) {
 		u32 other = other_llc(l, i);
 
 		if (!map_any(&idle_map, other))
@@ -153,27 +152,7 @@ static s32 scan_node(struct task_struct *p, u32 node, u32 slot)
 	u32 llc = node_llc(node);
 	s32 cpu = scan_llc(p, llc, slot);
 
-	return cpu >= 0 ? cpu : scan_beyond(p, llc, slot, llc_layout(llc)->nr_near);
-}
-
-/*
- * For a task that is to wake on @l, away from its preferred node: the rest of @l's node, then the
- * preferred one.
- */
-static s32 scan_home(struct task_struct *p, const struct task_ctx *tctx,
-		     const volatile struct cpu_layout *l)
-{
-	s32 cpu;
-
-	if (!wants_home(tctx, l->node))
-		return -1;
-	cpu = scan_beyond(p, l->llc, l->scan_from, llc_layout(l->llc)->nr_near);
-	if (cpu >= 0)
-		return cpu;
-	cpu = scan_node(p, tctx->preferred_node, l->scan_from);
-	if (cpu >= 0)
-		stat_inc(STAT_HOME_WAKE);
-	return cpu;
+	return cpu >= 0 ? cpu : scan_beyond(p, llc, slot, 0, llc_layout(llc)->nr_near);
 }
 
 /* Claims the idle CPU that was passed over for being too weak; -1 if there is none. */
@@ -198,7 +177,7 @@ static bool claim_fast(struct task_struct *p, const struct search *s, s32 cpu, s
 	       claim_idle(cpu);
 }
 
-/* The same in the LLC of @target, counting where it was found. */
+/* Claim an idle CPU of @target's LLC, a fast candidate or by a scan, and count which. */
 static s32 find_near(struct task_struct *p, const struct task_ctx *tctx, const struct search *s,
 		     s32 prev, s32 target)
 {
@@ -246,13 +225,19 @@ static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 pre
 {
 	const volatile struct cpu_layout *l = cpu_layout(target);
 	u64 started = tunables.latency_hist ? bpf_ktime_get_ns() : 0;
-	struct search *s = begin_search(tctx, true);
+	u32 near = llc_layout(l->llc)->nr_near;
+	struct search *s = begin_search(p, tctx, true);
 	s32 cpu = find_near(p, tctx, s, prev, target);
 
 	if (cpu < 0) {
-		cpu = scan_home(p, tctx, l);
+		cpu = scan_beyond(p, l->llc, l->scan_from, 0, near);
+		if (cpu < 0 && wants_home(tctx, l->node, unlocked_now())) {
+			cpu = scan_node(p, tctx->preferred_node, l->scan_from);
+			if (cpu >= 0)
+				stat_inc(STAT_HOME_WAKE);
+		}
 		if (cpu < 0)
-			cpu = scan_beyond(p, l->llc, l->scan_from, machine.nr_llcs - 1);
+			cpu = scan_beyond(p, l->llc, l->scan_from, near, machine.nr_llcs - 1);
 		if (cpu < 0)
 			cpu = claim_weak(s);
 		stat_inc(cpu >= 0 ? STAT_BEYOND : STAT_FAILED);

@@ -24,9 +24,6 @@
 enum {
 	BALANCE_NS = 4000000,
 	MAX_DRIFT_NS = 100000000,
-	/* how often the shares of the last tasks of a queue are looked at: a few slices */
-	REQUEUE_NS = 20000000,
-	NO_CPU = -1,
 };
 
 /* @cpu leaves the idle loop: its clock ran on, so that no task is owed for what no task wanted. */
@@ -41,7 +38,7 @@ static void account_idle(struct cpu_ctx *cctx, u64 now)
 /* The next overloaded CPU of @llc after @slot, not @cpu; NO_CPU: none. */
 __noinline s32 next_overloaded(s32 cpu, u32 llc, u32 slot)
 {
-	struct map_walk walk = map_walk_from(&overload_map, llc, slot, ALL_SLOTS);
+	struct map_walk walk = map_walk_from(llc, slot, ALL_SLOTS);
 
 	map_for_each(&overload_map, &walk)
 		if (slot_cpu(walk.slot) != cpu)
@@ -82,26 +79,12 @@ __noinline s32 balance_victim(s32 cpu)
 static void trim_drift(struct cpu_ctx *cctx, const struct cpu_ctx *victim, u32 weight)
 {
 	s64 ahead = cctx->vclock + cctx->voffset - victim->vclock - victim->voffset;
-	s64 most;
-
-	/* For the lighter of current and the first task there. */
-	if (victim->curr_weight && victim->curr_weight < weight)
-		weight = victim->curr_weight;
-	most = to_vtime(MAX_DRIFT_NS, weight);
+	s64 most = to_vtime(MAX_DRIFT_NS, weight);
 
 	if (ahead > most)
 		cctx->voffset -= ahead - most;
 	else if (ahead < -most)
 		cctx->voffset += -ahead - most;
-}
-
-/*
- * The wait, by weight, that is due to what runs on @victim: heavy tasks have many slices before a
- * light one has its.
- */
-static u64 patience(const struct cpu_ctx *victim)
-{
-	return by_weight(BALANCE_WAIT_NS, max(victim->curr_weight, WEIGHT_DFL << WEIGHT_SHIFT));
 }
 
 /*
@@ -115,25 +98,6 @@ static bool may_take_first(s32 cpu, s32 victim)
 	return first && can_migrate_to(first, cpu);
 }
 
-/* In tick: what is due in the next dispatch() of @cpu. */
-static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
-{
-	u8 due = 0;
-
-	if (tunables.steal && now - cctx->balanced_at >= BALANCE_NS) {
-		cctx->balanced_at = now;
-		cctx->balance_with = balance_victim(cpu);
-		if (cctx->balance_with >= 0 &&
-		    (!is_tickless(cctx) || may_take_first(cpu, cctx->balance_with)))
-			due |= DUE_BALANCE;
-	}
-	if (nr_groups && cctx->queued && now - cctx->requeued_at >= REQUEUE_NS) {
-		cctx->requeued_at = now;
-		due |= DUE_SHARES;
-	}
-	cctx->due |= due;
-}
-
 /*
  * In dispatch of @cpu, which has work of its own: @own is what it would run, @deadline its deadline
  * (NULL: current, which does not wait). Return true if another CPU's task was taken.
@@ -145,7 +109,7 @@ __noinline bool balance(s32 cpu, u64 deadline, struct task_ctx *own)
 	s32 victim = cctx->balance_with;
 	struct task_struct *first;
 	struct task_ctx *tctx;
-	u32 weight;
+	u32 weight, curr;
 	u64 gran;
 
 	first = victim >= 0 ? __COMPAT_scx_bpf_dsq_peek(victim) : NULL;
@@ -154,12 +118,16 @@ __noinline bool balance(s32 cpu, u64 deadline, struct task_ctx *own)
 		return false;
 	from = cpu_ctx(victim);
 	weight = task_weight(tctx);
-	trim_drift(cctx, from, weight);
+	want.curr_weight = curr = READ_ONCE(from->curr_weight);
+	/* For the lighter of current and the first task there. */
+	trim_drift(cctx, from, curr ? min(curr, weight) : weight);
 	gran = to_vtime(share_llc(cpu, victim) ? BALANCE_GRAN_NS : 2 * BALANCE_GRAN_NS, weight);
 	want.before = deadline + cctx->voffset - from->voffset - gran;
 	if (own)
 		want.min_wait = by_weight(wait_time(own, scx_bpf_now()), task_weight(own));
-	want.long_wait = patience(from) + want.min_wait;
+	/* Heavy tasks have many slices before a light one has its: that is due to current there. */
+	want.long_wait =
+		want.min_wait + by_weight(BALANCE_WAIT_NS, max(curr, WEIGHT_DFL << WEIGHT_SHIFT));
 	/*
 	 * A strong CPU with a big task takes small ones from weak CPUs only if they waited for too
 	 * long.

@@ -16,14 +16,9 @@
  *	full barrier                  full barrier
  *	look for idle bits            look for overload bits
  *
- * So one of the two sees the other. The exception: a walk that finds a line empty clears its bit of
- * the summary word, and sets it again if the line has changed (map_line_emptied()). What reads the
- * word in between misses the line, and the task waits until the next tick of its CPU.
+ * So one of the two sees the other.
  */
 #pragma once
-
-/* waiting tasks of a queue looked at for one that may go to another CPU */
-enum { MAX_PULL_LOOKS = 8 };
 
 struct sparse_map overload_map;
 
@@ -31,14 +26,13 @@ struct sparse_map overload_map;
 static void mark_overloaded(s32 cpu)
 {
 	if (!map_test(&overload_map, cpu_layout(cpu)->slot))
-		map_set(&overload_map, cpu_layout(cpu));
+		map_set(&overload_map, cpu_layout(cpu)->slot);
 }
 
 static void clear_overloaded(s32 cpu, struct cpu_ctx *cctx)
 {
 	cctx->queued &= ~QUEUED_MOVABLE;
-	if (map_test(&overload_map, cpu_layout(cpu)->slot))
-		map_test_and_clear(&overload_map, cpu_layout(cpu)->slot);
+	map_test_and_clear(&overload_map, cpu_layout(cpu)->slot);
 }
 
 /* Takes note of queues of @cpu that are empty. Its rq lock is held. */
@@ -76,10 +70,10 @@ __noinline s32 note_all_taken(s32 victim)
 	const volatile struct cpu_layout *l = cpu_layout(victim);
 	s32 idle;
 
-	if (READ_ONCE(cpu_ctx(victim)->queued_load) || !map_test(&overload_map, l->slot) ||
+	if (READ_ONCE(cpu_ctx(victim)->queued_load) ||
 	    !map_test_and_clear(&overload_map, l->slot) || !READ_ONCE(cpu_ctx(victim)->queued_load))
 		return 0;
-	map_set(&overload_map, l);
+	map_set(&overload_map, l->slot);
 	idle = can_kick() ? any_idle(l->llc, l->slot) : -1;
 	if (idle >= 0)
 		kick_idle(idle);
@@ -141,33 +135,26 @@ static u32 nr_llcs_cold(const struct task_ctx *tctx, const struct cpu_ctx *cctx,
 }
 
 /*
- * Claims an idle CPU that would steal @p from @cpu: one of its LLC, else where it is not too hot to
- * go. -1 if there is none.
- */
-static s32 find_idle_for_queued(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
-{
-	const volatile struct cpu_layout *l = cpu_layout(cpu);
-	struct search *s = begin_search(tctx, false);
-	s32 idle = map_any(&idle_map, l->llc) ? scan_llc(p, l->llc, l->scan_from) : -1;
-
-	if (idle < 0 && machine.nr_llcs > 1)
-		idle = scan_beyond(p, l->llc, l->scan_from,
-				   nr_llcs_cold(tctx, cpu_ctx(cpu), llc_layout(l->llc), now));
-	return idle < 0 && weak_wait(tctx, now) <= 0 ? claim_weak(s) : idle;
-}
-
-/*
- * @p was put into a queue of @cpu: kicks an idle CPU that may take it; false if there is none. The
- * kick is delivered when interrupts come on again, which is after the kernel inserted the task.
+ * @p was put into a queue of @cpu: claim and kick an idle CPU that may steal it, one of its LLC, or
+ * further away once it is not too hot for that. Return false if there is none. The kick is
+ * delivered when interrupts come on again, which is after the kernel inserted the task.
  */
 static bool kick_idle_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
 {
+	const volatile struct cpu_layout *l = cpu_layout(cpu);
+	struct search *s;
 	s32 idle;
 
 	/* No CPU is claimed that cannot be told. */
 	if (!tunables.steal || !is_migratable(p) || !can_kick())
 		return false;
-	idle = find_idle_for_queued(p, tctx, cpu, now);
+	s = begin_search(p, tctx, false);
+	idle = map_any(&idle_map, l->llc) ? scan_llc(p, l->llc, l->scan_from) : -1;
+	if (idle < 0 && machine.nr_llcs > 1)
+		idle = scan_beyond(p, l->llc, l->scan_from, 0,
+				   nr_llcs_cold(tctx, cpu_ctx(cpu), llc_layout(l->llc), now));
+	if (idle < 0 && weak_wait(tctx, now) <= 0)
+		idle = claim_weak(s);
 	if (idle < 0)
 		return false;
 	kick_idle(idle);

@@ -31,12 +31,12 @@ enum pull_why {
 
 struct pull {
 	u32 why;
-	s32 pid;  /* PULL_YIELD */
-	u64 cost; /* PULL_IDLE: of the way, ns: migration_cost() */
-	/* PULL_STARVED: ns that the task has waited; PULL_BALANCE: likewise, by weight */
-	u64 min_wait;  /* PULL_BALANCE: it has waited for so many ns, by weight */
-	u64 before;    /* PULL_BALANCE: its deadline, or it has waited ... */
-	u64 long_wait; /* ... for so many ns, by weight */
+	s32 pid;	 /* PULL_YIELD */
+	u64 cost;	 /* PULL_IDLE: of the way, ns: migration_cost() */
+	u64 min_wait;	 /* PULL_BALANCE: it has waited for so many ns, by weight */
+	u64 before;	 /* PULL_BALANCE: its deadline, or it has waited ... */
+	u64 long_wait;	 /* ... for so many ns, by weight */
+	u32 curr_weight; /* of the victim's current */
 };
 
 static u64 by_weight(u64 ns, u32 weight)
@@ -45,18 +45,18 @@ static u64 by_weight(u64 ns, u32 weight)
 }
 
 /*
- * A waiting task of this @weight is left to @victim: without it the CPU would have only a current
- * less than half as heavy.
+ * A task more than twice as heavy as the victim's current stays there: it soon has most of that
+ * CPU.
  */
-static bool outweighs(u32 weight, const struct cpu_ctx *victim)
+static bool outweighs(u32 weight, const struct pull *pull)
 {
-	return victim->curr_weight && weight / 2 > victim->curr_weight;
+	return pull->curr_weight && weight / 2 > pull->curr_weight;
 }
 
 /* Would the task, which waits on @victim, come to its preferred node on @cpu? */
-static bool comes_home(const struct task_ctx *tctx, s32 cpu, s32 victim)
+static bool comes_home(const struct task_ctx *tctx, s32 cpu, s32 victim, u64 now)
 {
-	return tctx->preferred_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim));
+	return tctx->preferred_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim), now);
 }
 
 /* Does the caller want @p, which waits on @victim? */
@@ -68,20 +68,20 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 
 	switch (pull->why) {
 	case PULL_IDLE:
-		return (!pull->cost || comes_home(tctx, cpu, victim) ||
+		return (!pull->cost || comes_home(tctx, cpu, victim, now) ||
 			hot_remaining(tctx, cpu_ctx(victim), pull->cost, now) <= 0) &&
 		       (!is_asym() || fits_cpu(tctx->task_util, cpu) || weak_wait(tctx, now) <= 0);
 	case PULL_BALANCE:
 		weight = task_weight(tctx);
 		if (by_weight(wait, weight) < pull->min_wait)
 			return false;
-		if (time_before(p->scx.dsq_vtime, pull->before) &&
-		    !outweighs(weight, cpu_ctx(victim)))
+		if (time_before(p->scx.dsq_vtime, pull->before) && !outweighs(weight, pull))
 			return true;
 		return wait >= BALANCE_WAIT_NS && by_weight(wait, weight) >= pull->long_wait;
-	default:
+	case PULL_YIELD:
 		return p->pid == pull->pid;
 	}
+	return false;
 }
 
 /*
@@ -122,7 +122,7 @@ __noinline bool pull(s32 cpu, s32 victim, u64 queue, struct pull *pull __arg_non
 			    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
 				if (pull->why == PULL_BALANCE)
 					carry_over(tctx, cpu, victim);
-				else if (comes_home(tctx, cpu, victim))
+				else if (comes_home(tctx, cpu, victim, now))
 					stat_inc(STAT_HOME_STEAL);
 				tctx->arrives = true;
 				return true;

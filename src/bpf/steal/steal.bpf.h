@@ -33,7 +33,7 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	bool own = llc == cpu_layout(cpu)->llc;
 	u32 slot = own && cctx->steal_slot != NO_SLOT ? cctx->steal_slot : cpu_layout(cpu)->slot;
-	struct map_walk walk = map_walk_from(&overload_map, llc, slot, ALL_SLOTS);
+	struct map_walk walk = map_walk_from(llc, slot, ALL_SLOTS);
 	struct pull want = {.why = PULL_IDLE, .cost = migration_cost(cpu, llc)};
 	s32 victim;
 
@@ -57,48 +57,6 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 	return false;
 }
 
-/* As steal_from(), in the nearest other LLCs from @first to @last. */
-static bool steal_beyond(s32 cpu, u32 first, u32 last, u32 *tries)
-{
-	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
-	u32 i;
-
-	for (i = first + bpf_arena_loop_zero; i < last && *tries < tunables.steal_tries && can_loop;
-	     i++) {
-		u32 llc = other_llc(l, i);
-
-		if (map_any(&overload_map, llc) && steal_from(cpu, llc, tries)) {
-			if (llc < MATRIX_LLCS)
-				cpu_ctx(cpu)->stolen_from[llc]++;
-			return true;
-		}
-	}
-	return false;
-}
-
-static bool steal(s32 cpu)
-{
-	const volatile struct llc_layout *l = llc_layout(cpu_layout(cpu)->llc);
-	u32 near = min(l->nr_near, l->nr_reach), tries = bpf_arena_loop_zero;
-
-	if (!tunables.steal || !is_present(cpu))
-		return false;
-	stat_inc(STAT_STEAL);
-	if (map_any(&overload_map, cpu_layout(cpu)->llc) &&
-	    steal_from(cpu, cpu_layout(cpu)->llc, &tries)) {
-		stat_inc(STAT_STEAL_LLC);
-		return true;
-	}
-	if (steal_beyond(cpu, 0, near, &tries)) {
-		stat_inc(STAT_STEAL_NODE);
-		return true;
-	}
-	if (!steal_beyond(cpu, near, l->nr_reach, &tries))
-		return false;
-	stat_inc(STAT_STEAL_FAR);
-	return true;
-}
-
 /*
  * @cpu is marked idle: may there be a task of its LLC that was queued after steal() looked? Other
  * LLCs' tasks are offered by the ticks of their CPUs.
@@ -106,4 +64,30 @@ static bool steal(s32 cpu)
 static bool work_in_reach(s32 cpu)
 {
 	return map_any(&overload_map, cpu_layout(cpu)->llc);
+}
+
+/* In dispatch of @cpu, which has nothing to run: take a task of another CPU, nearest LLC first. */
+static bool steal(s32 cpu)
+{
+	u32 llc = cpu_layout(cpu)->llc, tries = bpf_arena_loop_zero, i;
+	const volatile struct llc_layout *l = llc_layout(llc);
+
+	if (!tunables.steal || !is_present(cpu))
+		return false;
+	stat_inc(STAT_STEAL);
+	if (work_in_reach(cpu) && steal_from(cpu, llc, &tries)) {
+		stat_inc(STAT_STEAL_LLC);
+		return true;
+	}
+	for (i = bpf_arena_loop_zero; i < l->nr_reach && tries < tunables.steal_tries && can_loop;
+	     i++) {
+		llc = other_llc(l, i);
+		if (!map_any(&overload_map, llc) || !steal_from(cpu, llc, &tries))
+			continue;
+		stat_inc(i < l->nr_near ? STAT_STEAL_NODE : STAT_STEAL_FAR);
+		if (llc < MATRIX_LLCS)
+			cpu_ctx(cpu)->stolen_from[llc]++;
+		return true;
+	}
+	return false;
 }

@@ -202,12 +202,12 @@ fn a_change_is_told_at_the_next_after_a_while_or_by_a_tick() {
     rig.call(rig.u.settle, (0, rig.cctx(0)));
     assert_eq!(sums(&rig, 1), (1024, 0));
 
-    // Others settle an idle CPU, not a busy one.
-    for (idle, left) in [(false, -1024), (true, 0)] {
+    // Others settle a CPU that runs no task of sched_ext, not a busy one.
+    for (curr_weight, left) in [(1, -1024), (0, 0)] {
         enter(&mut rig, task);
         settled(&mut rig, 3);
         leave(&mut rig, task, 3);
-        rig.only_idle(if idle { &[3] } else { &[] });
+        rig.cpu(3, |cctx| cctx.curr_weight = curr_weight);
         for _ in 0..4u32.div_ceil(SETTLE_CPUS) {
             rig.call(rig.u.settle, (0, rig.cctx(0)));
         }

@@ -122,7 +122,7 @@ fn which_tasks_want_home() {
         let mut rig = Rig::new(machine, &[]);
         let (task, now) = (rig.task(), rig.kernel.now);
         rig.remembered(task, |tctx| (tctx.preferred_node, tctx.home_retry_at) = (home, now + retry));
-        let args = (rig.tctx(task).cast_const(), node);
+        let args = (rig.tctx(task).cast_const(), node, now);
         assert_eq!(rig.call(rig.u.wants_home, args), wants, "{machine} {node} {home} {retry}");
     }
 }

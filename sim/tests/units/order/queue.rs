@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use magpie_sim::dsq::{TaskId, pinned_queue};
 use magpie_sim::native::{
-    LONG_QUEUE_SLICE_NS, PF_KTHREAD, SCX_ENQ_LAST, SCX_ENQ_REENQ, SCX_ENQ_WAKEUP, STARVE_LOOKS, WEIGHT_SHIFT,
+    FIFO_SLICE_NS, PF_KTHREAD, SCX_ENQ_LAST, SCX_ENQ_REENQ, SCX_ENQ_WAKEUP, STARVE_LOOKS, WEIGHT_SHIFT,
 };
 use magpie_sim::task::LOADER_TGID;
 use proptest::prelude::*;
@@ -152,7 +152,7 @@ fn slice(rig: &Rig, task: TaskId) -> u64 {
 fn a_long_queue_is_served_fifo_first_served() {
     let (rig, [a, b, c, d, e]) = long_queue();
     assert_eq!(rig.waiting(0), [c, b, a, d, e]);
-    assert_eq!([slice(&rig, a), slice(&rig, d)], [100_000_000, LONG_QUEUE_SLICE_NS.into()]);
+    assert_eq!([slice(&rig, a), slice(&rig, d)], [100_000_000, FIFO_SLICE_NS.into()]);
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn starves(pinned: bool, waits: &[u64]) -> bool {
         rig.queue(task, 0, i as u64);
         rig.remembered(task, |tctx| tctx.enqueued_at = now - wait);
     }
-    rig.call(rig.u.any_starves, (if pinned { pinned_queue(0) as u64 } else { 0 },))
+    rig.call(rig.u.any_starves, (if pinned { pinned_queue(0) as u64 } else { 0 }, now))
 }
 
 proptest! {

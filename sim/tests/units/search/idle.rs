@@ -51,7 +51,7 @@ fn a_cpu_that_came_online_later_is_not_claimed() {
     rig.only_idle(&[]);
     rig.call(rig.u.mark_idle, (2, rig.cctx(2)));
     assert!(!rig.call(rig.u.claim_idle, (2,)));
-    let bits: Vec<u64> = rig.kernel.native.map_lines(0)[0].0.iter().map(|line| line.bits).collect();
+    let bits: Vec<u64> = rig.kernel.native.map_lines(0)[0].iter().map(|line| line.bits).collect();
     assert_eq!((rig.idle(), bits), (BTreeSet::new(), vec![0]));
     rig.only_idle(&[0]);
     assert!(!rig.call(rig.u.claim_idle, (2,)));

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{
-    BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS, NO_CPU, REQUEUE_NS, WEIGHT_SHIFT,
-};
+use magpie_sim::native::{BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS, REQUEUE_NS, WEIGHT_SHIFT};
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
