@@ -21,7 +21,7 @@
 	X(bw_refill) X(take_slice) X(charge_groups) X(next_refill) X(cpu_budget) \
 	X(peak) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(set_deadline) X(charge) \
 	X(note_current) X(note_running) X(yield_turn) X(rebase) X(place) \
-	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) X(any_starves) X(update_fifo) \
+	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) X(update_fifo) \
 	X(preempts) X(is_about_to_sleep) X(run_at_once) X(arrival_flags) \
 	X(set_tickless) X(advance_tickless) \
 	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) X(is_big) \
@@ -44,7 +44,7 @@
 	X(hot_remaining) X(kick_idle_for) X(kick_idle_for_queued) \
 	X(pull) X(steal) X(work_in_reach) \
 	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(carry_over) X(balance) X(note_due) \
-	X(requeue_heavier) \
+	X(requeue_late) \
 	X(note_latency) \
 	X(throttled_queue) X(is_throttled) X(unthrottle)
 /* clang-format on */

@@ -213,7 +213,7 @@ enum magpie_stat {
 	STAT_STOLEN_NS,	 /* for which tasks had been queued that then ran on another CPU */
 	/* tasks that a busy CPU took from one where they are owed more, or waited longer */
 	STAT_BALANCE,
-	STAT_STARVED,	 /* times that FIFO mode began because a task had waited far too long */
+	STAT_STARVED,	 /* tasks run out of turn because they waited far too long */
 	STAT_STEAL_MISS, /* victims whose waiting tasks were gone or could not come */
 	STAT_EMPTY,	 /* dispatches that found nothing to run */
 	STAT_REENQUEUE,	 /* tasks that fled a CPU taken by a higher scheduling class */
@@ -264,9 +264,10 @@ enum preempter {
 
 /* What is due in the next dispatch(), as a tick finds. */
 enum due {
-	DUE_SHARES = 1,	 /* a look at the shares of the tasks that wait */
-	DUE_BALANCE = 2, /* ... at the queue of another CPU */
-	DUE_YIELD = 4,	 /* the task that current yielded to; set by current */
+	DUE_SHARES = 1,	 /* a check of the weights of the last tasks that wait */
+	DUE_STARVED = 2, /* ... and for tasks that starve */
+	DUE_BALANCE = 4, /* a check of the queue of another CPU */
+	DUE_YIELD = 8,	 /* the task that current yielded to; set by current */
 };
 
 /* Which queues of a CPU may have tasks: order/queue.bpf.h. */
@@ -312,7 +313,7 @@ struct cpu_ctx {
 	s32 nr_queued;	 /* sampled by sample_queues() */
 
 	/* steal/ */
-	u64 starved_at;	  /* order/queue.bpf.h: scx_bpf_now() of the last any_starves() */
+	u64 starved_at;	  /* order/pick.bpf.h: scx_bpf_now() of the last DUE_STARVED */
 	u64 balanced_at;  /* scx_bpf_now() of the last balance_victim() */
 	u32 balance_turn; /* counts them */
 	u32 balance_slot; /* of the last CPU of the LLC that it found */

@@ -295,7 +295,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	estimate_nr_scan(cpu, cctx);
 	settle(cpu, cctx);
 	look_at_absent(cctx);
-	update_fifo(cpu, cctx, now);
+	update_fifo(cpu, cctx);
 	note_due(cpu, cctx, now);
 	if (!is_present(cpu)) {
 		run_on_absent(p, true);

@@ -14,8 +14,10 @@
  */
 #pragma once
 
-/* How often the shares of the last tasks of a queue are checked: a few slices. */
-enum { REQUEUE_NS = 20000000 };
+enum {
+	REQUEUE_NS = 20000000, /* between two checks of weights: a few slices */
+	STARVE_LOOKS = 8,      /* checks for tasks that starve, in starve_ns */
+};
 
 /* In tick: note what is due in the next dispatch() of @cpu. */
 static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
@@ -28,6 +30,10 @@ static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 		if (cctx->balance_with >= 0 &&
 		    (!is_tickless(cctx) || may_take_first(cpu, cctx->balance_with)))
 			due |= DUE_BALANCE;
+	}
+	if (cctx->queued && now - cctx->starved_at >= machine.starve_ns / STARVE_LOOKS) {
+		cctx->starved_at = now;
+		due |= DUE_STARVED;
 	}
 	if (nr_groups && cctx->queued && now - cctx->requeued_at >= REQUEUE_NS) {
 		cctx->requeued_at = now;
@@ -106,35 +112,47 @@ __noinline bool run_other(s32 cpu)
 }
 
 /*
- * In dispatch of @cpu: tasks wait in @queue by the shares that they had when they came. The last
- * ones may have asked for long, as one of many of their group, and the others sleep now: one whose
- * weight has doubled is put where it belongs. Bounded by MAX_PULL_LOOKS. Returns 0.
+ * In dispatch of @cpu: move the tasks of @queue to where they belong by now, if that is further to
+ * the front. The last tasks first, which wait longest; bounded by @looks. Return 0.
+ *
+ * 1. A task that has waited for starve_ns is next, whatever its weight. By weight it might wait for
+ *    minutes alongside heavy tasks, and the kernel's watchdog ejects a scheduler that lets it.
+ * 2. The weight of a task may have doubled: it was queued as one of many of its group, and the
+ *    others sleep now. It has a new deadline.
  */
-__noinline s32 requeue_heavier(s32 cpu, u64 queue)
+__noinline s32 requeue_late(s32 cpu, u64 queue, u32 looks)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
-	u32 looks = bpf_arena_loop_zero;
+	u64 now = scx_bpf_now();
 	struct task_struct *p;
 
 	bpf_for_each(scx_dsq, p, queue, SCX_DSQ_ITER_REV)
 	{
 		struct task_ctx *tctx = task_ctx(p);
-		u32 before = tctx && tctx->group ? task_weight(tctx) : 0;
+		u64 at = p->scx.dsq_vtime;
+		bool starves;
+		u32 weight;
 
-		if (before) {
+		if (!tctx)
+			break;
+		weight = task_weight(tctx);
+		if (tctx->group)
 			update_share(tctx);
-			if (task_weight(tctx) / 2 >= before) {
-				set_deadline(p, tctx, cctx);
-				/* Not later: it may have been preempted, and have an early key. */
-				if (time_before(tctx->deadline, p->scx.dsq_vtime)) {
-					scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER,
-								   tctx->deadline);
-					scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue, 0);
-				}
-			}
+		starves = wait_time(tctx, now) >= machine.starve_ns;
+		if (starves) {
+			at = cctx->vclock - FIRST_NS;
+		} else if (task_weight(tctx) / 2 >= weight) {
+			set_deadline(p, tctx, cctx);
+			at = tctx->deadline;
 		}
-		looks += bpf_arena_loop_one;
-		if (looks >= MAX_PULL_LOOKS)
+		if (time_before(at, p->scx.dsq_vtime)) {
+			if (starves)
+				stat_inc(STAT_STARVED);
+			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, at);
+			scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue, 0);
+		}
+		looks -= bpf_arena_loop_one;
+		if (!looks)
 			break;
 	}
 	return 0;
@@ -192,9 +210,11 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		return;
 	if (!preempted || !cctx->queued)
 		tctx = can_keep_running(cpu, prev, &slice);
-	if (due & DUE_SHARES && cctx->queued && !cctx->fifo) {
-		requeue_heavier(cpu, cpu);
-		requeue_heavier(cpu, pinned_queue(cpu));
+	if (due & (DUE_SHARES | DUE_STARVED) && cctx->queued && !cctx->fifo) {
+		u32 looks = due & DUE_STARVED ? MAX_LONG_QUEUE : MAX_PULL_LOOKS;
+
+		requeue_late(cpu, cpu, looks);
+		requeue_late(cpu, pinned_queue(cpu), looks);
 	}
 	/*
 	 * Most often current sleeps and one of the queues has tasks: then there is nothing to

@@ -24,10 +24,7 @@
  */
 #pragma once
 
-enum {
-	STARVE_LOOKS = 8,   /* in starve_ns */
-	MAX_PULL_LOOKS = 8, /* waiting tasks of a queue that are checked for one that may move */
-};
+enum { MAX_PULL_LOOKS = 8 }; /* waiting tasks of a queue that are checked for one that may move */
 
 static u64 pinned_queue(s32 cpu)
 {
@@ -101,57 +98,21 @@ static u64 wait_time(const struct task_ctx *tctx, u64 now)
 	return wait > 0 ? wait : 0;
 }
 
-/* Return true if a task of @queue has waited for starve_ns. Bounded by MAX_LONG_QUEUE. */
-__noinline bool any_starves(u64 queue, u64 now)
-{
-	u32 looks = bpf_arena_loop_zero;
-	struct task_struct *p;
-
-	/* The last ones wait longest, most often. */
-	bpf_for_each(scx_dsq, p, queue, SCX_DSQ_ITER_REV)
-	{
-		struct task_ctx *tctx = task_ctx(p);
-
-		if (tctx && wait_time(tctx, now) >= machine.starve_ns)
-			return true;
-		looks += bpf_arena_loop_one;
-		if (looks >= MAX_LONG_QUEUE)
-			break;
-	}
-	return false;
-}
-
 /*
- * In tick of @cpu: the only guard against the kernel's watchdog, which ejects a scheduler that lets
- * a task wait for too long. By weight a task may wait for minutes alongside heavy ones, and a task
- * of a long queue for several rounds. So switch to FIFO mode
- *
- * 1. if one round of the queues, a slice for each task, takes longer than starve_ns; until half of
- *    the tasks are left;
- * 2. if a task has waited for starve_ns; until none has.
- *
- * Each task runs until the next tick then. Kernel threads and the loader still come by deadline.
+ * In tick of @cpu: switch to FIFO mode if one round of the queues, a slice for each task, takes
+ * longer than starve_ns, because by their deadlines some tasks would wait for several rounds; until
+ * half of the tasks are left. Each task runs until the next tick then. Kernel threads and the
+ * loader still come by deadline.
  */
-static void update_fifo(s32 cpu, struct cpu_ctx *cctx, u64 now)
+static void update_fifo(s32 cpu, struct cpu_ctx *cctx)
 {
 	u32 nr = 0;
-	bool starves;
 
 	if (cctx->queued & QUEUED_MOVABLE)
 		nr = scx_bpf_dsq_nr_queued(cpu);
 	if (cctx->queued & QUEUED_PINNED)
 		nr += scx_bpf_dsq_nr_queued(pinned_queue(cpu));
-	if (nr > (cctx->fifo ? tunables.long_queue / 2 : tunables.long_queue)) {
-		cctx->fifo = true;
-		return;
-	}
-	if (!cctx->fifo && now - cctx->starved_at < machine.starve_ns / STARVE_LOOKS)
-		return;
-	cctx->starved_at = now;
-	starves = nr && (any_starves(cpu, now) || any_starves(pinned_queue(cpu), now));
-	if (starves && !cctx->fifo)
-		stat_inc(STAT_STARVED);
-	cctx->fifo = starves;
+	cctx->fifo = nr > (cctx->fifo ? tunables.long_queue / 2 : tunables.long_queue);
 }
 
 /* The first task of both queues of @cpu, and in @queue which one has it; NULL if both are empty. */

@@ -2,9 +2,10 @@
 //! `order/pick.bpf.h`: what a CPU runs next.
 
 use magpie_sim::cgroup::Spec;
-use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{SHARE_NS, move_why_MOVE_HOME, move_why_MOVE_NOT, move_why_MOVE_UP};
+use magpie_sim::dsq::{TaskId, pinned_queue};
+use magpie_sim::native::{MAX_PULL_LOOKS, SHARE_NS, move_why_MOVE_HOME, move_why_MOVE_NOT, move_why_MOVE_UP};
 use magpie_sim::trace::Op;
+use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
 use crate::rig::Rig;
@@ -118,24 +119,60 @@ fn current_is_charged_before_it_is_compared() {
     assert_eq!(rig.dispatch(0, Some(curr)), [next]);
 }
 
-/// Before tasks that come later, whatever their deadlines.
 #[test]
-fn a_starved_task_has_its_turn() {
+fn a_starved_task_comes_first() {
     let (mut rig, curr) = rig();
-    let [starved, first, later] = [rig.task(), rig.task(), rig.task()];
+    let (starved, first) = (rig.task(), rig.task());
     rig.queue(starved, 0, 3 * DEADLINE);
     rig.kernel.now += 60_000_000_000;
     rig.queue(first, 0, 0);
-    rig.cpu(0, |cctx| cctx.last_deadline = 3 * DEADLINE);
     rig.tick(curr);
+    assert_eq!(rig.dispatch(0, Some(curr)), [starved]);
+    assert_eq!(rig.dispatch(0, None), [starved, first]);
     assert_eq!(rig.stat(magpie_stat_STAT_STARVED), 1);
-    rig.remembered(later, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (0, 0, 1));
-    rig.kernel.activate(later, 0, 0);
-    assert_eq!(rig.dispatch(0, Some(curr)), [first]);
-    assert_eq!(rig.dispatch(0, None), [first, starved]);
-    rig.tick(curr);
-    assert_eq!(rig.cpu(0, |cctx| cctx.fifo), 0);
-    assert_eq!(rig.dispatch(0, None), [first, starved, later]);
+}
+
+/// A quarter of the watchdog's timeout.
+const STARVE: u64 = 1_000_000_000;
+
+/// Tasks in a queue of CPU 0 in this order, which have waited for so long; their new order.
+fn requeued(pinned: bool, waits: &[u64], looks: u32) -> Vec<usize> {
+    let mut rig = Rig::new("1x1x2x1", &["--timeout-ms", "4000"]);
+    rig.only_idle(&[]);
+    rig.kernel.now = 1_000_000_000_000;
+    let now = rig.kernel.now;
+    let tasks: Vec<_> = waits
+        .iter()
+        .enumerate()
+        .map(|(i, wait)| {
+            let task = if pinned { rig.task_on([0]) } else { rig.task() };
+            rig.queue(task, 0, i as u64);
+            rig.remembered(task, |tctx| tctx.enqueued_at = now - wait);
+            task
+        })
+        .collect();
+    rig.call(rig.u.requeue_late, (0, if pinned { pinned_queue(0) as u64 } else { 0 }, looks));
+    let order = rig.waiting(0);
+    order.into_iter().map(|task| tasks.iter().position(|&t| t == task).unwrap()).collect()
+}
+
+proptest! {
+    #[test]
+    fn tasks_that_have_waited_too_long_come_first(
+        pinned: bool,
+        waits in prop::collection::vec(prop_oneof![9 => 0..STARVE, 1 => STARVE..2 * STARVE, 1 => Just(STARVE)], 0..20),
+    ) {
+        let (starved, others): (Vec<_>, Vec<_>) = (0..waits.len()).partition(|&i| waits[i] >= STARVE);
+        let expected: Vec<_> = starved.into_iter().rev().chain(others).collect();
+        prop_assert_eq!(requeued(pinned, &waits, magpie_limits_MAX_LONG_QUEUE), expected);
+    }
+}
+
+#[test]
+fn no_more_tasks_are_checked_than_asked() {
+    for (looks, first) in [(3, 0), (4, 1)] {
+        assert_eq!(requeued(false, &[0, STARVE, 0, 0, 0], looks)[0], first);
+    }
 }
 
 /// No dispatch() comes as long as the kernel finds tasks in the local DSQ.
@@ -253,7 +290,7 @@ fn a_task_whose_share_has_doubled_since_it_came_is_put_where_it_belongs() {
         }
         rig.call(rig.u.settle_cpu, (0,));
         rig.kernel.now += u64::from(SHARE_NS);
-        rig.call(rig.u.requeue_heavier, (0, 0));
+        rig.call(rig.u.requeue_late, (0, 0, MAX_PULL_LOOKS));
         let deadline = rig.kernel.tasks[task].raw().scx.dsq_vtime;
         assert_eq!(deadline < 2 * DEADLINE, moves, "{siblings}: {deadline}");
         assert_eq!(rig.waiting(0), [task]);

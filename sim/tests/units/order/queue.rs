@@ -4,15 +4,10 @@
 use std::collections::BTreeMap;
 
 use magpie_sim::dsq::{TaskId, pinned_queue};
-use magpie_sim::native::{
-    FIFO_SLICE_NS, PF_KTHREAD, SCX_ENQ_LAST, SCX_ENQ_REENQ, SCX_ENQ_WAKEUP, STARVE_LOOKS, WEIGHT_SHIFT,
-};
+use magpie_sim::native::{FIFO_SLICE_NS, PF_KTHREAD, SCX_ENQ_LAST, SCX_ENQ_REENQ, SCX_ENQ_WAKEUP, WEIGHT_SHIFT};
 use magpie_sim::task::LOADER_TGID;
 use proptest::prelude::*;
-use scx_magpie::bpf_intf::{
-    due_DUE_BALANCE, magpie_limits_MAX_LONG_QUEUE, magpie_stat_STAT_PREEMPT, magpie_stat_STAT_STARVED,
-    queued_QUEUED_MOVABLE, queued_QUEUED_PINNED,
-};
+use scx_magpie::bpf_intf::{due_DUE_BALANCE, magpie_stat_STAT_PREEMPT, queued_QUEUED_MOVABLE, queued_QUEUED_PINNED};
 
 use crate::rig::{Rig, nice_weight};
 
@@ -131,7 +126,7 @@ fn long_queue<const N: usize>() -> (Rig, [TaskId; N]) {
 
 /// What a tick of CPU 0 looks at here.
 fn tick(rig: &mut Rig) {
-    rig.call(rig.u.update_fifo, (0, rig.cctx(0), rig.kernel.now));
+    rig.call(rig.u.update_fifo, (0, rig.cctx(0)));
 }
 
 #[test]
@@ -308,63 +303,4 @@ fn a_task_that_leaves_waits_no_more() {
     let ops = rig.kernel.ops.disable.unwrap();
     rig.call(Some(ops), (rig.raw(task),));
     assert_eq!(rig.remembered(task, |tctx| tctx.enqueued_at), 0);
-}
-
-/// A quarter of the watchdog's timeout.
-const STARVE: u64 = 1_000_000_000;
-
-/// Tasks in a queue of CPU 0 in this order, which have waited for so long. Does one starve?
-fn starves(pinned: bool, waits: &[u64]) -> bool {
-    let mut rig = Rig::new("1x1x2x1", &["--timeout-ms", "4000"]);
-    rig.only_idle(&[]);
-    rig.kernel.now = 1_000_000_000_000;
-    let now = rig.kernel.now;
-    for (i, wait) in waits.iter().enumerate() {
-        let task = if pinned { rig.task_on([0]) } else { rig.task() };
-        rig.queue(task, 0, i as u64);
-        rig.remembered(task, |tctx| tctx.enqueued_at = now - wait);
-    }
-    rig.call(rig.u.any_starves, (if pinned { pinned_queue(0) as u64 } else { 0 }, now))
-}
-
-proptest! {
-    #[test]
-    fn a_task_starves_after_a_quarter_of_the_timeout(
-        pinned: bool,
-        waits in prop::collection::vec(prop_oneof![9 => 0..STARVE, 1 => STARVE..2 * STARVE, 1 => Just(STARVE)], 0..20),
-    ) {
-        prop_assert_eq!(starves(pinned, &waits), waits.iter().any(|&wait| wait >= STARVE));
-    }
-}
-
-#[test]
-fn a_task_starves_behind_as_many_as_are_no_long_queue() {
-    for (others, found) in [(magpie_limits_MAX_LONG_QUEUE - 1, true), (magpie_limits_MAX_LONG_QUEUE, false)] {
-        let waits = [vec![STARVE], vec![0; others as usize]].concat();
-        assert_eq!(starves(false, &waits), found, "{others}");
-    }
-}
-
-/// Until no task starves; what that costs is not done at each tick.
-#[test]
-fn fifo_mode_lasts_while_a_task_starves() {
-    let mut rig = Rig::new("1x1x2x1", &["--timeout-ms", "4000"]);
-    rig.only_idle(&[]);
-    rig.kernel.now = 1_000_000_000_000;
-    let (task, now) = (rig.task(), rig.kernel.now);
-    rig.queue(task, 0, 0);
-    let look = u64::from(STARVE_LOOKS);
-    for (wait, since, fifo) in [
-        (STARVE, STARVE / look - 1, 0),
-        (STARVE - 1, STARVE / look, 0),
-        (STARVE, STARVE / look, 1),
-        (STARVE, 0, 1),
-        (1, 0, 0),
-    ] {
-        rig.remembered(task, |tctx| tctx.enqueued_at = now - wait);
-        rig.cpu(0, |cctx| cctx.starved_at = now - since);
-        tick(&mut rig);
-        assert_eq!(rig.cpu(0, |cctx| cctx.fifo), fifo, "{wait} {since}");
-    }
-    assert_eq!(rig.stat(magpie_stat_STAT_STARVED), 1);
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS, REQUEUE_NS, WEIGHT_SHIFT};
+use magpie_sim::native::{
+    BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS, REQUEUE_NS, STARVE_LOOKS, WEIGHT_SHIFT,
+};
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
@@ -201,10 +203,13 @@ fn a_strong_cpu_with_a_big_task_leaves_tasks_to_weak_ones() {
     }
 }
 
+/// A quarter of the watchdog's timeout.
+const STARVE: u64 = 7_500_000_000;
+
 /// What the tick finds due at CPU 0, so long after it found all that.
 fn due(rig: &mut Rig, since: u64) -> u32 {
     let at = rig.kernel.now - since;
-    rig.cpu(0, |cctx| (cctx.due, cctx.balanced_at, cctx.requeued_at) = (0, at, at));
+    rig.cpu(0, |cctx| (cctx.due, cctx.balanced_at, cctx.starved_at, cctx.requeued_at) = (0, at, at, at));
     rig.call(rig.u.note_due, (0, rig.cctx(0), rig.kernel.now));
     // Once.
     let due = rig.cpu(0, |cctx| std::mem::take(&mut cctx.due));
@@ -216,12 +221,14 @@ fn due(rig: &mut Rig, since: u64) -> u32 {
 #[test]
 fn each_look_is_due_after_its_time() {
     let (balance, shares) = (BALANCE_NS as u64, REQUEUE_NS as u64);
+    let starve = STARVE / STARVE_LOOKS as u64;
     for (waits, groups, since, expected) in [
         (true, true, balance - 1, 0),
         (true, true, balance, due_DUE_BALANCE),
         (true, true, shares - 1, due_DUE_BALANCE),
         (true, true, shares, due_DUE_BALANCE | due_DUE_SHARES),
         (true, false, shares, due_DUE_BALANCE),
+        (true, true, starve, due_DUE_BALANCE | due_DUE_SHARES | due_DUE_STARVED),
         // Nothing waits here.
         (false, true, shares, due_DUE_BALANCE),
     ] {
