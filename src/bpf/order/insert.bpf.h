@@ -96,15 +96,20 @@ static bool queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 static void insert_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
 			u64 rest, u64 enq_flags)
 {
-	bool wakes = enq_flags & SCX_ENQ_WAKEUP, critical = wakes && is_critical(p);
-	bool pinned = !is_migratable(p), preempt;
+	bool wakes = enq_flags & SCX_ENQ_WAKEUP, critical = false, pinned = !is_migratable(p),
+	     preempt;
 
-	if (critical && pinned) {
-		stat_inc(STAT_KTHREAD);
-		run_at_once(p, cctx, enq_flags);
-		return;
+	if (wakes && is_critical(p)) {
+		if (pinned) {
+			stat_inc(STAT_KTHREAD);
+			run_at_once(p, cctx, enq_flags);
+			return;
+		}
+		critical = true;
+		preempt = is_preemptible(cctx);
+	} else {
+		preempt = wakes && preempts(p, tctx, cctx, cpu);
 	}
-	preempt = critical ? is_preemptible(cctx) : wakes && preempts(p, tctx, cctx, cpu);
 	if (is_nohz_full(cpu) && enq_flags & SCX_ENQ_LAST) {
 		/* The local DSQ, because it continues. */
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);

@@ -140,7 +140,7 @@ __noinline s32 requeue_late(s32 cpu, u64 queue, u32 looks)
 			update_share(tctx);
 		starves = wait_time(tctx, now) >= machine.starve_ns;
 		if (starves) {
-			at = cctx->vclock - FIRST_NS;
+			at = cctx->vclock - FIRST_NS / 2; /* after the loader */
 		} else if (task_weight(tctx) / 2 >= weight) {
 			set_deadline(p, tctx, cctx);
 			at = tctx->deadline;
@@ -208,6 +208,9 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	/* 2. */
 	if (due & DUE_YIELD && take_yielded(cpu))
 		return;
+	/* The task that preempted it may have gone to another CPU. */
+	if (preempted)
+		note_taken(cpu, cctx);
 	if (!preempted || !cctx->queued)
 		tctx = can_keep_running(cpu, prev, &slice);
 	if (due & (DUE_SHARES | DUE_STARVED) && cctx->queued && !cctx->fifo) {
@@ -255,9 +258,6 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	/* 4, 5. */
 	if (!keep && cctx->queued && take_queued(cpu, cctx, queue))
 		return;
-	/* What preempted it is gone, to another CPU. */
-	if (!tctx && preempted && !cctx->queued)
-		tctx = can_keep_running(cpu, prev, &slice);
 	if (tctx) {
 		keep_running(cpu, cctx, prev, tctx, slice);
 		return;
