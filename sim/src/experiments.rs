@@ -147,17 +147,10 @@ fn reports(experiment: &Experiment, flags: &str, runs: u64) -> Result<Vec<Report
             machine: experiment.machine.parse()?,
             flags: flags.split_whitespace().map(str::to_string).collect(),
             workloads: experiment.workloads.iter().map(|text| text.parse::<Workload>()).collect::<Result<_>>()?,
-            cgroups: vec![],
-            places: vec![],
-            faults: vec![],
             warm_up_ms: experiment.warm_up_ms,
             ms: experiment.ms,
             seed,
-            working_set_kb: None,
-            remote_memory_pct: 0,
-            start_cpus: None,
-            noise: true,
-            interleave: false,
+            ..Scenario::default()
         };
         let outcome = scenario.run(false)?;
         ensure!(outcome.violation.is_none(), "{}, seed {seed}: {}", experiment.name, outcome.violation.unwrap());
@@ -167,16 +160,9 @@ fn reports(experiment: &Experiment, flags: &str, runs: u64) -> Result<Vec<Report
 }
 
 /// The table's head.
-pub struct Head;
-
-impl fmt::Display for Head {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:<4} {:<37} {:<22} {:>11} {:>11} {:>8}  the text's claim",
-            "text", "experiment", "measure", "off", "on", "on : off"
-        )
-    }
+pub fn head() -> String {
+    let (text, measure, ratio) = ("text", "measure", "on : off");
+    format!("{text:<4} {:<37} {measure:<22} {:>11} {:>11} {ratio:>8}  the text's claim", "experiment", "off", "on")
 }
 
 impl fmt::Display for Row {

@@ -10,7 +10,7 @@ fn no_worse_than_logarithmic() {
     println!("{}", Table(&rows));
     for Row { state, wakeup, dispatch } in &rows {
         for (what, growth) in [("wakeup", wakeup), ("dispatch", dispatch)] {
-            assert!(growth.is_logarithmic(), "{what}, {}: worse than logarithmic: {growth:?}", state.name());
+            assert!(growth.is_logarithmic(), "{what}, {state}: worse than logarithmic: {growth:?}");
         }
     }
 }

@@ -9,7 +9,7 @@
 //! ```
 
 mod check;
-mod cpulist;
+pub mod cpulist;
 mod follow;
 pub mod kinds;
 mod lay_out;

@@ -135,7 +135,12 @@ impl Kernel {
         self.add_running(cpu, -1);
     }
 
-    fn stopping(&mut self, task: TaskId, runnable: bool) {
+    pub fn running(&mut self, task: TaskId) {
+        let raw = self.tasks[task].raw;
+        self.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
+    }
+
+    pub fn stopping(&mut self, task: TaskId, runnable: bool) {
         let raw = self.tasks[task].raw;
         self.call(Op::Stopping, Some(task), runnable.into(), |ops| unsafe { ops.stopping.unwrap()(raw, runnable) });
     }
@@ -219,8 +224,7 @@ impl Kernel {
                 self.take_out(task);
                 self.tasks[task].state = State::Running;
                 self.tasks[task].raw_mut().se.exec_start = self.now;
-                let raw = self.tasks[task].raw;
-                self.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
+                self.running(task);
                 self.set_tick(cpu, task);
             }
         }
