@@ -99,7 +99,7 @@ impl Kernel {
                 task.due_at = self.now + self.cost;
                 let took = task.due_at.saturating_sub(task.begun_at);
                 let group = self.programs[task.program].group;
-                self.groups[group].note_request(took);
+                self.groups[group].request.saturating_record(took);
             }
             Step::Loop(to, times) => match task.loops.last_mut() {
                 Some((step, left)) if *step == task.pc => {

@@ -257,7 +257,7 @@ impl Kernel {
         let group = self.programs[task.program].group;
         if task.woken {
             task.woken = false;
-            self.groups[group].note_wakeup(wait);
+            self.groups[group].wakeup.saturating_record(wait);
         }
         if let Some(last) = task.last_cpu
             && last != cpu
@@ -268,7 +268,7 @@ impl Kernel {
                 task.remaining += task.traits.working_set * transfer(distance) / MISS_PARALLELISM;
             }
             task.nr_migrations += 1;
-            self.groups[group].note_migration(distance);
+            self.groups[group].migrations[distance as usize] += 1;
         }
         task.last_cpu = Some(cpu);
         self.cpus[cpu].run_from = self.now + self.cost;
