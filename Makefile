@@ -76,7 +76,7 @@ growth: setup-build ## how the cost of a wakeup and a dispatch grows with the CP
 pictures: setup-build ## draw docs/pictures anew, of what is recorded there and the table of docs/benchmarks.md
 	@$(ENV) cargo run --quiet --release --locked -p magpie-pictures
 
-pictures-record: setup build build-wakeup ## measure what pictures are drawn from, in VMs; WHAT=top, shares, burst or search (default: all)
+pictures-record: setup build build-wakeup ## measure what pictures are drawn from, in VMs; WHAT=top or shares (default: all)
 	@tools/pictures/record $(WHAT)
 	@$(MAKE) --no-print-directory pictures
 

@@ -20,8 +20,8 @@ use crate::bpf_intf::{
     magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS, magpie_limits_MAX_SLOTS as MAX_SLOTS,
     pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE, tunables,
 };
+use crate::energy::power::POWERSAVE_PERF_SCALE;
 use crate::pelt;
-use crate::power::POWERSAVE_PERF_SCALE;
 use crate::shared::{Access, part};
 use crate::topology::{CpuPlace, Layout, LlcPlace};
 use crate::tunables::{CpuFreq, Power, Steal, Switch, Tunables};

@@ -18,7 +18,7 @@ use signal_hook::flag;
 
 use scx_magpie::cli::{Command, Opts};
 use scx_magpie::config::{Config, keys};
-use scx_magpie::control::failures::Failures;
+use scx_magpie::control::status::Failures;
 use scx_magpie::control::{Control, Request, client};
 use scx_magpie::exit::{self, Ejected, Refusal};
 use scx_magpie::lifecycle::loader::Loader;

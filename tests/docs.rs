@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What docs say is there: links, commands with their flags, make's targets, files, messages. And docs are short.
+//! What docs say is there: links, commands with their flags, make's targets, files, messages.
 //!
 //! ```text
-//! *.md --pages()--> Page: headings, links, code, tables --> each test: what is wrong, as FILE:LINE: what
+//! *.md --pages()--> Page: headings, links, code, tables --> each test: the first that is wrong, as FILE:LINE: what
 //! ```
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
@@ -21,29 +20,8 @@ use scx_magpie::exit::Refusal;
 const FOLDERS: [&str; 6] = ["", "docs", "docs/experiments", "bench", "sim", "vm"];
 /// Says what was: of its commands and files some are gone.
 const HISTORY: &str = "docs/experiments";
-const TUNING: &str = "docs/tuning.md";
-const TROUBLESHOOTING: &str = "docs/troubleshooting.md";
 
 const MAX_COLUMNS: usize = 128;
-const MAX_LINES: [(&str, usize); 2] = [("README.md", 150), ("docs/benchmarks.md", 150)];
-
-/// Other commands of ours, and the files and folders that have their flags.
-const TOOLS: [(&str, &[&str]); 10] = [
-    ("vm/run", &["vm/run"]),
-    ("tests/vm/run", &["tests/vm/run"]),
-    ("bench/run", &["bench/run"]),
-    ("tools/setup", &["tools/setup"]),
-    ("magpie-sim", &["sim/src", "src/cli.rs"]),
-    ("magpie-wakeup", &["bench/src/wakeup"]),
-    ("magpie-numa", &["bench/src/numa.rs"]),
-    ("magpie-callbacks", &["bench/src/callbacks.rs"]),
-    ("magpie-conservation", &["bench/src/conservation"]),
-    ("magpie-table", &["bench/src/table.rs"]),
-];
-
-/// The flags of a page that has no command before them, by the page's folder.
-const FOLDER_FLAGS: [(&str, &[&str]); 3] =
-    [("vm", &["vm/run"]), ("bench", &["bench", "src/cli.rs"]), ("sim", &["sim/src", "src/cli.rs"])];
 
 #[derive(Default)]
 struct Page {
@@ -54,7 +32,8 @@ struct Page {
     anchors: BTreeSet<String>,
     links: Vec<(usize, String)>,
     code: Vec<Code>,
-    tables: Vec<Table>,
+    /// The first row of each is the head.
+    tables: Vec<Vec<Row>>,
 }
 
 /// A span, or a line of a block.
@@ -64,109 +43,85 @@ struct Code {
     is_span: bool,
 }
 
-#[derive(Default)]
-struct Table {
-    /// The first one is the head.
-    rows: Vec<Vec<Cell>>,
+struct Row {
+    line: usize,
+    cells: Vec<String>,
 }
 
-#[derive(Default)]
-struct Cell {
-    line: usize,
-    text: String,
-    has_link: bool,
-    code: Vec<String>,
+impl Row {
+    /// A cell without its marks.
+    fn plain(&self, cell: usize) -> String {
+        self.cells[cell].replace(['*', '`'], "")
+    }
+
+    /// Code in the first cell.
+    fn code(&self) -> impl Iterator<Item = &str> {
+        self.cells[0].split('`').skip(1).step_by(2)
+    }
 }
 
 impl Page {
-    fn read(path: PathBuf) -> Self {
+    fn read(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
         let text = fs::read_to_string(top().join(&path)).unwrap();
-        let mut page = Page { path, text, ..Page::default() };
-        let text = page.text.clone();
-        let line = |at: &Range<usize>| text[..at.start].matches('\n').count() + 1;
-        let (mut heading, mut in_block) = (None::<String>, false);
+        let mut page = Page { path, tables: tables(&text), ..Page::default() };
+        let (mut heading, mut in_block) = (String::new(), false);
         for (event, at) in Parser::new_ext(&text, Options::ENABLE_TABLES).into_offset_iter() {
-            let words = match &event {
-                Event::Text(words) | Event::Code(words) => words.as_ref(),
-                _ => "",
-            };
-            if let Some(heading) = &mut heading {
+            let line = text[..at.start].matches('\n').count() + 1;
+            if let Event::Text(words) | Event::Code(words) = &event {
                 heading.push_str(words);
             }
-            let cell = page.tables.last_mut().and_then(|table| table.rows.last_mut()?.last_mut());
             match event {
-                Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
-                Event::End(TagEnd::Heading(_)) => page.add_anchor(&heading.take().unwrap_or_default()),
+                Event::Start(Tag::Heading { .. }) => heading.clear(),
+                Event::End(TagEnd::Heading(_)) => _ = page.anchors.insert(anchor(&heading)),
                 Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
-                    page.links.push((line(&at), dest_url.to_string()));
-                    if let Some(cell) = cell {
-                        cell.has_link = true;
-                    }
+                    page.links.push((line, dest_url.to_string()));
                 }
                 Event::Start(Tag::CodeBlock(kind)) => {
                     in_block = !matches!(&kind, CodeBlockKind::Fenced(language) if !language.is_empty());
                 }
                 Event::End(TagEnd::CodeBlock) => in_block = false,
                 Event::Text(block) if in_block => {
-                    let lines = block.lines().enumerate();
-                    page.code.extend(lines.map(|(nr, text)| Code {
-                        line: line(&at) + nr,
-                        text: text.into(),
-                        is_span: false,
-                    }));
+                    let code = |(line, text): (usize, &str)| Code { line, text: text.into(), is_span: false };
+                    page.code.extend((line..).zip(block.lines()).map(code));
                 }
-                Event::Code(span) => {
-                    if let Some(cell) = cell {
-                        cell.text.push_str(&span);
-                        cell.code.push(span.to_string());
-                    }
-                    page.code.push(Code { line: line(&at), text: span.to_string(), is_span: true });
-                }
-                Event::Text(words) => {
-                    if let Some(cell) = cell {
-                        cell.text.push_str(&words);
-                    }
-                }
-                Event::Start(Tag::Table(_)) => page.tables.push(Table::default()),
-                Event::Start(Tag::TableHead | Tag::TableRow) => page.tables.last_mut().unwrap().rows.push(vec![]),
-                Event::Start(Tag::TableCell) => {
-                    let row = page.tables.last_mut().unwrap().rows.last_mut().unwrap();
-                    row.push(Cell { line: line(&at), ..Cell::default() });
-                }
-                // What comes now is not of its last cell.
-                Event::End(TagEnd::Table) => page.tables.last_mut().unwrap().rows.push(vec![]),
+                Event::Code(span) => page.code.push(Code { line, text: span.to_string(), is_span: true }),
                 _ => (),
             }
         }
-        page.tables.iter_mut().for_each(|table| drop(table.rows.pop()));
-        page
-    }
-
-    /// As GitHub makes them of headings.
-    fn add_anchor(&mut self, heading: &str) {
-        let kept =
-            heading.to_lowercase().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect::<String>();
-        let anchor = kept.replace(' ', "-");
-        let mut unique = anchor.clone();
-        for nr in 1.. {
-            if self.anchors.insert(unique) {
-                break;
-            }
-            unique = format!("{anchor}-{nr}");
-        }
+        Page { text, ..page }
     }
 
     fn folder(&self) -> &Path {
         self.path.parent().unwrap()
     }
 
-    fn is_history(&self) -> bool {
-        self.folder() == Path::new(HISTORY)
+    /// Rows of the tables whose head has that word in the first or last column.
+    fn rows_of(&self, head: &str) -> impl Iterator<Item = &Row> {
+        let is_of = move |rows: &&Vec<Row>| rows[0].plain(0) == head || rows[0].plain(rows[0].cells.len() - 1) == head;
+        self.tables.iter().filter(is_of).flat_map(|rows| &rows[1..])
     }
 
-    fn at(&self, line: usize, what: impl std::fmt::Display) -> String {
-        format!("{}:{line}: {what}", self.path.display())
+    fn at(&self, line: usize) -> String {
+        format!("{}:{line}", self.path.display())
     }
+}
+
+fn tables(text: &str) -> Vec<Vec<Row>> {
+    let lines: Vec<_> = (1..).zip(text.lines()).filter(|(_, line)| line.starts_with('|')).collect();
+    let row = |&(line, text): &(usize, &str)| {
+        let cells = text.trim().trim_matches('|').split('|').map(|cell| cell.trim().to_string());
+        Row { line, cells: cells.collect() }
+    };
+    let is_rule = |row: &Row| row.cells.iter().all(|cell| cell.starts_with(['-', ':']));
+    let tables = lines.chunk_by(|(line, _), (next, _)| line + 1 == *next);
+    tables.map(|lines| lines.iter().map(row).filter(|row| !is_rule(row)).collect()).collect()
+}
+
+/// As GitHub makes them of headings.
+fn anchor(heading: &str) -> String {
+    let kept = heading.to_lowercase().replace(' ', "-");
+    kept.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
 }
 
 fn top() -> &'static Path {
@@ -174,18 +129,17 @@ fn top() -> &'static Path {
 }
 
 fn pages() -> Vec<Page> {
-    let mut paths = Vec::new();
-    for folder in FOLDERS {
-        for entry in fs::read_dir(top().join(folder)).unwrap() {
-            let path = Path::new(folder).join(entry.unwrap().file_name());
-            if path.extension().is_some_and(|extension| extension == "md") {
-                paths.push(path);
-            }
-        }
-    }
-    paths.sort();
-    assert!(paths.len() > 30, "{paths:?}");
-    paths.into_iter().map(Page::read).collect()
+    let files = |folder: &str| fs::read_dir(top().join(folder)).unwrap().map(|file| file.unwrap().path());
+    let is_page = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md");
+    let paths = FOLDERS.into_iter().flat_map(files).filter(is_page);
+    let pages: Vec<_> = paths.map(|path| Page::read(path.strip_prefix(top()).unwrap())).collect();
+    assert!(pages.len() > 30);
+    pages
+}
+
+/// Without what says what was.
+fn present_pages() -> Vec<Page> {
+    pages().into_iter().filter(|page| page.folder() != Path::new(HISTORY)).collect()
 }
 
 /// All of a file, or of the files in a folder.
@@ -194,46 +148,22 @@ fn source(path: &str) -> String {
     files.filter(|file| file.file_type().is_file()).map(|file| fs::read_to_string(file.path()).unwrap()).collect()
 }
 
-fn assert_none(problems: &[String]) {
-    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
-}
-
-/// The commands of a line of shell; none if it is something else.
-fn commands(line: &str) -> Vec<Vec<String>> {
-    let Some(words) = shlex::split(line) else { return vec![] };
+/// The commands of a line of shell, and those that another one runs: `vm/run ... -- sh -c 'COMMAND; ...'`.
+fn commands(line: &str) -> Vec<Vec<&str>> {
+    let line = line.split(" #").next().unwrap_or_default();
     let mut commands = vec![vec![]];
-    for word in words {
-        if ["&", "&&", "|", "||", ";"].contains(&word.as_str()) {
-            commands.push(vec![]);
-            continue;
+    for word in line.split([' ', '\'', '"']).filter(|word| !word.is_empty()) {
+        let command = commands.last_mut().unwrap();
+        match word.trim_end_matches(';') {
+            "" | "&" | "&&" | "|" | "||" | "--" => commands.push(vec![]),
+            "sudo" | "do" | "then" | "!" | "sh" | "-c" if command.is_empty() => (),
+            name => command.push(name),
         }
-        let ends = word.ends_with(';');
-        let word = word.trim_end_matches(';').to_string();
-        if commands.last().is_some_and(Vec::is_empty) && ["sudo", "do", "then", "!"].contains(&word.as_str()) {
-            continue;
-        }
-        commands.last_mut().unwrap().push(word);
-        if ends {
+        if word.ends_with(';') {
             commands.push(vec![]);
         }
     }
     commands.retain(|command| !command.is_empty());
-    // What another command runs: `vm/run ... -- COMMAND`, `sh -c 'COMMAND; ...'`.
-    let inner: Vec<_> = commands
-        .iter_mut()
-        .flat_map(|command| {
-            let shell =
-                |words: &[String]| (words.len() == 3 && words[..2] == ["sh", "-c"]).then(|| self::commands(&words[2]));
-            match command.iter().position(|word| word == "--") {
-                Some(at) => {
-                    let run = command.split_off(at)[1..].to_vec();
-                    shell(&run).unwrap_or_else(|| vec![run])
-                }
-                None => shell(command).unwrap_or_default(),
-            }
-        })
-        .collect();
-    commands.extend(inner.into_iter().filter(|command| !command.is_empty()));
     commands
 }
 
@@ -255,22 +185,28 @@ fn all_flags(command: &Command) -> BTreeSet<String> {
     own.chain(command.get_subcommands().flat_map(all_flags)).chain(["--help".into()]).collect()
 }
 
+/// Files and folders that have the flags of our other commands.
+fn sources_of(name: &str) -> Vec<&str> {
+    match name {
+        "vm/run" | "tests/vm/run" | "bench/run" | "tools/setup" => vec![name],
+        "make" => vec!["bench/run", "src"],
+        "magpie-sim" => vec!["sim/src", "src"],
+        _ if name.starts_with("magpie-") => vec!["bench/src"],
+        _ => vec![],
+    }
+}
+
 /// As text, or as the field that clap makes a flag of.
-fn has_flag(sources: &[&str], flag: &str) -> bool {
+fn has_flag(source: &str, flag: &str) -> bool {
     let field = format!(" {}:", flag[2..].replace('-', "_"));
-    let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    let has = |text: String| {
-        text.contains(&field) || text.match_indices(flag).any(|(at, _)| !text[at + flag.len()..].starts_with(goes_on))
-    };
-    flag == "--help" || sources.iter().any(|path| has(source(path)))
+    flag == "--help" || source.contains(&field) || flags(source).any(|other| other == flag)
 }
 
 /// What is wrong with a command line of scx_magpie. Its mere name may lack what it needs.
-fn parse(words: &[String]) -> Result<(), String> {
-    let words: Vec<_> = words.iter().filter(|word| !word.contains('>')).collect();
-    let known = all_flags(&Opts::command());
+fn parse(words: &[&str]) -> Result<(), String> {
+    let words: Vec<_> = words.iter().copied().filter(|word| !word.contains('>')).collect();
     if words.iter().any(|word| is_placeholder(word)) {
-        let text = words.iter().map(|word| word.as_str()).collect::<Vec<_>>().join(" ");
+        let (known, text) = (all_flags(&Opts::command()), words.join(" "));
         return flags(&text).find(|flag| !known.contains(*flag)).map_or(Ok(()), |flag| Err(format!("no flag {flag}")));
     }
     if let Err(err) = Opts::command().try_get_matches_from(&words) {
@@ -280,199 +216,116 @@ fn parse(words: &[String]) -> Result<(), String> {
             _ => return Err(keys::first_line(&err)),
         }
     }
-    if words.get(1).is_some_and(|word| *word == "set") {
-        for (key, value) in words[2..].iter().filter_map(|word| word.split_once('=')) {
-            keys::check(&keys::canonical(key)?, value)?;
-        }
-    }
-    Ok(())
-}
-
-fn make_targets() -> BTreeSet<String> {
-    let text = source("Makefile");
-    let names = text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name);
-    names.filter(|name| !name.contains(char::is_whitespace)).map(str::to_string).collect()
+    let changes = words.iter().skip(2).filter(|_| words[1] == "set");
+    changes
+        .filter_map(|word| word.split_once('='))
+        .try_for_each(|(key, value)| keys::check(&keys::canonical(key)?, value))
 }
 
 /// What is wrong with a command, if it is one of ours.
-fn check_command(words: &[String]) -> Result<(), String> {
-    let own = all_flags(&Opts::command());
-    match words[0].as_str() {
-        "scx_magpie" => parse(words),
-        "make" => words[1..].iter().try_for_each(|word| match word.split_once('=') {
-            Some(("BENCH_FLAGS", value)) => {
-                match flags(value).find(|flag| !own.contains(*flag) && !has_flag(&["bench/run"], flag)) {
-                    Some(flag) => Err(format!("bench/run has no {flag}")),
-                    None => Ok(()),
-                }
-            }
-            Some(_) => Ok(()),
-            None if is_placeholder(word) || make_targets().contains(word) => Ok(()),
-            None => Err(format!("no target {word}")),
-        }),
-        "systemctl" => {
-            let units = words.iter().filter(|word| word.starts_with("scx_magpie"));
-            let file = |unit: &str| format!("dist/{}.service", unit.trim_end_matches(".service"));
-            units
-                .map(|unit| file(unit))
-                .find(|file| !top().join(file).exists())
-                .map_or(Ok(()), |file| Err(format!("no {file}")))
-        }
-        name => {
-            let Some((_, sources)) = TOOLS.iter().find(|(tool, _)| *tool == name) else { return Ok(()) };
-            let text = words[1..].join(" ");
-            if let Some(flag) = flags(&text).find(|flag| !has_flag(sources, flag)) {
-                return Err(format!("{name} has no {flag}"));
-            }
-            let is_test = |word: &&String| name == "tests/vm/run" && word.starts_with(|c: char| c.is_ascii_lowercase());
-            let test =
-                words[1..].iter().filter(is_test).find(|test| !top().join(format!("tests/vm/{test}.sh")).exists());
-            test.map_or(Ok(()), |test| Err(format!("no test {test}")))
-        }
-    }
+fn check_command(words: &[&str]) -> Result<(), String> {
+    let name = words[0];
+    let is_name = |word: &&&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+    let mut names = words[1..].iter().take_while(|word| !word.contains('=')).filter(is_name);
+    let exists = |file: String| top().join(file).exists();
+    let unknown = match name {
+        "scx_magpie" => return parse(words),
+        "make" => names.find(|target| !source("Makefile").contains(&format!("\n{target}:"))),
+        "tests/vm/run" => names.find(|test| !exists(format!("tests/vm/{test}.sh"))),
+        "systemctl" => names.find(|unit| unit.starts_with("scx_magpie") && !exists(format!("dist/{unit}.service"))),
+        _ => None,
+    };
+    let text = words[1..].join(" ");
+    let sources: String = sources_of(name).into_iter().map(source).collect();
+    let unknown =
+        unknown.copied().or_else(|| flags(&text).find(|flag| !sources.is_empty() && !has_flag(&sources, flag)));
+    unknown.map_or(Ok(()), |unknown| Err(format!("{name} has no {unknown}")))
 }
 
 #[test]
 fn links_lead_somewhere() {
     let pages = pages();
-    let mut problems = Vec::new();
+    let find = |path: &Path| top().join(path).canonicalize().ok();
     for page in &pages {
         for (line, url) in page.links.iter().filter(|(_, url)| !url.starts_with("http")) {
             let (file, anchor) = url.split_once('#').unwrap_or((url, ""));
-            let target = if file.is_empty() { top().join(&page.path) } else { top().join(page.folder()).join(file) };
-            let Ok(target) = target.canonicalize() else {
-                problems.push(page.at(*line, format!("no file {file}")));
-                continue;
-            };
-            let has_anchor = |other: &&Page| target == top().join(&other.path).canonicalize().unwrap();
-            if !anchor.is_empty() && !pages.iter().find(has_anchor).is_some_and(|other| other.anchors.contains(anchor))
-            {
-                problems.push(page.at(*line, format!("no heading {url}")));
-            }
+            let target = if file.is_empty() { find(&page.path) } else { find(&page.folder().join(file)) };
+            assert!(target.is_some(), "{}: no file {file}", page.at(*line));
+            let to = pages.iter().find(|other| find(&other.path) == target);
+            let has_anchor = anchor.is_empty() || to.is_some_and(|to| to.anchors.contains(anchor));
+            assert!(has_anchor, "{}: no heading {url}", page.at(*line));
         }
     }
-    assert_none(&problems);
 }
 
 #[test]
-fn commands_exist_with_their_flags() {
-    let mut problems = Vec::new();
+fn commands_flags_and_files_exist() {
+    const ROOTS: [&str; 8] = ["bench/", "dist/", "docs/", "sim/", "src/", "tests/", "tools/", "vm/"];
+    let own = all_flags(&Opts::command());
     let mut nr_checked = 0;
-    for page in pages().iter().filter(|page| !page.is_history()) {
+    for page in present_pages() {
         for code in &page.code {
+            let at = page.at(code.line);
             for command in commands(&code.text) {
                 nr_checked += usize::from(command[0] == "scx_magpie");
-                if let Err(err) = check_command(&command) {
-                    problems.push(page.at(code.line, format!("{}: {err}", command.join(" "))));
-                }
+                assert_eq!(check_command(&command), Ok(()), "{at}: {}", command.join(" "));
+            }
+            let path = code.text.split_whitespace().next().unwrap_or_default();
+            if code.is_span && ROOTS.iter().any(|root| path.starts_with(root)) {
+                let is_pattern = path.contains(['*', '<']) || path.split(['/', '.']).any(is_placeholder);
+                let is_there = top().join(path).exists() || top().join(page.folder()).join(path).exists();
+                assert!(is_pattern || is_there, "{at}: no file {path}");
+            }
+            // Pages of other folders have flags of other commands.
+            if code.is_span && path.starts_with("--") && ["", "docs"].map(Path::new).contains(&page.folder()) {
+                flags(&code.text).for_each(|flag| assert!(own.contains(flag), "{at}: no flag {flag}"));
             }
         }
     }
-    assert_none(&problems);
     assert!(nr_checked > 30, "{nr_checked}");
 }
 
 #[test]
-fn flags_alone_exist() {
-    let own = all_flags(&Opts::command());
-    let mut problems = Vec::new();
-    for page in pages().iter().filter(|page| !page.is_history()) {
-        let others = FOLDER_FLAGS.iter().find(|(folder, _)| page.folder() == Path::new(folder));
-        for code in page.code.iter().filter(|code| code.is_span && code.text.starts_with("--")) {
-            let exists = |flag: &str| match others {
-                Some((_, sources)) => has_flag(sources, flag),
-                None => own.contains(flag),
-            };
-            problems.extend(
-                flags(&code.text)
-                    .filter(|flag| !exists(flag))
-                    .map(|flag| page.at(code.line, format!("no flag {flag}"))),
-            );
-        }
-    }
-    assert_none(&problems);
-}
-
-#[test]
 fn each_key_is_in_the_table_of_flags() {
-    let page = Page::read(TUNING.into());
-    let is_of_flags = |table: &&Table| table.rows[0][0].text == "flag";
-    let rows = page.tables.iter().filter(is_of_flags).flat_map(|table| &table.rows[1..]);
+    let page = Page::read("docs/tuning.md");
     // `--small-llc-boost off`
-    let flag = |code: &String| code.split(' ').next().unwrap().to_string();
-    let flags: BTreeSet<_> = rows.flat_map(|row| &row[0].code).map(flag).collect();
+    let flag = |code: &str| code.split(' ').next().unwrap().to_string();
+    let flags: BTreeSet<_> = page.rows_of("flag").flat_map(Row::code).map(flag).collect();
     let keys: BTreeSet<_> = keys::all().into_iter().map(|key| format!("--{key}")).collect();
     assert_eq!(flags, keys);
-}
-
-#[test]
-fn files_exist() {
-    const ROOTS: [&str; 8] = ["bench/", "dist/", "docs/", "sim/", "src/", "tests/", "tools/", "vm/"];
-    let mut problems = Vec::new();
-    for page in pages().iter().filter(|page| !page.is_history()) {
-        for code in page.code.iter().filter(|code| code.is_span && ROOTS.iter().any(|root| code.text.starts_with(root)))
-        {
-            let path = code.text.split_whitespace().next().unwrap();
-            let is_pattern = path.contains(['*', '<']) || path.split(['/', '.']).any(is_placeholder);
-            if !is_pattern && !top().join(path).exists() && !top().join(page.folder()).join(path).exists() {
-                problems.push(page.at(code.line, format!("no file {path}")));
-            }
-        }
-    }
-    assert_none(&problems);
 }
 
 /// Tables whose last column is "figures from" say there where they come from.
 #[test]
 fn figures_have_a_source() {
-    let mut nr_checked = 0;
-    let mut problems = Vec::new();
-    for page in &pages() {
-        let has_figures = |table: &&Table| table.rows[0].last().is_some_and(|head| head.text == "figures from");
-        for row in page.tables.iter().filter(has_figures).flat_map(|table| &table.rows[1..]) {
-            let cell = row.last().unwrap();
-            nr_checked += 1;
-            if !cell.has_link && cell.text != "not measured" {
-                problems.push(page.at(cell.line, "neither a link to figures nor 'not measured'"));
-            }
-        }
+    let pages = pages();
+    let rows: Vec<_> = pages.iter().flat_map(|page| page.rows_of("figures from").map(move |row| (page, row))).collect();
+    assert!(rows.len() > 10);
+    for (page, row) in rows {
+        let source = row.cells.last().unwrap();
+        assert!(source.contains("](") || source == "not measured", "{}: '{source}'", page.at(row.line));
     }
-    assert_none(&problems);
-    assert!(nr_checked > 10, "{nr_checked}");
 }
 
-/// The figures of a row of docs/benchmarks.md, those of scx_magpie first: ratios to EEVDF's, without their intervals.
-fn ratios<'a>(table: &'a Table, row: &str) -> Option<Vec<&'a str>> {
-    let cells = table.rows.iter().find(|cells| cells[0].text == row)?;
-    Some(cells[2..].iter().map(|cell| cell.text.split(' ').next().unwrap_or_default()).collect())
-}
-
+/// Ratios to EEVDF's: those of scx_magpie, and the range of the others'.
 #[test]
 fn figures_of_the_readme_are_those_of_the_table() {
-    let pages = pages();
-    let table_of = |path: &str, column: &str| {
-        let page = pages.iter().find(|page| page.path == Path::new(path)).unwrap();
-        page.tables.iter().find(|table| table.rows[0][1].text == column).unwrap()
-    };
-    let table = table_of("docs/benchmarks.md", "EEVDF");
-    let mut problems = Vec::new();
-    let rows = &table_of("README.md", "row").rows[1..];
-    for row in rows {
-        let [_, name, ours, others] = &row[..] else { panic!("README.md:{}: four columns", row[0].line) };
-        let Some(ratios) = ratios(table, &name.text) else {
-            problems.push(format!("README.md:{}: no row {}", name.line, name.text));
-            continue;
-        };
-        let by_value = |a: &&&str, b: &&&str| a.parse::<f64>().unwrap().total_cmp(&b.parse().unwrap());
-        let [least, most] =
-            [ratios[1..].iter().min_by(by_value).unwrap(), ratios[1..].iter().max_by(by_value).unwrap()];
-        let expected = (ratios[0].to_string(), format!("{least} to {most}"));
-        if (&ours.text, &others.text) != (&expected.0, &expected.1) {
-            problems.push(format!("README.md:{}: {}: not {expected:?}", name.line, name.text));
-        }
-    }
-    assert_none(&problems);
+    let (benchmarks, readme) = (Page::read("docs/benchmarks.md"), Page::read("README.md"));
+    let table = benchmarks.tables.iter().find(|rows| rows[0].plain(1) == "EEVDF").unwrap();
+    let rows = &readme.tables.iter().find(|rows| rows[0].plain(1) == "row").unwrap()[1..];
     assert!(rows.len() > 10);
+    for row in rows {
+        let [name, ours, others] = [1, 2, 3].map(|cell| row.plain(cell));
+        let of = table.iter().find(|of| of.plain(0) == name);
+        let of = of.unwrap_or_else(|| panic!("{}: no row {name}", readme.at(row.line)));
+        // Without their intervals.
+        let ratio = |cell| of.plain(cell).split(' ').next().unwrap_or_default().to_string();
+        let mut ratios: Vec<_> = (2..of.cells.len()).map(ratio).collect();
+        let expected = ratios.remove(0);
+        ratios.sort_by(|a, b| a.parse::<f64>().unwrap().total_cmp(&b.parse().unwrap()));
+        let range = format!("{} to {}", ratios[0], ratios[ratios.len() - 1]);
+        assert_eq!((ours, others), (expected, range), "{}: {name}", readme.at(row.line));
+    }
 }
 
 /// "..." stands for what differs.
@@ -482,30 +335,15 @@ fn pieces(message: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn messages_are_those_of_the_source() {
-    let page = Page::read(TROUBLESHOOTING.into());
+    let page = Page::read("docs/troubleshooting.md");
     // A string may go on in the next line.
     let source = source("src").split("\\\n").map(str::trim_start).collect::<String>();
-    let mut messages = Vec::new();
-    let mut problems = Vec::new();
-    for row in page.tables.iter().filter(|table| table.rows[0][0].text == "message").flat_map(|table| &table.rows[1..])
-    {
-        for message in &row[0].code {
-            let unknown = pieces(message).find(|piece| !source.contains(piece));
-            problems.extend(unknown.map(|piece| page.at(row[0].line, format!("no message has '{piece}'"))));
-            messages.push(message.clone());
-        }
+    let messages: Vec<_> =
+        page.rows_of("message").flat_map(|row| row.code().map(move |code| (row.line, code))).collect();
+    for (line, message) in &messages {
+        pieces(message).for_each(|piece| assert!(source.contains(piece), "{}: no message '{piece}'", page.at(*line)));
     }
-    for refusal in refusals() {
-        let text = refusal.to_string();
-        if !messages.iter().any(|message| pieces(message).all(|piece| text.contains(piece))) {
-            problems.push(format!("{TROUBLESHOOTING}: nothing about '{text}'"));
-        }
-    }
-    assert_none(&problems);
-}
-
-fn refusals() -> Vec<Refusal> {
-    vec![
+    let refusals = [
         Refusal::NotRoot,
         Refusal::RootOfNamespace,
         Refusal::RootWithout { capabilities: "?".into() },
@@ -519,32 +357,28 @@ fn refusals() -> Vec<Refusal> {
         Refusal::LockedDown,
         Refusal::NotRunning { state: "?".into() },
         Refusal::FailsAgain,
-    ]
+    ];
+    for text in refusals.map(|refusal| refusal.to_string()) {
+        let is_known = messages.iter().any(|(_, message)| pieces(message).all(|piece| text.contains(piece)));
+        assert!(is_known, "{}: nothing about '{text}'", page.at(1));
+    }
 }
 
 #[test]
-fn pages_and_lines_are_short() {
-    let mut problems = Vec::new();
-    for page in pages().iter().filter(|page| !page.is_history()) {
+fn lines_are_short() {
+    for page in present_pages() {
         // Rows of tables cannot be broken.
-        let lines = page.text.lines().enumerate().filter(|(_, line)| !line.starts_with('|'));
-        let long = lines.filter(|(_, line)| line.chars().count() > MAX_COLUMNS);
-        problems.extend(long.map(|(nr, _)| page.at(nr + 1, format!("more than {MAX_COLUMNS} columns"))));
-        let limit = MAX_LINES.iter().find(|(path, _)| page.path == Path::new(path));
-        if let Some((_, max)) = limit.filter(|(_, max)| page.text.lines().count() > *max) {
-            problems.push(page.at(*max, format!("more than {max} lines")));
+        for (nr, line) in (1..).zip(page.text.lines()).filter(|(_, line)| !line.starts_with('|')) {
+            assert!(line.chars().count() <= MAX_COLUMNS, "{}: more than {MAX_COLUMNS} columns", page.at(nr));
         }
     }
-    assert_none(&problems);
 }
 
 #[test]
 fn what_is_wrong_is_found() {
     let check = |line: &str| commands(line).iter().try_for_each(|command| check_command(command));
     for good in [
-        "scx_magpie --slice-us 5ms # a comment",
-        "sudo scx_magpie set slice-us=5ms handoff-us=0",
-        "scx_magpie --slice-us US",
+        "sudo scx_magpie set slice-us=5ms handoff-us=0 # a comment",
         "vm/run --cpus 8 -- sh -c 'scx_magpie & hackbench; scx_magpie status'",
         "make bench BENCH_FLAGS='--rounds 1 --flags=--no-scan-limit' KERNEL=7.2",
         "tests/vm/run --kernel 7.2 load features/search",
@@ -553,14 +387,9 @@ fn what_is_wrong_is_found() {
         assert_eq!(check(good), Ok(()), "{good}");
     }
     for bad in [
-        "scx_magpie --slice-us 5h",
-        "scx_magpie set slice-us=1",
         "scx_magpie set slice=5ms",
-        "scx_magpie --slices US",
-        "scx_magpie stat",
         "vm/run --cpu 8 -- uname",
         "vm/run -- sh -c 'true; scx_magpie stat'",
-        "make benches",
         "make bench BENCH_FLAGS=--round",
         "tests/vm/run loads",
         "systemctl enable --now scx_magpies",

@@ -12,24 +12,21 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::canvas::{Area, GREY, GRID, INK, OURS, bold, font, picture};
 use crate::read;
 
+/// A line of a panel: the head of a group, or a benchmark.
+#[derive(Debug, PartialEq)]
+struct Line {
+    name: String,
+    ratios: Option<Ratios>,
+}
+
 /// Of a benchmark: against EEVDF's, above 1 is better.
 #[derive(Debug, PartialEq)]
-struct Row {
-    /// "locks: latency".
-    group: String,
-    name: String,
+struct Ratios {
     ours: f64,
     low: f64,
     high: f64,
-    /// The median of the others.
+    /// The median of the other schedulers.
     field: Option<f64>,
-}
-
-impl Row {
-    /// Without what its panel says.
-    fn label(&self) -> &str {
-        self.name.strip_suffix("-rps").unwrap_or(&self.name)
-    }
 }
 
 /// "**1.50** (1.42..1.78)"; no interval where there is none.
@@ -41,48 +38,29 @@ fn cell(text: &str) -> Option<(f64, f64, f64)> {
     Some((ratio, low.parse().unwrap_or(ratio), high.parse().unwrap_or(ratio)))
 }
 
-fn median(values: Vec<f64>) -> Option<f64> {
-    (!values.is_empty()).then(|| Quartiles::new(&values).median())
-}
-
-/// The rows of the first table that begins with EEVDF and scx_magpie, as magpie-table writes it.
-fn rows(markdown: &str) -> Result<Vec<Row>> {
+/// The lines of one kind, throughput or latency, in the first table that begins with EEVDF and scx_magpie, as magpie-table
+/// writes it.
+fn lines(markdown: &str, kind: &str) -> Result<Vec<Line>> {
     let cells = |line: &str| -> Vec<String> {
         line.trim().trim_matches('|').split('|').map(|cell| cell.trim().to_string()).collect()
     };
     let is_head = |line: &&str| cells(line).get(1..3).is_some_and(|head| head == ["EEVDF", "scx_magpie"]);
     let table = markdown.lines().skip_while(|line| !is_head(line)).take_while(|line| line.starts_with('|'));
-    let mut rows = Vec::new();
-    let mut group = String::new();
+    let (mut lines, mut head, mut is_of_kind) = (Vec::new(), None, false);
     for cells in table.map(cells) {
-        let Some((ours, low, high)) = cells.get(2).and_then(|text| cell(text)) else { continue };
-        if let Some(head) = cells[0].strip_prefix("**") {
-            group = head.trim_end_matches('*').to_string();
-            continue;
-        }
-        let others = cells.iter().skip(3).filter_map(|text| cell(text)).map(|(ratio, ..)| ratio).collect();
-        rows.push(Row { group: group.clone(), name: cells[0].clone(), ours, low, high, field: median(others) });
-    }
-    ensure!(!rows.is_empty(), "no table of EEVDF, scx_magpie and others, as magpie-table prints it");
-    Ok(rows)
-}
-
-/// What stands below each other: heads of groups, and their rows.
-enum Line<'a> {
-    Head(&'a str),
-    Row(&'a Row),
-}
-
-/// Of the groups of one kind: throughput or latency.
-fn lines<'a>(rows: &'a [Row], kind: &str) -> Vec<Line<'a>> {
-    let mut lines = Vec::new();
-    for group in rows.chunk_by(|row, next| row.group == next.group) {
-        if let Some((head, _)) = group[0].group.split_once(": ").filter(|(_, of)| *of == kind) {
-            lines.push(Line::Head(head));
-            lines.extend(group.iter().map(Line::Row));
+        if let Some((name, of)) = cells[0].strip_prefix("**").and_then(|head| head.split_once(": ")) {
+            is_of_kind = of.trim_end_matches('*') == kind;
+            head = Some(Line { name: name.into(), ratios: None });
+        } else if let Some((ours, low, high)) = cells.get(2).and_then(|text| cell(text)).filter(|_| is_of_kind) {
+            lines.extend(head.take());
+            let others: Vec<_> = cells.iter().skip(3).filter_map(|text| cell(text)).map(|(ratio, ..)| ratio).collect();
+            let field = (!others.is_empty()).then(|| Quartiles::new(&others).median());
+            let name = cells[0].strip_suffix("-rps").unwrap_or(&cells[0]).into();
+            lines.push(Line { name, ratios: Some(Ratios { ours, low, high, field }) });
         }
     }
-    lines
+    ensure!(!lines.is_empty(), "no table with {kind} of EEVDF, scx_magpie and others, as magpie-table prints it");
+    Ok(lines)
 }
 
 const LINE: u32 = 27;
@@ -109,40 +87,32 @@ fn panel(area: &Area, title: &str, lines: &[Line], range: std::ops::Range<f64>, 
     for (nr, line) in lines.iter().enumerate() {
         let y = rows - 0.5 - nr as f64;
         let top = (TITLE + nr as u32 * LINE) as i32 + 4;
-        match line {
-            Line::Head(name) => area.draw_text(name, &bold(18.0), (6, top))?,
-            Line::Row(row) => {
-                area.draw_text(row.label(), &font(17.0), (20, top))?;
-                let clamp = |ratio: f64| ratio.clamp(range.start, range.end);
-                chart.draw_series([PathElement::new(
-                    [(clamp(row.low), y), (clamp(row.high), y)],
-                    OURS.stroke_width(3),
-                )])?;
-                if let Some(field) = row.field {
-                    if field < range.start {
-                        let (x, _) = chart.plotting_area().map_coordinate(&(range.start, y));
-                        area.draw_text(
-                            &format!("< {}", range.start),
-                            &font(15.0).color(&GREY),
-                            (x - left + 8, top + 2),
-                        )?;
-                    }
-                    let field = clamp(field);
-                    chart.draw_series([PathElement::new(
-                        [(field, y - 0.32), (field, y + 0.32)],
-                        GREY.stroke_width(5),
-                    )])?;
-                }
-                chart.draw_series([Circle::new((clamp(row.ours), y), 7, OURS.filled())])?;
+        let Some(ratios) = &line.ratios else {
+            area.draw_text(&line.name, &bold(18.0), (6, top))?;
+            continue;
+        };
+        area.draw_text(&line.name, &font(17.0), (20, top))?;
+        let clamp = |ratio: f64| ratio.clamp(range.start, range.end);
+        let interval = [(clamp(ratios.low), y), (clamp(ratios.high), y)];
+        chart.draw_series([PathElement::new(interval, OURS.stroke_width(3))])?;
+        if let Some(field) = ratios.field {
+            let mark = [(clamp(field), y - 0.32), (clamp(field), y + 0.32)];
+            chart.draw_series([PathElement::new(mark, GREY.stroke_width(5))])?;
+            if field < range.start {
+                let (x, _) = chart.plotting_area().map_coordinate(&(range.start, y));
+                let style = font(15.0).color(&GREY);
+                area.draw_text(&format!("< {}", range.start), &style, (x - left + 8, top + 2))?;
             }
         }
+        chart.draw_series([Circle::new((clamp(ratios.ours), y), 7, OURS.filled())])?;
     }
     Ok(())
 }
 
 pub fn draw(table: &Path) -> Result<String> {
-    let rows = rows(&read(table)?).with_context(|| format!("{}", table.display()))?;
-    let (throughput, latency) = (lines(&rows, "throughput"), lines(&rows, "latency"));
+    let markdown = read(table)?;
+    let lines = |kind| lines(&markdown, kind).with_context(|| format!("{}", table.display()));
+    let (throughput, latency) = (lines("throughput")?, lines("latency")?);
     let height = |lines: &[Line]| TITLE + lines.len() as u32 * LINE + AXIS + GAP;
     let key = 40;
     let all = 52 + key + height(&throughput) + height(&latency);
@@ -150,10 +120,8 @@ pub fn draw(table: &Path) -> Result<String> {
         let (head, area) = area.split_vertically(key);
         head.draw(&Circle::new((14, 12), 7, OURS.filled()))?;
         head.draw_text("scx_magpie, and its range", &font(18.0), (28, 2))?;
-        if rows.iter().any(|row| row.field.is_some()) {
-            head.draw(&PathElement::new([(314, 4), (314, 21)], GREY.stroke_width(5)))?;
-            head.draw_text("median of the others", &font(18.0), (326, 2))?;
-        }
+        head.draw(&PathElement::new([(314, 4), (314, 21)], GREY.stroke_width(5)))?;
+        head.draw_text("median of the others", &font(18.0), (326, 2))?;
         let (above, below) = area.split_vertically(height(&throughput));
         let throughput_title = "Throughput: how many times EEVDF's";
         panel(&above, throughput_title, &throughput, 0.4..2.2, &[0.5, 0.75, 1.0, 1.5, 2.0])?;
@@ -174,15 +142,11 @@ mod tests {
             | cc1 | 2.5 | **1.50** (1.40..1.60) | 1.00 (1.00..1.20) | - | 2.00 |\n| x | 1 | - | 1.0 | 2.0 | 3.0 |\n\
             | **wakeups: latency** | 1 | 0.9 | 1.0 | 9.0 | 2.0 |\n\
             | wakeup-p99 | 9 | 0.90 | 1.0 | 9.0 | 2.0 |\n\n| other |\n";
-        let row = |group: &str, name: &str, ours, low, high, field| {
-            let (group, name) = (group.to_string(), name.to_string());
-            Row { group, name, ours, low, high, field: Some(field) }
-        };
-        let read = rows(markdown).unwrap();
-        let wakeup = row("wakeups: latency", "wakeup-p99", 0.9, 0.9, 0.9, 2.0);
-        assert_eq!(read, [row("programs: throughput", "cc1", 1.5, 1.4, 1.6, 1.5), wakeup]);
-        let latency = lines(&read, "latency");
-        assert!(matches!(latency[..], [Line::Head("wakeups"), Line::Row(Row { ours: 0.9, .. })]));
-        assert!(rows("| a | b |\n").is_err());
+        let line = |name: &str, ratios| Line { name: name.into(), ratios };
+        let cc1 = Ratios { ours: 1.5, low: 1.4, high: 1.6, field: Some(1.5) };
+        assert_eq!(lines(markdown, "throughput").unwrap(), [line("programs", None), line("cc1", Some(cc1))]);
+        let wakeup = Ratios { ours: 0.9, low: 0.9, high: 0.9, field: Some(2.0) };
+        assert_eq!(lines(markdown, "latency").unwrap(), [line("wakeups", None), line("wakeup-p99", Some(wakeup))]);
+        assert!(lines("| a | b |\n", "latency").is_err());
     }
 }

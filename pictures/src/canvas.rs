@@ -2,8 +2,12 @@
 //! What all pictures share: size, fonts, and colors for light and dark. A phone shows them at half their width, so that letters
 //! of 20 pixels are read as 10.
 
+use std::ops::Range;
+
 use anyhow::Result;
+use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::FontStyle;
 
@@ -31,6 +35,29 @@ pub fn font(pixels: f64) -> TextStyle<'static> {
 
 pub fn bold(pixels: f64) -> TextStyle<'static> {
     ("sans-serif", pixels * 1.24, FontStyle::Bold).into_font().color(&INK)
+}
+
+pub type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+pub type Axes<'a, 'c> = MeshStyle<'a, 'c, RangedCoordf64, RangedCoordf64, SVGBackend<'a>>;
+
+pub fn chart<'a>(area: &Area<'a>, x: Range<f64>, y: Range<f64>) -> Result<Chart<'a>> {
+    let mut chart = ChartBuilder::on(area);
+    chart.x_label_area_size(58).y_label_area_size(68).margin_right(16).margin_top(8);
+    Ok(chart.build_cartesian_2d(x, y)?)
+}
+
+/// The axes of a chart, to be drawn: grey, with whole numbers.
+pub fn axes<'a, 'c>(chart: &'c mut Chart<'a>, x: &str, y: &str) -> Axes<'a, 'c> {
+    let mut axes = chart.configure_mesh();
+    axes.bold_line_style(GRID).light_line_style(TRANSPARENT).axis_style(GREY).label_style(font(19.0));
+    axes.x_desc(x).y_desc(y).x_label_formatter(&|x| format!("{x:.0}")).y_label_formatter(&|y| format!("{y:.0}"));
+    axes
+}
+
+/// Draw what the lines of a chart are.
+pub fn draw_key(chart: &mut Chart, at: SeriesLabelPosition) -> Result<()> {
+    chart.configure_series_labels().position(at).label_font(font(19.0)).legend_area_size(26).draw()?;
+    Ok(())
 }
 
 /// The picture that `draw` makes below its title, as text.

@@ -4,7 +4,7 @@
 //! ```text
 //! docs/pictures/data/top.jsonl, by `top` itself ------> top.svg
 //! the formula of src/nr_scan.rs, its author's table --> nr_scan.svg
-//! docs/pictures/data/{search,burst,shares}.jsonl -----> latency.svg, timeline.svg, shares.svg    (tools/pictures/record)
+//! docs/pictures/data/shares.jsonl --------------------> shares.svg    (tools/pictures/record has top and shares)
 //! the table of docs/benchmarks.md --------------------> benchmarks.svg
 //! ```
 //!
@@ -12,10 +12,8 @@
 
 mod benchmarks;
 mod canvas;
-mod latency;
 mod nr_scan;
 mod shares;
-mod timeline;
 mod top;
 
 use std::fs;
@@ -27,11 +25,9 @@ use serde::de::DeserializeOwned;
 type Draw = fn() -> Result<String>;
 
 /// A picture's name, and what draws it.
-const PICTURES: [(&str, Draw); 6] = [
+const PICTURES: [(&str, Draw); 4] = [
     ("top.svg", top::draw),
     ("nr_scan.svg", nr_scan::draw),
-    ("latency.svg", latency::draw),
-    ("timeline.svg", timeline::draw),
     ("shares.svg", shares::draw),
     ("benchmarks.svg", || benchmarks::draw(&docs().join("benchmarks.md"))),
 ];

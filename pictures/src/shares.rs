@@ -5,7 +5,7 @@ use anyhow::Result;
 use plotters::prelude::*;
 use serde::Deserialize;
 
-use crate::canvas::{EEVDF, GREY, GRID, OURS, WIDTH, font, picture};
+use crate::canvas::{EEVDF, GREY, OURS, WIDTH, axes, chart, draw_key, font, picture};
 use crate::recorded;
 
 /// CPU time that the groups have used until then.
@@ -32,25 +32,8 @@ pub fn draw() -> Result<String> {
     let lines = [("EEVDF", of("eevdf"), EEVDF), ("scx_magpie", of("scx_magpie"), OURS)];
     let end = lines.iter().flat_map(|(_, line, _)| line.last()).map(|point| point.0).fold(0.0, f64::max);
     picture("CPU time of two cgroups, cpu.weight 300 and 100", WIDTH * 2 / 3, |area| {
-        let mut chart = ChartBuilder::on(area)
-            .x_label_area_size(60)
-            .y_label_area_size(70)
-            .margin_right(16)
-            .margin_top(8)
-            .build_cartesian_2d(0.0..end, 0.0..100.0)?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .bold_line_style(GRID)
-            .light_line_style(TRANSPARENT)
-            .axis_style(GREY)
-            .label_style(font(19.0))
-            .x_desc("seconds")
-            .y_desc("% of the CPUs")
-            .y_labels(5)
-            .x_label_formatter(&|x| format!("{x:.0}"))
-            .y_label_formatter(&|y| format!("{y:.0}"))
-            .draw()?;
+        let mut chart = chart(area, 0.0..end, 0.0..100.0)?;
+        axes(&mut chart, "seconds", "% of the CPUs").disable_x_mesh().y_labels(5).draw()?;
         for due in [75.0, 25.0] {
             chart.draw_series(DashedLineSeries::new([(0.0, due), (end, due)], 8, 6, GREY.stroke_width(2)))?;
         }
@@ -65,12 +48,6 @@ pub fn draw() -> Result<String> {
         for (y, text) in [(86.0, "weight 300"), (12.0, "weight 100")] {
             chart.draw_series([Text::new(text, (end * 0.02, y), font(19.0))])?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::MiddleMiddle)
-            .label_font(font(19.0))
-            .legend_area_size(26)
-            .draw()?;
-        Ok(())
+        draw_key(&mut chart, SeriesLabelPosition::MiddleMiddle)
     })
 }

@@ -64,36 +64,30 @@ fn block(symbol: &str) -> Option<(f64, f64)> {
 fn run(svg: &mut String, x: u16, y: u16, cells: &[Cell]) {
     let cell = &cells[0];
     let (left, width) = (f64::from(x + 1) * CELL_WIDTH, cells.len() as f64 * CELL_WIDTH);
-    let (top, class) = ((f64::from(y) + 0.5) * CELL_HEIGHT, class(cell));
-    let mut rect = |top: f64, height: f64, opacity: f64| {
-        let opacity = if opacity < 1.0 { format!(" opacity=\"{opacity}\"") } else { String::new() };
+    let (top, mut class) = ((f64::from(y) + 0.5) * CELL_HEIGHT, class(cell));
+    let mut rect = |share: f64, opacity: f64| {
+        let (top, height) = (top + CELL_HEIGHT * (1.0 - share), CELL_HEIGHT * share);
         *svg += &format!(
-            "<rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"{opacity}/>\n"
+            "<rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+             opacity=\"{opacity}\"/>\n"
         );
     };
     if let Some((share, opacity)) = block(cell.symbol()) {
-        let height = CELL_HEIGHT * share;
-        return rect(top + CELL_HEIGHT - height, height, opacity);
+        return rect(share, opacity);
     }
-    let reversed = cell.modifier.contains(Modifier::REVERSED);
-    if reversed {
-        rect(top, CELL_HEIGHT, 1.0);
+    if cell.modifier.contains(Modifier::REVERSED) {
+        rect(1.0, 1.0);
+        class = "paper";
     }
-    let class = if reversed { "paper" } else { class };
-    let bold = if cell.modifier.contains(Modifier::BOLD) { " bold" } else { "" };
-    // Word by word: not all that show SVG keep spaces. Letters keep their columns in whatever font there is.
-    let mut left = left;
-    for word in cells.chunk_by(|a, b| (a.symbol() == " ") == (b.symbol() == " ")) {
-        let width = word.len() as f64 * CELL_WIDTH;
-        if word[0].symbol() != " " {
-            let text = word.iter().map(Cell::symbol).collect::<String>().replace('&', "&amp;").replace('<', "&lt;");
-            *svg += &format!(
-                "<text class=\"{class}{bold}\" x=\"{left:.1}\" y=\"{:.1}\" textLength=\"{width:.1}\" \
-                 lengthAdjust=\"spacingAndGlyphs\">{text}</text>\n",
-                top + CELL_HEIGHT * 0.75
-            );
-        }
-        left += width;
+    if cell.symbol() != " " {
+        let bold = if cell.modifier.contains(Modifier::BOLD) { " bold" } else { "" };
+        let text = cells.iter().map(Cell::symbol).collect::<String>().replace('&', "&amp;").replace('<', "&lt;");
+        // Letters keep their columns in whatever font there is.
+        *svg += &format!(
+            "<text class=\"{class}{bold}\" x=\"{left:.1}\" y=\"{:.1}\" textLength=\"{width:.1}\" \
+             lengthAdjust=\"spacingAndGlyphs\">{text}</text>\n",
+            top + CELL_HEIGHT * 0.75
+        );
     }
 }
 
@@ -115,9 +109,10 @@ fn svg(buffer: &Buffer) -> String {
     svg + "</svg>"
 }
 
-/// What may be drawn in one go: text of a style, or the same block again.
+/// What may be drawn in one go: a word of a style, or the same block again. Not all that show SVG keep spaces.
 fn looks(cell: &Cell) -> (Color, Modifier, Option<&str>) {
-    (cell.fg, cell.modifier, block(cell.symbol()).map(|_| cell.symbol()))
+    let symbol = cell.symbol();
+    (cell.fg, cell.modifier, (symbol == " " || block(symbol).is_some()).then_some(symbol))
 }
 
 pub fn draw() -> Result<String> {

@@ -11,57 +11,29 @@ use crate::mask::Mask;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Fault {
     /// A real-time task takes the CPU for `ns`.
-    HigherClass {
-        cpu: usize,
-        ns: u64,
-    },
-    Affinity {
-        pick: usize,
-        allowed: Mask,
-    },
-    Nice {
-        pick: usize,
-        nice: i32,
-    },
+    HigherClass { cpu: usize, ns: u64 },
+    /// sched_setaffinity()
+    Affinity { pick: usize, allowed: Mask },
+    /// setpriority()
+    Nice { pick: usize, nice: i32 },
     /// The task moves to a cgroup. `to` and `cgroup` are modulo the number of cgroups ever made.
-    Move {
-        pick: usize,
-        to: CgroupId,
-    },
+    Move { pick: usize, to: CgroupId },
     /// setsid(), to one of few sessions, modulo.
-    Session {
-        pick: usize,
-        to: usize,
-    },
-    Weight {
-        cgroup: CgroupId,
-        weight: u32,
-    },
-    Idle {
-        cgroup: CgroupId,
-        idle: bool,
-    },
+    Session { pick: usize, to: usize },
+    /// cpu.weight
+    Weight { cgroup: CgroupId, weight: u32 },
+    /// cpu.idle
+    Idle { cgroup: CgroupId, idle: bool },
     /// cpu.max; no limit without a quota.
-    Limit {
-        cgroup: CgroupId,
-        quota_us: Option<u64>,
-        period_us: u64,
-        burst_us: u64,
-    },
+    Limit { cgroup: CgroupId, quota_us: Option<u64>, period_us: u64, burst_us: u64 },
+    /// mkdir
     Make(Spec),
-    /// Does nothing if the cgroup has tasks or children.
-    Remove {
-        cgroup: CgroupId,
-    },
+    /// rmdir; does nothing if the cgroup has tasks or children.
+    Remove { cgroup: CgroupId },
     /// The loader finds the memory of the task's process on this node, modulo; None: spread.
-    Memory {
-        pick: usize,
-        node: Option<usize>,
-    },
-    Offline {
-        cpu: usize,
-    },
-    Online {
-        cpu: usize,
-    },
+    Memory { pick: usize, node: Option<usize> },
+    /// The CPU goes offline.
+    Offline { cpu: usize },
+    /// The CPU comes online.
+    Online { cpu: usize },
 }

@@ -54,13 +54,18 @@ impl Counter {
         self.wakeups.len() >= self.enough && self.dispatches.len() >= self.enough
     }
 
+    /// Is the callback of this number to be counted?
+    fn is_next(&self, nr: usize, counts: &[u64]) -> bool {
+        nr.is_multiple_of(self.every) && counts.len() < self.enough
+    }
+
     /// Before a callback. True in a child that is to run it and then to [`end_child`]: its instructions are counted.
     pub fn in_child(&mut self, op: Op, task: Option<TaskId>, arg: u64) -> bool {
         match (op, task) {
             (Op::SelectCpu, Some(task)) => {
                 self.waking.remove(&task);
                 self.nr_wakeups += 1;
-                if !self.nr_wakeups.is_multiple_of(self.every) || self.wakeups.len() >= self.enough {
+                if !self.is_next(self.nr_wakeups, &self.wakeups) {
                     return false;
                 }
                 let Some(count) = self.count() else { return true };
@@ -74,7 +79,7 @@ impl Counter {
             }
             (Op::Dispatch, _) => {
                 self.nr_dispatches += 1;
-                if !self.nr_dispatches.is_multiple_of(self.every) || self.dispatches.len() >= self.enough {
+                if !self.is_next(self.nr_dispatches, &self.dispatches) {
                     return false;
                 }
                 let Some(count) = self.count() else { return true };

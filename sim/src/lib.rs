@@ -2,13 +2,13 @@
 //! The scheduler's BPF code, compiled for the host, in a simulated kernel on simulated machines.
 //!
 //! ```text
-//! main.rs, tests/         what to run: a Scenario (scenario.rs) by flags or by chance (fuzz.rs)
+//! main.rs, tests/         what to run: a Scenario (scenario.rs) by flags or by chance (fuzz.rs);
+//!                           it makes a kernel, and the checks its observer
 //!   report.rs, timeline.rs  what came of it
-//!   boot.rs               makes a kernel, and the checks its observer
 //!   checks/               what must hold
 //!   workload/             programs of tasks
 //!   kernel/               what the kernel does: events, wakeups, schedule(), kfuncs
-//!     task.rs, program.rs, cgroup.rs, dsq.rs, timer.rs, fault.rs    what it is made of
+//!     task.rs, program.rs, cgroup.rs, dsq.rs, fault.rs    what it is made of
 //!     trace.rs, stats.rs    what it writes down
 //!     native.rs             the BPF program; instructions.rs counts what its callbacks execute
 //!     machine.rs            its CPUs; costs.rs, cache.rs: what things cost there; lines_log.rs
@@ -18,7 +18,6 @@
 //!
 //! A file imports only files below it.
 
-mod boot;
 pub mod cache;
 pub mod cgroup;
 pub mod checks;
@@ -42,6 +41,5 @@ pub mod stats;
 pub mod task;
 pub mod time;
 mod timeline;
-pub mod timer;
 pub mod trace;
 pub mod workload;

@@ -23,7 +23,7 @@ pub struct Moved {
 
 impl fmt::Display for Moved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<40}{:>8}{:>8}", format!("{} CPUs, {}", self.size, self.state.name()), "wakeup", "switch")?;
+        writeln!(f, "{:<40}{:>8}{:>8}", format!("{} CPUs, {}", self.size, self.state), "wakeup", "switch")?;
         self.rows.iter().try_for_each(|(name, [wakeup, switch])| writeln!(f, "  {name:<38}{wakeup:>8.2}{switch:>8.2}"))
     }
 }

@@ -218,15 +218,13 @@ fn run(args: &Run) -> Result<bool> {
                 workloads: args.workloads.clone(),
                 cgroups: (0..args.cgroup_level as usize).map(|parent| Spec { parent, ..Spec::default() }).collect(),
                 places: vec![args.cgroup_level as usize; args.workloads.len()],
-                faults: vec![],
                 ms: args.ms,
-                warm_up_ms: 0,
                 seed,
                 working_set_kb: Some(args.working_set_kb),
                 remote_memory_pct: args.remote_memory_pct,
                 start_cpus: args.start_cpus,
                 noise: !args.no_noise,
-                interleave: false,
+                ..Scenario::default()
             };
             let trace = args.trace.as_deref().filter(|_| i == 0 && seed == args.seed);
             let started = Instant::now();
@@ -277,7 +275,7 @@ fn lines(seed: u64, flags: &[String]) -> Result<bool> {
 /// True if all claims hold.
 fn run_experiments(runs: u64) -> Result<bool> {
     let mut all = true;
-    println!("{}", experiments::Head);
+    println!("{}", experiments::head());
     experiments::run(runs, |row| {
         println!("{row}");
         all &= row.holds();

@@ -2,16 +2,17 @@
 //! Sets of CPUs, in the layout of the kernel's `struct cpumask`.
 
 use std::fmt;
+use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use scx_magpie::topology::cpulist;
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::native::{MAX_CPUS, cpumask};
 
 const WORDS: usize = MAX_CPUS / 64;
 
 /// A set of CPU ids below `MAX_CPUS`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, SerializeDisplay, DeserializeFromStr)]
 pub struct Mask([u64; WORDS]);
 
 impl Mask {
@@ -100,27 +101,14 @@ impl fmt::Display for Mask {
         if *self == Self::all() {
             return f.write_str("all");
         }
-        let cpus: Vec<_> = self.iter().collect();
-        let ranges: Vec<_> = (cpus.chunk_by(|a, b| a + 1 == *b))
-            .map(|range| match range {
-                [cpu] => cpu.to_string(),
-                _ => format!("{}-{}", range[0], range[range.len() - 1]),
-            })
-            .collect();
-        f.write_str(&ranges.join(","))
+        f.write_str(&cpulist::list(&self.iter().collect::<Vec<_>>()))
     }
 }
 
-impl From<Mask> for String {
-    fn from(mask: Mask) -> Self {
-        mask.to_string()
-    }
-}
+impl FromStr for Mask {
+    type Err = String;
 
-impl TryFrom<String> for Mask {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         if text == "all" {
             return Ok(Self::all());
         }
@@ -154,8 +142,8 @@ mod tests {
     #[test]
     fn lists_are_read_back() {
         for list in ["", "all", "0-3,8", "5", "62-65,1023"] {
-            assert_eq!(Mask::try_from(list.to_string()).unwrap().to_string(), list);
+            assert_eq!(list.parse::<Mask>().unwrap().to_string(), list);
         }
-        assert!(Mask::try_from("1024".to_string()).is_err());
+        assert!("1024".parse::<Mask>().is_err());
     }
 }

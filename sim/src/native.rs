@@ -317,9 +317,6 @@ pub fn text() -> Range<usize> {
 
 /// The program's variable at an address, and of `cpu_ctx` which line; `None` if it is none, or constant.
 pub fn variable(addr: usize) -> Option<String> {
-    fn at<T>(of: *const T) -> Range<usize> {
-        of.addr()..of.addr() + size_of::<T>()
-    }
     let of_cpus = at(&raw const cpu_ctxs);
     if of_cpus.contains(&addr) {
         return Some(format!("cpu_ctx, line {}", (addr - of_cpus.start) % size_of::<cpu_ctx>() / CACHE_LINE));
@@ -342,14 +339,14 @@ pub fn variable(addr: usize) -> Option<String> {
 
 /// Is the address in what many CPUs read and write: the sparse bitmaps, and what is kept of cgroups?
 pub fn is_shared(addr: usize) -> bool {
-    let shared = [
-        (&raw const idle_map).addr()..(&raw const idle_map).addr() + size_of::<sparse_map>(),
-        (&raw const overload_map).addr()..(&raw const overload_map).addr() + size_of::<sparse_map>(),
-        (&raw const groups).addr()..(&raw const groups).addr() + size_of_val(unsafe { &groups }),
-        (&raw const untold_changes).addr()
-            ..(&raw const untold_changes).addr() + size_of_val(unsafe { &untold_changes }),
-    ];
-    shared.iter().any(|range| range.contains(&addr))
+    let bitmaps = [at(&raw const idle_map), at(&raw const overload_map)];
+    let cgroups = [at(&raw const groups), at(&raw const untold_changes)];
+    bitmaps.iter().chain(&cgroups).any(|range| range.contains(&addr))
+}
+
+/// Where a variable is.
+fn at<T>(of: *const T) -> Range<usize> {
+    of.addr()..of.addr() + size_of::<T>()
 }
 
 /// # Safety

@@ -49,8 +49,6 @@ pub enum Step {
     /// Busy until so many ns have passed, however much work that is and whatever else ran meanwhile.
     Spin(u64),
     Sleep(Dist),
-    /// Sleep until the next multiple of so many ns since the task's start; no sleep if that is past.
-    Period(u64),
     /// Sleep until so many ns after the task's timer was due last, at first after the task's start. If that is past there is
     /// no sleep.
     Timer(u64),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The figures of a run: throughput, latencies and CPU time of each group of tasks, and the scheduler's own statistics.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use comfy_table::{CellAlignment, presets};
 use hdrhistogram::Histogram;
 use scx_magpie::stats::{Group, Snapshot};
 use serde::Serialize;
@@ -127,25 +127,17 @@ impl Kernel {
     }
 }
 
-/// By position: a row's name and its values, one per run.
-type Rows = BTreeMap<usize, (String, Vec<f64>)>;
-
 /// Runs of one or more sets of flags, a column each: the median and the range of the runs.
 #[derive(Default)]
 pub struct Table {
-    columns: Vec<(String, Rows)>,
+    /// A column's name, and the rows of each of its runs.
+    columns: Vec<(String, Vec<Vec<(String, f64)>>)>,
 }
 
 impl Table {
     /// Adds a column: one report per seed.
     pub fn add(&mut self, name: &str, reports: &[Report]) {
-        let mut rows = Rows::new();
-        for report in reports {
-            for (i, (what, value)) in report.rows().into_iter().enumerate() {
-                rows.entry(i).or_insert_with(|| (what, Vec::new())).1.push(value);
-            }
-        }
-        self.columns.push((name.into(), rows));
+        self.columns.push((name.into(), reports.iter().map(Report::rows).collect()));
     }
 }
 
@@ -211,40 +203,27 @@ fn cell(values: &[f64]) -> String {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut lines = vec![vec![String::new()]];
-        lines[0].extend(self.columns.iter().map(|(name, _)| name.clone()));
-        if self.columns.len() == 2 {
-            lines[0].push("B : A".into());
-        }
-        let Some((_, first)) = self.columns.first() else { return Ok(()) };
-        for (row, (what, _)) in first {
-            let values: Vec<&[f64]> =
-                self.columns.iter().map(|(_, rows)| rows.get(row).map_or(&[][..], |(_, values)| values)).collect();
-            if values.iter().any(|values| values.is_empty()) {
-                continue;
-            }
+        let mut table = comfy_table::Table::new();
+        table.load_style(presets::NOTHING);
+        let ratio = (self.columns.len() == 2).then_some("B : A");
+        table.set_header([""].into_iter().chain(self.columns.iter().map(|(name, _)| &**name)).chain(ratio));
+        let Some(first) = self.columns.first().and_then(|(_, runs)| runs.first()) else { return Ok(()) };
+        for (row, (what, _)) in first.iter().enumerate() {
+            let of_runs = |runs: &Vec<Vec<(String, f64)>>| runs.iter().map(|rows| rows[row].1).collect();
+            let values: Vec<Vec<f64>> = self.columns.iter().map(|(_, runs)| of_runs(runs)).collect();
             let mut line = vec![what.clone()];
             line.extend(values.iter().map(|values| cell(values)));
-            if let [a, b] = values[..] {
+            if let [a, b] = &values[..] {
                 let (a, b) = (median(a), median(b));
                 line.push(if a == b { "1.00".into() } else { format!("{:.2}", b / a) });
             }
-            lines.push(line);
+            table.add_row(line);
         }
-        let widths: Vec<usize> = (0..lines[0].len())
-            .map(|i| lines.iter().filter_map(|line| line.get(i)).map(|text| text.chars().count()).max().unwrap_or(0))
-            .collect();
-        for line in lines {
-            for (i, (text, width)) in line.iter().zip(&widths).enumerate() {
-                if i == 0 {
-                    write!(f, "{text:<width$}")?;
-                } else {
-                    write!(f, "  {text:>width$}")?;
-                }
-            }
-            writeln!(f)?;
+        for (index, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((if index > 0 { 2 } else { 0 }, 0));
+            column.set_cell_alignment(if index > 0 { CellAlignment::Right } else { CellAlignment::Left });
         }
-        Ok(())
+        writeln!(f, "{table}")
     }
 }
 

@@ -7,7 +7,7 @@ use scx_magpie::tunables::Tunables;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{CgroupId, Spec};
-use crate::checks::Violation;
+use crate::checks::{Violation, observe};
 use crate::costs::{LINES_PER_KB, NOISE_INTERVAL, NOISE_WORK, TICK};
 use crate::fault::Fault;
 use crate::kernel::Kernel;
@@ -22,46 +22,55 @@ use crate::workload::{Builder, HOG, Workload};
 const PUBLISH_WORK: u64 = 20 * USEC;
 const PUBLISH_WORK_CPU: u64 = 50;
 
+/// Tests and the command line name what they change, by struct update.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Scenario {
     pub machine: Shape,
     /// The scheduler's own, as on its command line.
-    #[serde(default)]
     pub flags: Vec<String>,
     pub workloads: Vec<Workload>,
     /// 1 and on; 0 is the root.
-    #[serde(default)]
     pub cgroups: Vec<Spec>,
     /// The cgroup of each workload; the root for the rest.
-    #[serde(default)]
     pub places: Vec<CgroupId>,
     /// Simulated time of each, in us.
-    #[serde(default)]
     pub faults: Vec<(u64, Fault)>,
     pub ms: u64,
     /// Simulated time before `ms`, which is not reported.
-    #[serde(default)]
     pub warm_up_ms: u64,
     pub seed: u64,
     /// Of each task; `None`: that of `costs.rs`.
-    #[serde(default)]
     pub working_set_kb: Option<u64>,
     /// How much longer work takes on another node than where its task starts.
-    #[serde(default)]
     pub remote_memory_pct: u64,
     /// Workloads start on the first so many CPUs; `None`: on all.
-    #[serde(default)]
     pub start_cpus: Option<usize>,
     /// Background kernel threads and the loader.
-    #[serde(default = "yes")]
     pub noise: bool,
     /// Other CPUs come in between the accesses of callbacks.
-    #[serde(default)]
     pub interleave: bool,
 }
 
-fn yes() -> bool {
-    true
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            machine: Shape::default(),
+            flags: vec![],
+            workloads: vec![],
+            cgroups: vec![],
+            places: vec![],
+            faults: vec![],
+            ms: 1000,
+            warm_up_ms: 0,
+            seed: 1,
+            working_set_kb: None,
+            remote_memory_pct: 0,
+            start_cpus: None,
+            noise: true,
+            interleave: false,
+        }
+    }
 }
 
 /// The scheduler's flags as its own command line understands them.
@@ -74,6 +83,15 @@ pub struct Outcome {
     pub report: Report,
     pub violation: Option<Violation>,
     pub kernel: Kernel,
+}
+
+impl Kernel {
+    /// A kernel whose observer is the checks, with the program loaded.
+    pub fn new(machine: Machine, tunables: &Tunables, seed: u64) -> Result<Self> {
+        let mut kernel = Self::bare(machine, tunables, seed, observe)?;
+        kernel.attach()?;
+        Ok(kernel)
+    }
 }
 
 impl Scenario {

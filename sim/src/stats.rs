@@ -3,7 +3,6 @@
 
 use hdrhistogram::Histogram;
 
-use crate::machine::Distance;
 use crate::time::SEC;
 
 /// Figures of a group of tasks, counted while they run.
@@ -16,6 +15,7 @@ pub struct GroupStats {
     pub request: Histogram<u64>,
     pub ran: u64,
     pub capacity_time: u64,
+    /// By [`Distance`](crate::machine::Distance).
     pub migrations: [u64; 5],
 }
 
@@ -33,20 +33,8 @@ impl GroupStats {
         }
     }
 
-    pub fn note_wakeup(&mut self, ns: u64) {
-        self.wakeup.saturating_record(ns);
-    }
-
-    pub fn note_request(&mut self, ns: u64) {
-        self.request.saturating_record(ns);
-    }
-
     pub fn note_ran(&mut self, ns: u64, capacity: u64) {
         self.ran += ns;
         self.capacity_time += ns * capacity / 1024;
-    }
-
-    pub fn note_migration(&mut self, distance: Distance) {
-        self.migrations[distance as usize] += 1;
     }
 }

@@ -34,51 +34,37 @@ impl Kernel {
     /// Chrome's trace event format: a track for each CPU with the tasks that run there. Wakeups and other callbacks are
     /// instants.
     pub fn write_perfetto(&self, out: &mut impl Write) -> io::Result<()> {
-        let usec = |ns: u64| ns as f64 / 1000.0;
-        let mut events = Vec::new();
-        events.push(json!({"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "CPUs"}}));
-        for cpu in 0..self.cpus.len() {
-            let place = &self.machine.places[cpu];
+        let mut events = vec![json!({"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "CPUs"}})];
+        for (cpu, place) in self.machine.places.iter().enumerate() {
             let name = format!("CPU {cpu} (LLC {}, node {}, capacity {})", place.llc, place.node, place.capacity);
             events.push(json!({"ph": "M", "pid": 1, "tid": cpu, "name": "thread_name", "args": {"name": name}}));
-            events.push(
-                json!({"ph": "M", "pid": 1, "tid": cpu, "name": "thread_sort_index", "args": {"sort_index": cpu}}),
-            );
+            let order = json!({"sort_index": cpu});
+            events.push(json!({"ph": "M", "pid": 1, "tid": cpu, "name": "thread_sort_index", "args": order}));
         }
-        let mut since: Vec<Option<(u64, String)>> = vec![None; self.cpus.len()];
-        let end = self.now;
-        let mut close = |events: &mut Vec<_>, cpu: usize, at: u64, next: Option<String>| {
-            if let Some((from, name)) = since[cpu].take() {
-                events.push(json!({
-                    "ph": "X", "pid": 1, "tid": cpu, "name": name, "ts": usec(from), "dur": usec(at.saturating_sub(from))
-                }));
-            }
-            since[cpu] = next.map(|name| (at, name));
-        };
+        let mut is_busy = vec![false; self.cpus.len()];
         for record in &self.trace.records {
+            let (cpu, us) = (record.cpu, record.at as f64 / 1000.0);
+            let task = record.task.map_or(String::new(), |task| self.task_name(task));
             match record.op {
                 Op::Switch => {
-                    let next = match (record.arg, record.task) {
-                        (1, Some(task)) => Some(self.task_name(task)),
-                        (2, _) => Some("higher class".into()),
-                        _ => None,
-                    };
-                    close(&mut events, record.cpu, record.at, next);
+                    if std::mem::replace(&mut is_busy[cpu], record.arg != 0) {
+                        events.push(json!({"ph": "E", "pid": 1, "tid": cpu, "ts": us}));
+                    }
+                    if is_busy[cpu] {
+                        let name = if record.arg == 1 { task } else { "higher class".into() };
+                        events.push(json!({"ph": "B", "pid": 1, "tid": cpu, "name": name, "ts": us}));
+                    }
                 }
                 op if op.is_of_cgroups()
                     || matches!(op, Op::SelectCpu | Op::Enqueue | Op::Yield | Op::CpuRelease | Op::Init) =>
                 {
-                    let task = record.task.map_or(String::new(), |task| self.task_name(task));
+                    let (name, flags) = (format!("{} {task}", op.name()), format!("{:#x}", record.arg));
                     events.push(json!({
-                        "ph": "i", "s": "t", "pid": 1, "tid": record.cpu, "ts": usec(record.at),
-                        "name": format!("{} {task}", record.op.name()), "args": {"flags": format!("{:#x}", record.arg)}
+                        "ph": "i", "s": "t", "pid": 1, "tid": cpu, "ts": us, "name": name, "args": {"flags": flags}
                     }));
                 }
                 _ => {}
             }
-        }
-        for cpu in 0..self.cpus.len() {
-            close(&mut events, cpu, end, None);
         }
         serde_json::to_writer(out, &json!({"traceEvents": events, "displayTimeUnit": "ns"}))?;
         Ok(())

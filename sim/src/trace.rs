@@ -6,9 +6,13 @@
 //!          \-> the records, if kept
 //! ```
 
+use strum::IntoStaticStr;
+
 use crate::dsq::TaskId;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A callback of the program, named as in `sched_ext_ops`; and what else is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Op {
     SelectCpu,
     Enqueue,
@@ -47,30 +51,7 @@ impl Op {
     }
 
     pub fn name(self) -> &'static str {
-        match self {
-            Self::SelectCpu => "select_cpu",
-            Self::Enqueue => "enqueue",
-            Self::Dispatch => "dispatch",
-            Self::Tick => "tick",
-            Self::Running => "running",
-            Self::Stopping => "stopping",
-            Self::Yield => "yield",
-            Self::UpdateIdle => "update_idle",
-            Self::CpuRelease => "cpu_release",
-            Self::CpuOnline => "cpu_online",
-            Self::CpuOffline => "cpu_offline",
-            Self::InitTask => "init_task",
-            Self::Init => "init",
-            Self::CgroupInit => "cgroup_init",
-            Self::CgroupExit => "cgroup_exit",
-            Self::CgroupMove => "cgroup_move",
-            Self::CgroupSetWeight => "cgroup_set_weight",
-            Self::CgroupSetBandwidth => "cgroup_set_bandwidth",
-            Self::CgroupSetIdle => "cgroup_set_idle",
-            Self::Timer => "timer",
-            Self::TaskWork => "task_work",
-            Self::Switch => "switch",
-        }
+        self.into()
     }
 }
 

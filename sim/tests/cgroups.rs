@@ -16,19 +16,13 @@ fn run(
 ) -> Outcome {
     let scenario = Scenario {
         machine: machine.parse().unwrap(),
-        flags: vec![],
         workloads: workloads.iter().map(|(text, _)| text.parse().unwrap()).collect(),
         cgroups: cgroups.to_vec(),
         places: workloads.iter().map(|&(_, cgroup)| cgroup).collect(),
         faults: limits.iter().map(|limit| (0, limit.clone())).collect(),
         ms,
-        warm_up_ms: 0,
         seed,
-        working_set_kb: None,
-        remote_memory_pct: 0,
-        start_cpus: None,
-        noise: true,
-        interleave: false,
+        ..Scenario::default()
     };
     let outcome = scenario.run(false).unwrap();
     assert_eq!(outcome.violation, None);

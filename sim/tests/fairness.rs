@@ -25,17 +25,8 @@ fn unfairness(machine: &str, nr_cpus: f64, hogs: &[&str], flags: &[&str]) -> f64
         machine: machine.parse().unwrap(),
         flags: flags.iter().map(|flag| flag.to_string()).collect(),
         workloads: hogs.iter().map(|hogs| hogs.parse().unwrap()).collect(),
-        cgroups: vec![],
-        places: vec![],
-        faults: vec![],
         ms: 20_000,
-        warm_up_ms: 0,
-        seed: 1,
-        working_set_kb: None,
-        remote_memory_pct: 0,
-        start_cpus: None,
-        noise: true,
-        interleave: false,
+        ..Scenario::default()
     };
     let kernel = scenario.run(false).unwrap().kernel;
     let tasks: Vec<TaskId> =

@@ -9,7 +9,7 @@ fn no_step_for_each_cpu() {
     println!("{}", Table(&rows));
     for Row { state, wakeup, dispatch } in &rows {
         for (what, growth) in [("wakeup", wakeup), ("dispatch", dispatch)] {
-            assert!(growth.is_bounded(), "{what}, {}: {growth:?}", state.name());
+            assert!(growth.is_bounded(), "{what}, {state}: {growth:?}");
         }
     }
 }

@@ -18,17 +18,9 @@ fn run(machine: &str, workloads: &[&str], flags: &[&str]) -> Kernel {
         machine: machine.parse().unwrap(),
         flags: flags.iter().map(|flag| flag.to_string()).collect(),
         workloads: workloads.iter().map(|text| text.parse().unwrap()).collect(),
-        cgroups: vec![],
-        places: vec![],
-        faults: vec![],
         ms: 500,
         warm_up_ms: 300,
-        seed: 1,
-        working_set_kb: None,
-        remote_memory_pct: 0,
-        start_cpus: None,
-        noise: true,
-        interleave: false,
+        ..Scenario::default()
     };
     let outcome = scenario.run(false).unwrap();
     assert_eq!(outcome.violation, None, "{workloads:?} on {machine}");

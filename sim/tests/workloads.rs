@@ -7,19 +7,9 @@ use magpie_sim::workload::{HOG, Workload};
 fn scenario(machine: &str, workload: &str, ms: u64) -> Scenario {
     Scenario {
         machine: machine.parse().unwrap(),
-        flags: vec![],
         workloads: vec![workload.parse().unwrap()],
-        cgroups: vec![],
-        places: vec![],
-        faults: vec![],
         ms,
-        warm_up_ms: 0,
-        seed: 1,
-        working_set_kb: None,
-        remote_memory_pct: 0,
-        start_cpus: None,
-        noise: true,
-        interleave: false,
+        ..Scenario::default()
     }
 }
 
@@ -53,38 +43,6 @@ fn tasks_start_where_they_are_told() {
     // The third hog runs on the other node.
     let ratio = throughput(100) / throughput(0);
     assert!((0.8..0.87).contains(&ratio), "{ratio}");
-}
-
-#[test]
-fn jobs_are_kept_busy_and_no_more() {
-    for ms in [50, 80, 130, 210] {
-        let outcome = outcome("1x1x4x1", "forktree:jobs=3,work=500", ms);
-        let kernel = &outcome.kernel;
-        let alive = |name| {
-            let is = |task: &&magpie_sim::task::Task| task.is_alive() && kernel.programs[task.program].name == name;
-            kernel.tasks.iter().filter(is).count()
-        };
-        assert!((2..=3).contains(&alive("job")), "{} jobs at {ms} ms", alive("job"));
-        assert!(alive("leaf") <= 3 && alive("node") <= 3 && alive("make") == 1);
-        // 9 leaves of 500 us and what starts them.
-        let forktree = &outcome.report.groups[0];
-        let expected = 3.0 / (9.0 * 0.0005 + 12.0 * 0.00007) * ms as f64 / 1000.0;
-        assert!((0.6..1.3).contains(&(forktree.requests as f64 / expected)), "{forktree:?}, not {expected}");
-    }
-}
-
-#[test]
-fn a_job_may_be_a_leaf() {
-    let outcome = outcome("1x1x2x1", "forktree:depth=0,work=1000", 200);
-    assert!((250..450).contains(&outcome.report.groups[0].requests), "{:?}", outcome.report.groups[0]);
-}
-
-#[test]
-fn forktree_refuses_wrong_parameters() {
-    assert!(refusal("forktree:jobs=10001").contains("not in 0..10000"));
-    assert!(refusal("forktree:work=1").contains("not in 10..10000000"));
-    assert!(refusal("forktree:depth=9").contains("not in 0..8"));
-    assert!(refusal("forktree:fanout=0").contains("not in 1..100"));
 }
 
 #[test]

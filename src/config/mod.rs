@@ -13,7 +13,6 @@
 
 mod file;
 pub mod keys;
-mod profile;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -26,8 +25,7 @@ use clap::parser::ValueSource;
 use serde::{Deserialize, Serialize};
 
 pub use file::DEFAULT as DEFAULT_FILE;
-pub use profile::Profile;
-pub use settings::Settings;
+pub use settings::{Profile, Settings};
 
 use crate::exit::Refusal;
 

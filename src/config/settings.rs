@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The flags that are keys of the configuration.
+//! The flags that are keys of the configuration; and profiles, which are named sets of them. `docs/configuration.md` has what
+//! was measured of each.
 
-use clap::{Args, value_parser};
+use clap::{Args, ValueEnum, value_parser};
 use serde::Serialize;
 
-use super::Profile;
 use crate::logging::{VARIABLE, parse_level};
 use crate::tunables::{NEW_START, Tunables};
 
@@ -26,4 +26,25 @@ pub struct Settings {
     /// Which messages are logged: off, error, warn, info, debug, trace, or by module, as in warn,scx_magpie::numa=debug.
     #[arg(long, env = VARIABLE, default_value = "info", value_name = "LEVEL", value_parser = parse_level)]
     pub log_level: String,
+}
+
+/// What the machine is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// No flags: a bit of everything
+    #[default]
+    Default,
+    /// Tasks that wake by a timer, a device or a futex run sooner beside busy ones
+    Latency,
+}
+
+impl Profile {
+    /// What a profile of that name sets, by key.
+    pub fn values(name: &str) -> &'static [(&'static str, &'static str)] {
+        match Self::from_str(name, false) {
+            Ok(Self::Latency) => &[("slice-us-lag", "18000")],
+            Ok(Self::Default) | Err(_) => &[],
+        }
+    }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use scx_stats::prelude::*;
 use scx_utils::misc::read_from_file;
 
-use super::{Reply, Request, SOCKET, failures};
+use super::{Reply, Request, SOCKET, status};
 use crate::config::{Config, as_file};
 use crate::exit::Refusal;
 
@@ -76,5 +76,5 @@ fn state() -> String {
         (Some(_), Some(ops)) => format!("another sched_ext scheduler is attached ({ops})"),
         (Some(state), None) => format!("sched_ext is {state}"),
     };
-    format!("{kernel}; {}", failures::summary())
+    format!("{kernel}; {}", status::summary())
 }

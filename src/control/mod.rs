@@ -8,9 +8,8 @@
 //! ```
 
 pub mod client;
-pub mod failures;
 mod server;
-mod status;
+pub mod status;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

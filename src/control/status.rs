@@ -1,16 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `scx_magpie status`: one line.
+//! `scx_magpie status`: one line about the scheduler that runs, and how many have failed.
+//!
+//! Schedulers that ended though nobody stopped them, since the machine was booted, have a line each in a file.
+//!
+//! ```text
+//! begin()  a mark is left from before: that scheduler was killed, or crashed: noted     makes the mark
+//! end()    an ejection or another failure: noted                                        removes the mark
+//! ```
+//!
+//! A service that has failed three times in ten minutes ends with a status for which systemd does not restart it. systemd's own
+//! limit of starts would count those of the operator as well.
 
 use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use anyhow::{Result, bail};
 use clap::ValueEnum;
+use log::warn;
 use serde::{Deserialize, Serialize};
 
-use super::failures;
 use crate::config::Settings;
-use crate::preflight;
-use crate::tunables;
+use crate::exit::{Ejected, Refusal};
+use crate::logging::printable;
+use crate::{preflight, service, tunables};
+
+/// Gone with the next boot. The service may write to this folder only.
+const FOLDER: &str = "/run/scx";
+const FILE: &str = "scx_magpie.failures";
+
+/// There while a scheduler runs.
+const MARK: &str = "scx_magpie.running";
+
+/// So many failures within so long, and it is not restarted.
+const TOO_MANY: usize = 3;
+const RECENT: Duration = Duration::from_secs(600);
 
 /// What is known of a scheduler that runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,7 +68,7 @@ impl Status {
             max_cgroups: settings.tunables.max_cgroups,
             profile: profile.map_or_else(String::new, |profile| profile.get_name().into()),
             nr_changed: tunables::changed(settings).len(),
-            failures: failures::summary(),
+            failures: summary(),
         }
     }
 }
@@ -61,5 +87,161 @@ impl fmt::Display for Status {
         write!(f, "profile {}, flags not default: {}, ", self.profile, self.nr_changed)?;
         write!(f, "starts: {}, cgroups: {} of {}, ", self.nr_starts, self.nr_cgroups, self.max_cgroups)?;
         write!(f, "{}", self.failures)
+    }
+}
+
+/// How many there are, and the last one's time and reason.
+pub fn summary() -> String {
+    Failures::in_folder(FOLDER).summary()
+}
+
+/// The failures of schedulers, the one that runs among them.
+pub struct Failures {
+    folder: PathBuf,
+    /// By a service manager.
+    is_restarted: bool,
+}
+
+impl Failures {
+    /// Of this machine.
+    pub fn of_this_machine() -> Self {
+        Self::in_folder(FOLDER)
+    }
+
+    fn in_folder(folder: impl AsRef<Path>) -> Self {
+        Self { folder: folder.as_ref().into(), is_restarted: service::is_managed() }
+    }
+
+    /// A scheduler begins; none runs. Fails if it should not, after the former one.
+    pub fn begin(&self) -> Result<()> {
+        if self.folder.join(MARK).exists() {
+            self.note("killed, or crashed");
+            if self.should_give_up() {
+                self.remove_mark();
+                bail!(Refusal::FailsAgain);
+            }
+        }
+        let marked = fs::create_dir_all(&self.folder).and_then(|()| fs::write(self.folder.join(MARK), ""));
+        self.warn(marked);
+        Ok(())
+    }
+
+    /// It ends so. Returns what to end with.
+    pub fn end(&self, result: Result<()>) -> Result<()> {
+        self.remove_mark();
+        let err = match result {
+            Err(err) if !err.is::<Refusal>() => err,
+            fine => return fine,
+        };
+        self.note(&format!("{err:#}"));
+        // systemd does not restart it after SysRq-S.
+        let may_restart = err.downcast_ref::<Ejected>().is_none_or(Ejected::may_restart);
+        Err(if may_restart && self.should_give_up() { err.context(Refusal::FailsAgain) } else { err })
+    }
+
+    fn should_give_up(&self) -> bool {
+        self.is_restarted && self.recent() >= TOO_MANY
+    }
+
+    fn note(&self, reason: &str) {
+        let reason = printable(reason.lines().next().unwrap_or_default());
+        let line = format!("{}: {reason}\n", humantime::format_rfc3339_seconds(SystemTime::now()));
+        let noted = fs::create_dir_all(&self.folder)
+            .and_then(|()| OpenOptions::new().create(true).append(true).open(self.folder.join(FILE)))
+            .and_then(|mut file| file.write_all(line.as_bytes()));
+        self.warn(noted);
+    }
+
+    fn remove_mark(&self) {
+        _ = fs::remove_file(self.folder.join(MARK));
+    }
+
+    fn warn(&self, done: io::Result<()>) {
+        if let Err(err) = done {
+            warn!("'status' will not tell of failures: cannot write in {}: {err}", self.folder.display());
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.folder.join(FILE)).unwrap_or_default();
+        text.lines().map(Into::into).collect()
+    }
+
+    /// How many there were lately.
+    fn recent(&self) -> usize {
+        let is_recent = |line: &String| {
+            let time = line.split_once(": ").and_then(|(time, _)| humantime::parse_rfc3339(time).ok());
+            // A clock that was set back tells nothing: counted.
+            time.is_some_and(|time| time.elapsed().is_ok_and(|ago| ago < RECENT) || time > SystemTime::now())
+        };
+        self.lines().iter().filter(|line| is_recent(line)).count()
+    }
+
+    fn summary(&self) -> String {
+        let lines = self.lines();
+        match lines.last() {
+            None => "no failures since boot".into(),
+            Some(last) => format!("failures since boot: {}, the last {last}", lines.len()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    fn failures(folder: &tempfile::TempDir, is_restarted: bool) -> Failures {
+        Failures { folder: folder.path().join("scx"), is_restarted }
+    }
+
+    fn gives_up(result: Result<()>) -> bool {
+        result.is_err_and(|err| err.downcast_ref() == Some(&Refusal::FailsAgain))
+    }
+
+    #[test]
+    fn failures_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let failures = failures(&folder, false);
+        assert_eq!(failures.summary(), "no failures since boot");
+        failures.begin().unwrap();
+        assert_eq!(failures.end(Err(anyhow!("a"))).unwrap_err().to_string(), "a");
+        failures.begin().unwrap();
+        failures.end(Err(anyhow!("st\x1b[31mall\nof a task").context("EXIT"))).unwrap_err();
+        let summary = failures.summary();
+        assert!(summary.starts_with("failures since boot: 2, the last 20"), "{summary}");
+        assert!(summary.ends_with("Z: EXIT: st\\u{1b}[31mall"), "{summary}");
+        // What the operator does, and what the machine cannot do, is none.
+        failures.begin().unwrap();
+        failures.end(Ok(())).unwrap();
+        failures.end(Err(anyhow!(Refusal::LockedDown))).unwrap_err();
+        failures.begin().unwrap();
+        assert_eq!(failures.summary(), summary);
+        // Killed.
+        failures.begin().unwrap();
+        assert!(failures.summary().ends_with("Z: killed, or crashed"), "{}", failures.summary());
+    }
+
+    #[test]
+    fn a_service_that_fails_again_and_again_gives_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let service = failures(&folder, true);
+        let fails = || {
+            service.begin().unwrap();
+            service.end(Err(anyhow!("stall")))
+        };
+        assert_eq!([gives_up(fails()), gives_up(fails()), gives_up(fails())], [false, false, true]);
+        // The operator starts it once more, and may.
+        service.begin().unwrap();
+        // It is killed. The operator may start it once more, again.
+        assert!(gives_up(service.begin()));
+        service.begin().unwrap();
+        // By hand nothing restarts it.
+        assert!(!gives_up(failures(&folder, false).end(Err(anyhow!("stall")))));
+
+        // Those of long ago do not count.
+        let old = humantime::format_rfc3339_seconds(SystemTime::now() - 2 * RECENT);
+        fs::write(service.folder.join(FILE), format!("{old}: stall\n").repeat(5)).unwrap();
+        assert!(!gives_up(fails()));
     }
 }

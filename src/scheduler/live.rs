@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Changes while the scheduler runs, as `scx_magpie set` and `reload` ask for them.
+//! Changes while the scheduler runs: of flags, as `scx_magpie set` and `reload` ask for them; of CPUs, which come and go; and of
+//! the limits of frequencies.
 
 use std::slice;
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
-use log::warn;
+use bytemuck::bytes_of_mut;
+use log::{info, warn};
 
-use super::{Scheduler, memory::twins};
+use super::variables::{self, twins};
+use super::{Scheduler, call_with};
 use crate::bpf_config::Live;
-use crate::bpf_intf::tunables;
+use crate::bpf_intf::{placed_cpu, tunables};
 use crate::nr_scan::ScanLimit;
-use crate::tunables::Tunables;
+use crate::shared::load;
+use crate::tunables::{Power, Tunables};
+use crate::{energy, hotplug, publisher};
 
 impl Scheduler<'_> {
     /// Changes what may change while it runs; all else in `flags` is as it was.
@@ -38,6 +44,49 @@ impl Scheduler<'_> {
         self.tunables = Tunables { no_cgroups, power, cpufreq, ..flags.clone() };
         self.asked = flags.clone();
         self.about = Arc::new(self.about(self.about.attached_at));
+        Ok(())
+    }
+
+    /// CPUs that came get a place. True: there is none for them, and no other has come or gone since.
+    pub(super) fn follow_hotplugs(&mut self, now: Instant) -> Result<bool> {
+        let seen = self.nr_hotplugs()?;
+        if self.hotplugs.is_due(seen, now)
+            && let Some(fresh) = hotplug::read_machine(self.tunables.power == Power::Powersave)
+            && self.nr_hotplugs()? == seen
+        {
+            let shared = variables::shared(&mut self.skel, self.groups, &self.tunables)?;
+            let is_online = |cpu| publisher::is_online(shared.cpu_layouts, cpu);
+            let came = self.hotplugs.follow(&mut self.layout, &fresh, is_online);
+            self.place(&came)?;
+        }
+        Ok(self.hotplugs.is_outgrown(now))
+    }
+
+    fn nr_hotplugs(&self) -> Result<u64> {
+        Ok(load(&self.skel.maps.bss_data.as_ref().context("no .bss")?.nr_hotplugs))
+    }
+
+    /// Tell the program where CPUs are that came, and then that it may use them.
+    fn place(&mut self, cpus: &[usize]) -> Result<()> {
+        for &cpu in cpus {
+            variables::tell_place(&mut self.skel, &self.layout, cpu)?;
+            self.publisher.set_layout(&self.layout);
+            let mut args = placed_cpu { cpu: cpu as i32 };
+            call_with(&mut self.skel.progs.place_cpu, Some(bytes_of_mut(&mut args)))?;
+            info!("CPU {cpu} came, in LLC {}", self.layout.cpus[&cpu].llc);
+        }
+        if !cpus.is_empty() {
+            self.policies = energy::policies();
+            self.publish_limits()?;
+        }
+        Ok(())
+    }
+
+    /// Tell the program what CPUs can reach under the limits that their frequencies have.
+    pub(super) fn publish_limits(&mut self) -> Result<()> {
+        self.publisher.set_reachable(|cpu, capacity| self.policies.reachable(cpu, capacity));
+        let shared = variables::shared(&mut self.skel, self.groups, &self.tunables)?;
+        self.publisher.publish_capacities(shared.capacities);
         Ok(())
     }
 }

@@ -6,17 +6,14 @@
 //!   serve: publish sum_util each interval, answer statistics, give CPUs that come a place, watch for its exit
 //! detach -> the kernel's exit reason and dump
 //!
-//! ops.rs     callbacks that this kernel has        energy.rs  power profile, governors, limits of frequencies
-//! memory.rs  the program's memory                  follow.rs  CPUs that come and go
-//! exit.rs    the kernel's reason to end it         live.rs    set, reload
+//! ops.rs        callbacks that this kernel has        live.rs       set, reload, CPUs that come and go
+//! variables.rs  the program's variables               exit_info.rs  the kernel's reason to end it
 //! ```
 
-mod energy;
 mod exit_info;
-mod follow;
 mod live;
-mod memory;
 mod ops;
+mod variables;
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
@@ -40,7 +37,8 @@ use crate::bpf_intf::group;
 use crate::bpf_skel::*;
 use crate::cli::Opts;
 use crate::control::Control;
-use crate::frequency::Policies;
+use crate::energy::{self, Policies};
+use crate::hotplug::Hotplugs;
 use crate::nr_scan::ScanLimit;
 use crate::numa::Sampler;
 use crate::preflight;
@@ -51,7 +49,6 @@ use crate::stats::{self, About, Snapshot};
 use crate::topology::Layout;
 use crate::tunables::{CpuFreq, Power, Tunables};
 use exit_info::{Dump, Exit};
-use follow::Hotplugs;
 
 /// How long Ctrl-C, an ejection or a request for statistics waits at most.
 const RESPONSE: Duration = Duration::from_millis(50);
@@ -134,9 +131,9 @@ impl<'a> Scheduler<'a> {
         let mut bpf_config = BpfConfig::new(&layout, &tunables, possible);
         bpf_config.machine.polls_cgroups = polls_cgroups.into();
         bpf_config.machine.autogroups = (!tunables.no_cgroups && Path::new(AUTOGROUP).exists()).into();
-        memory::tell(&mut skel, &bpf_config)?;
+        variables::tell(&mut skel, &bpf_config)?;
         skel.maps.group_ids.set_max_entries(tunables.max_cgroups + 1)?;
-        let groups = memory::cut_groups(&mut skel.maps.bss_groups, tunables.max_cgroups + 1)?;
+        let groups = variables::cut_groups(&mut skel.maps.bss_groups, tunables.max_cgroups + 1)?;
         if !tunables.no_cgroups {
             let megabytes = (tunables.max_cgroups as usize + 1) * size_of::<group>() / 1_000_000;
             info!("room for {} cgroups takes {megabytes} MB", tunables.max_cgroups);
@@ -159,7 +156,7 @@ impl<'a> Scheduler<'a> {
             lost_groups: 0,
             lost_warner: None,
             has_warned_of_few: false,
-            hotplugs: Hotplugs::new(),
+            hotplugs: Hotplugs::default(),
             policies,
             energy: energy::Watch::default(),
             outdated_from: Instant::now(),
@@ -263,7 +260,9 @@ impl<'a> Scheduler<'a> {
             let now = Instant::now();
             if now >= energy_at {
                 self.policies.look();
-                if self.is_of_other_energy(now) && now >= self.outdated_from {
+                let loaded = (self.tunables.power, self.tunables.cpufreq);
+                let seen = energy::of_this_machine(&self.asked, &self.policies);
+                if self.energy.has_changed(loaded, seen, now) && now >= self.outdated_from {
                     info!("another power profile or frequency governor: starting anew");
                     return Ok(Served::Outdated);
                 }
@@ -316,7 +315,7 @@ impl<'a> Scheduler<'a> {
 
     /// Says how many cgroups there are too many, once and again when there are more.
     fn warn_of_lost_groups(&mut self) -> Result<()> {
-        let shared = memory::shared(&mut self.skel, self.groups, &self.tunables)?;
+        let shared = variables::shared(&mut self.skel, self.groups, &self.tunables)?;
         if shared.lost_groups > self.lost_groups {
             self.lost_groups = shared.lost_groups;
             let cgroups = stats::cgroups::Snapshot::new(shared.groups, shared.lost_groups);
@@ -327,7 +326,7 @@ impl<'a> Scheduler<'a> {
     }
 
     fn publish(&mut self) -> Result<()> {
-        let shared = memory::shared(&mut self.skel, self.groups, &self.tunables)?;
+        let shared = variables::shared(&mut self.skel, self.groups, &self.tunables)?;
         self.publisher.publish(shared.cpu_ctxs, shared.cpu_layouts, shared.llc_publisheds, monotonic());
         if self.tunables.cpufreq == CpuFreq::On {
             call(&mut self.skel.progs.decay_cpuperfs)?;
@@ -337,7 +336,7 @@ impl<'a> Scheduler<'a> {
 
     fn snapshot(&mut self) -> Result<Snapshot> {
         call(&mut self.skel.progs.sample_queues)?;
-        let shared = memory::shared(&mut self.skel, self.groups, &self.tunables)?;
+        let shared = variables::shared(&mut self.skel, self.groups, &self.tunables)?;
         let now = monotonic();
         let sum_util = self.publisher.sum_util(shared.cpu_ctxs, now);
         let sampler = self.sampler.as_ref().map(|sampler| sampler.costs.as_ref());

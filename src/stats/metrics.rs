@@ -14,8 +14,7 @@ use serde_with::with_prefix;
 
 use super::cgroups::Cgroups;
 use super::group::Group;
-use super::memory::Memory;
-use super::nodes::Node;
+use super::numa::{Memory, Node};
 use super::snapshot::Snapshot;
 use super::wake_cases::WakeCase;
 

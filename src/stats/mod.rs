@@ -12,15 +12,13 @@
 //!
 //! Of each kind of figures a file: what it is called, what it means, how it is computed.
 
-mod about;
 pub mod cgroups;
 mod client;
 pub mod column;
 mod group;
-mod memory;
 mod metrics;
 pub mod monitor;
-mod nodes;
+mod numa;
 mod search;
 mod server;
 mod snapshot;
@@ -30,15 +28,13 @@ pub mod wake_cases;
 use anyhow::Context;
 use scx_stats::prelude::*;
 
-pub use about::About;
 pub use client::Client;
 pub use group::Group;
-pub use memory::{Memory, SamplerSnapshot};
 pub use metrics::Metrics;
-pub use nodes::Node;
+pub use numa::{Memory, Node, SamplerSnapshot};
 pub use search::SearchCounts;
 pub use server::{SOCKET, Server};
-pub use snapshot::{Counters, Latencies, LlcSnapshot, Shared, Snapshot};
+pub use snapshot::{About, Counters, Latencies, LlcSnapshot, Shared, Snapshot};
 use wake_cases::WakeCase;
 
 /// The statistics that count from the start, as a request for them names it.

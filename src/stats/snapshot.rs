@@ -10,14 +10,16 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::about::About;
-use super::memory::SamplerSnapshot;
+use super::numa::SamplerSnapshot;
 use super::{cgroups, wake_cases};
 use crate::bpf_intf::*;
 use crate::numa;
+use crate::preflight;
 use crate::publisher::is_present;
 use crate::shared::{Access, part};
 use crate::topology::Layout;
+use crate::tunables::{self, Steal, Tunables};
+use crate::version;
 
 pub type Counters = [u64; magpie_stat_MAGPIE_NR_STATS as usize];
 
@@ -79,6 +81,42 @@ pub struct Snapshot {
     pub sampler: SamplerSnapshot,
     pub wake_cases: wake_cases::Snapshot,
     pub about: Arc<About>,
+}
+
+/// What the scheduler is and how it was started: what does not change while it runs.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    pub version: String,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// CLOCK_MONOTONIC.
+    pub attached_at: Duration,
+    /// What counts on this machine.
+    pub mode: String,
+    /// Flags that are not the default, as on a command line.
+    pub flags: String,
+    pub max_cgroups: u32,
+}
+
+impl About {
+    pub fn new(layout: &Layout, tunables: &Tunables, attached_at: Duration) -> Self {
+        let flags = tunables::changed(tunables).join(" ");
+        let max_cgroups = tunables.max_cgroups;
+        let (version, kernel, mode) = (version(), preflight::release(), mode(layout, tunables));
+        Self { version, kernel, attached_at, mode, flags, max_cgroups }
+    }
+}
+
+fn mode(layout: &Layout, tunables: &Tunables) -> String {
+    let parts = [
+        ("SMT", layout.smt_width > 1),
+        ("capacity", !tunables.no_capacity && layout.nr_stronger() > 0),
+        ("NUMA", layout.nr_nodes() > 1),
+        ("cgroups", !tunables.no_cgroups),
+        ("stealing", tunables.steal != Steal::Off),
+    ];
+    let counts: Vec<_> = parts.iter().filter(|(_, counts)| *counts).map(|&(name, _)| name).collect();
+    counts.join(", ")
 }
 
 /// For how long a CPU has been busy that is not yet in its counter: since its last tick, or since it went busy. ns.
@@ -176,10 +214,11 @@ fn add(sums: &mut [u64], counts: &[u64]) {
 mod tests {
     use super::*;
     use bytemuck::Zeroable;
+    use scx_utils::testutils::make_test_topo;
 
     #[test]
     fn cpus_add_up_by_llc() {
-        let (topo, nr_cpus) = scx_utils::testutils::make_test_topo(1, 2, 2, 1);
+        let (topo, nr_cpus) = make_test_topo(1, 2, 2, 1);
         let layout = Layout::new(&topo, 0).unwrap();
         // SAFETY: plain integers.
         let mut cpu_ctxs: Vec<UnsafeCell<cpu_ctx>> = (0..nr_cpus).map(|_| unsafe { std::mem::zeroed() }).collect();
@@ -222,5 +261,17 @@ mod tests {
         let counted = 2 * u64::from(magpie_stat_STAT_BUSY_NS);
         assert_eq!((llcs[0].busy_ns, llcs[1].busy_ns), (100 + counted, 200 + 300 + counted + 40));
         assert_eq!(llcs[1].counters[magpie_stat_STAT_BUSY_NS as usize], 200 + 300 + counted);
+    }
+
+    #[test]
+    fn what_counts_depends_on_machine_and_flags() {
+        let (topo, _) = make_test_topo(2, 1, 2, 2);
+        let layout = Layout::new(&topo, 0).unwrap();
+        let about = |flags: &[&str]| About::new(&layout, &Tunables::parse(flags).unwrap(), Duration::ZERO);
+        let (plain, bare) = (about(&[]), about(&["--no-cgroups", "--steal", "off", "--slice-us=4000"]));
+        assert_eq!((plain.mode.as_str(), plain.flags.as_str()), ("SMT, NUMA, cgroups, stealing", ""));
+        assert_eq!(bare.mode, "SMT, NUMA");
+        assert_eq!(bare.flags, "--slice-us 4000 --steal off --no-cgroups");
+        assert!(!plain.kernel.is_empty() && !plain.version.is_empty());
     }
 }

@@ -5,12 +5,11 @@
 //! ```text
 //! sysfs --check.rs: can it be right?--> scx_utils::Topology --llcs.rs: where there is no L3--lay_out.rs--> Layout
 //!                                     kinds.rs: how CPUs differ, which are preferred-------------^         ^
-//!                                                   CPUs that come --follow.rs: free places----------------+
+//!                                                   CPUs that come --hotplug: free places------------------+
 //! ```
 
 mod check;
-mod cpulist;
-mod follow;
+pub mod cpulist;
 pub mod kinds;
 mod lay_out;
 pub mod llcs;

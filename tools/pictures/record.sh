@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # What pictures are drawn from, measured in the VM: tools/pictures/record has the machines, and keeps what this prints.
 #
-#	record.sh WHAT    prints lines of the file WHAT.jsonl, after "WHAT "; of a burst, the kernel's trace of the switches
+#	record.sh WHAT    prints lines of the file WHAT.jsonl, after "WHAT "
 . /root/lib.sh
 CG=/sys/fs/cgroup
-TRACING=/sys/kernel/tracing
 
 # A load that grows, and falls, in a cgroup: `top` shows five minutes.
 record_top() {
@@ -47,41 +46,6 @@ record_shares() {
 	start_magpie
 	shares scx_magpie
 	stop_magpie
-}
-
-# Sixteen threads, woken at once, with half a millisecond to do, again and again for a second.
-burst() {
-	echo 'prev_comm == "magpie-wakeup" || next_comm == "magpie-wakeup"' >$TRACING/events/sched/sched_switch/filter
-	echo 16384 >$TRACING/buffer_size_kb
-	echo mono >$TRACING/trace_clock
-	echo 1 >$TRACING/events/sched/sched_switch/enable
-	magpie-wakeup -m 1 -t 16 -c 500 -s 3000 --cpu-time -r 1 >/tmp/out
-	echo 0 >$TRACING/events/sched/sched_switch/enable
-	sed -n "s/^.*\[0*\([0-9][0-9]*\)\] .* \([0-9.]*\): sched_switch: .* prev_pid=\([0-9]*\) .* next_pid=\([0-9]*\) .*/burst $1 \1 \2 \3 \4/p" \
-		$TRACING/trace
-	echo >$TRACING/trace
-}
-
-record_burst() {
-	burst eevdf
-	start_magpie
-	burst scx_magpie
-	stop_magpie
-}
-
-# Twice as many threads as CPUs, of which they use nearly all.
-search() {
-	start_magpie --latency-hist $1
-	magpie-wakeup -m 8 -t 16 -c 2000 -s 4000 -r 2 >/tmp/out &
-	stats_json 1
-	wait $!
-	echo "search $(echo "$JSON" | jq -c --arg flags "$1" '{$flags, latencies}')"
-	stop_magpie
-}
-
-record_search() {
-	search ""
-	search --no-scan-limit
 }
 
 "record_$1"

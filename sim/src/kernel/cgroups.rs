@@ -8,11 +8,10 @@
 //!                     running: stopping(false), cgroup_move(), running()      (sched_move_task)
 //! ```
 
-use crate::cgroup::IDLE_POLICY_WEIGHT;
-use crate::cgroup::{Cgroup, CgroupId, Spec, WEIGHT_DFL, kernel_weight, shares};
+use crate::cgroup::{Cgroup, CgroupId, IDLE_POLICY_WEIGHT, Spec, WEIGHT_DFL, kernel_weight, shares};
 use crate::dsq::TaskId;
 use crate::kernel::Kernel;
-use crate::native::{scx_cgroup_init_args, task_group};
+use crate::native::{cgroup, sched_ext_ops, scx_cgroup_init_args, task_group};
 use crate::time::USEC;
 use crate::trace::Op;
 
@@ -64,15 +63,18 @@ impl Kernel {
         }
     }
 
+    /// Tells the program of a changed setting. The kernel tells nothing of the root.
+    fn tell_setting(&mut self, id: CgroupId, op: Op, call: impl FnOnce(&sched_ext_ops, *mut cgroup)) {
+        if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
+            let raw = &raw mut *self.cgroups[id].raw;
+            self.call(op, None, id as u64, |ops| call(ops, raw));
+        }
+    }
+
     pub fn set_cgroup_weight(&mut self, id: CgroupId, weight: u32) {
         self.cgroups[id].weight = weight;
         self.cgroups[id].tg.shares = shares(kernel_weight(weight));
-        if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
-            let raw = &raw mut *self.cgroups[id].raw;
-            self.call(Op::CgroupSetWeight, None, id as u64, |ops| unsafe {
-                ops.cgroup_set_weight.unwrap()(raw, weight)
-            });
-        }
+        self.tell_setting(id, Op::CgroupSetWeight, |ops, raw| unsafe { ops.cgroup_set_weight.unwrap()(raw, weight) });
     }
 
     pub fn set_cgroup_idle(&mut self, id: CgroupId, idle: bool) {
@@ -80,10 +82,7 @@ impl Kernel {
         // The kernel forgets the weight that was set.
         self.cgroups[id].weight = WEIGHT_DFL;
         self.cgroups[id].tg.shares = shares(if idle { IDLE_POLICY_WEIGHT } else { kernel_weight(WEIGHT_DFL) });
-        if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
-            let raw = &raw mut *self.cgroups[id].raw;
-            self.call(Op::CgroupSetIdle, None, id as u64, |ops| unsafe { ops.cgroup_set_idle.unwrap()(raw, idle) });
-        }
+        self.tell_setting(id, Op::CgroupSetIdle, |ops, raw| unsafe { ops.cgroup_set_idle.unwrap()(raw, idle) });
     }
 
     /// cpu.max; a quota of `None` is max.
@@ -92,13 +91,10 @@ impl Kernel {
         bandwidth.quota = quota_us.map_or(u64::MAX, |us| us * USEC);
         bandwidth.period = (period_us * USEC) as i64;
         bandwidth.burst = burst_us * USEC;
-        if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
-            let raw = &raw mut *self.cgroups[id].raw;
-            let quota = quota_us.unwrap_or(u64::MAX);
-            self.call(Op::CgroupSetBandwidth, None, id as u64, |ops| unsafe {
-                ops.cgroup_set_bandwidth.unwrap()(raw, period_us, quota, burst_us)
-            });
-        }
+        let quota = quota_us.unwrap_or(u64::MAX);
+        self.tell_setting(id, Op::CgroupSetBandwidth, |ops, raw| unsafe {
+            ops.cgroup_set_bandwidth.unwrap()(raw, period_us, quota, burst_us)
+        });
     }
 
     pub fn move_to_cgroup(&mut self, task: TaskId, to: CgroupId) {

@@ -10,7 +10,6 @@ use crate::dsq::TaskId;
 use crate::kernel::Kernel;
 use crate::mask::Mask;
 use crate::task::State;
-use crate::trace::Op;
 
 impl Kernel {
     /// Changes a scheduling parameter: takes the task out of its queue, changes it, and puts it back.
@@ -26,13 +25,12 @@ impl Kernel {
             }
             State::Running => {
                 self.update_curr(cpu);
-                let raw = self.tasks[task].raw;
-                self.call(Op::Stopping, Some(task), 0, |ops| unsafe { ops.stopping.unwrap()(raw, false) });
+                self.stopping(task, false);
                 self.tasks[task].set_queued(false);
                 change(self);
                 // No enqueue(): the task keeps running (enqueue_task_scx, task_current()).
                 self.tasks[task].set_queued(true);
-                self.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
+                self.running(task);
                 self.set_tick(cpu, task);
             }
             State::Sleeping | State::Waking | State::Dead => change(self),

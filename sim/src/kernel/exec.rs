@@ -57,10 +57,6 @@ impl Kernel {
                 let ns = dist.draw(&mut self.rng);
                 self.sleep_until(id, self.now + self.cost + ns);
             }
-            Step::Period(ns) => {
-                let next = task.started_at + ((self.now + self.cost - task.started_at) / ns + 1) * ns;
-                self.sleep_until(id, next);
-            }
             Step::Timer(period) => self.wait_for_timer(id, period),
             Step::Send(channel) => self.send(cpu, id, channel),
             Step::Post(channel) if self.channels[channel].messages.len() == self.channels[channel].capacity => {
@@ -103,7 +99,7 @@ impl Kernel {
                 task.due_at = self.now + self.cost;
                 let took = task.due_at.saturating_sub(task.begun_at);
                 let group = self.programs[task.program].group;
-                self.groups[group].note_request(took);
+                self.groups[group].request.saturating_record(took);
             }
             Step::Loop(to, times) => match task.loops.last_mut() {
                 Some((step, left)) if *step == task.pc => {
@@ -122,7 +118,7 @@ impl Kernel {
                 }
             },
             Step::Jump(to) => task.pc = to,
-            Step::Exit => self.exit(cpu, id),
+            Step::Exit => self.exit(id),
             Step::Affinity(target, allowed) => {
                 self.cost += SYSCALL;
                 self.set_affinity(target, allowed);
@@ -217,7 +213,7 @@ impl Kernel {
         self.wake_up_new(task);
     }
 
-    fn exit(&mut self, _cpu: usize, id: TaskId) {
+    fn exit(&mut self, id: TaskId) {
         self.cost += SYSCALL;
         // It leaves its autogroup (sched_autogroup_exit_task).
         self.change(id, |_| {});

@@ -142,8 +142,7 @@ impl Kernel {
         self.on_its_own(cpu, Op::CpuOffline, |ops| unsafe { ops.cpu_offline.unwrap()(cpu as i32) });
         // The running task leaves: the stopper that takes the CPU down preempts it.
         if let Curr::Task(task) = self.cpus[cpu].curr {
-            let raw = self.tasks[task].raw;
-            self.call(Op::Stopping, Some(task), 1, |ops| unsafe { ops.stopping.unwrap()(raw, true) });
+            self.stopping(task, true);
             self.tasks[task].state = State::Runnable;
             self.tasks[task].runnable_at = self.now;
             self.tasks[task].enable_migration();
@@ -204,8 +203,7 @@ impl Kernel {
         for cpu in 0..self.cpus.len() {
             if let Curr::Task(task) = self.cpus[cpu].curr {
                 self.update_curr(cpu);
-                let raw = self.tasks[task].raw;
-                self.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
+                self.running(task);
             }
         }
         for task in waiting {

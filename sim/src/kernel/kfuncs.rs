@@ -9,18 +9,19 @@ use std::ffi::{CStr, c_char, c_void};
 
 use scx_magpie::bpf_intf::magpie_limits_CACHE_LINE;
 
+use crate::cache::Line;
 use crate::costs::KFUNC;
-use crate::dsq::{TaskId, is_throttled_queue, local_on, queue_cpu};
+use crate::dsq::{Dsq, TaskId, is_throttled_queue, local_on, queue_cpu};
 use crate::kernel::call::{current, try_current};
+use crate::kernel::timers::{Array, Callback};
 use crate::kernel::{Event, Kernel, Moment};
+use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::native::{
     PF_IDLE, SCX_DSQ_LOCAL, SCX_ENQ_IMMED_FLAG, SCX_KICK_IDLE, bpf_iter_scx_dsq, cgroup, cpumask, is_shared,
     scx_public_consts_SCX_DSQ_ITER_REV, task_struct,
 };
-use crate::task::Work;
-use crate::task::{Insert, Place};
-use crate::timer::{Array, Callback};
+use crate::task::{Insert, Place, Work};
 use crate::trace::Op;
 
 /// Rounds of `can_loop` in one callback; the kernel's may_goto allows 8 million.
@@ -29,6 +30,10 @@ const MAX_ROUNDS: u32 = 1 << 16;
 fn kernel() -> &'static mut Kernel {
     // SAFETY: kfuncs are called by callbacks only, and each function here drops the reference when it returns.
     unsafe { current() }
+}
+
+fn dsq(id: u64) -> Option<&'static Dsq> {
+    kernel().dsqs.get(id as usize)?.as_ref()
 }
 
 fn id(p: *const task_struct) -> TaskId {
@@ -182,14 +187,11 @@ extern "C" fn scx_bpf_dsq_move_to_local(dsq_id: u64, enq_flags: u64) -> bool {
 extern "C" fn scx_bpf_dsq_nr_queued(dsq_id: u64) -> i32 {
     let kernel = kernel();
     kernel.cost += KFUNC;
-    if dsq_id == SCX_DSQ_LOCAL {
-        return kernel.cpus[kernel.cpu].local.len() as i32;
-    }
-    if let Some(cpu) = local_on(dsq_id) {
+    if let Some(cpu) = local_on(dsq_id).or((dsq_id == SCX_DSQ_LOCAL).then_some(kernel.cpu)) {
         kernel.check_possible(cpu);
         return kernel.cpus[cpu].local.len() as i32;
     }
-    kernel.dsqs.get(dsq_id as usize).and_then(Option::as_ref).map_or(-libc::ENOENT, |dsq| dsq.len() as i32)
+    dsq(dsq_id).map_or(-libc::ENOENT, |dsq| dsq.len() as i32)
 }
 
 #[unsafe(no_mangle)]
@@ -197,8 +199,7 @@ extern "C" fn scx_bpf_dsq_peek(dsq_id: u64) -> *mut task_struct {
     let kernel = kernel();
     kernel.cost += KFUNC;
     kernel.cost += kernel.cpus[queue_cpu(dsq_id as usize)].line.load(&kernel.machine, kernel.cpu);
-    let first = kernel.dsqs.get(dsq_id as usize).and_then(Option::as_ref).and_then(|dsq| dsq.get(0));
-    first.map_or(std::ptr::null_mut(), |task| kernel.tasks[task].raw)
+    dsq(dsq_id).and_then(|dsq| dsq.get(0)).map_or(std::ptr::null_mut(), |task| kernel.tasks[task].raw)
 }
 
 #[unsafe(no_mangle)]
@@ -213,8 +214,6 @@ extern "C" fn scx_bpf_kick_cpu(cpu: i32, flags: u64) {
     }
     kernel.kicks.push((cpu as usize, flags));
 }
-
-impl Kernel {}
 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_task_set_slice(p: *mut task_struct, slice: u64) -> bool {
@@ -255,7 +254,7 @@ extern "C" fn sim_enq_immed() -> u64 {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bpf_iter_scx_dsq_new(it: *mut bpf_iter_scx_dsq, dsq_id: u64, flags: u64) {
-    let seq = kernel().dsqs.get(dsq_id as usize).and_then(Option::as_ref).map_or(0, |dsq| dsq.seq);
+    let seq = dsq(dsq_id).map_or(0, |dsq| dsq.seq);
     // SAFETY: on the program's stack.
     unsafe { *it = bpf_iter_scx_dsq { dsq_id, flags, seq, ..Default::default() } };
 }
@@ -266,7 +265,7 @@ unsafe extern "C" fn bpf_iter_scx_dsq_next(it: *mut bpf_iter_scx_dsq) -> *mut ta
     let it = unsafe { &mut *it };
     let kernel = kernel();
     kernel.cost += KFUNC;
-    let Some(dsq) = kernel.dsqs.get(it.dsq_id as usize).and_then(Option::as_ref) else { return std::ptr::null_mut() };
+    let Some(dsq) = dsq(it.dsq_id) else { return std::ptr::null_mut() };
     let reverse = it.flags & u64::from(scx_public_consts_SCX_DSQ_ITER_REV) != 0;
     let Some(pos) = dsq.next_before(it.seq, it.pos as usize, reverse) else { return std::ptr::null_mut() };
     it.pos = pos as u32 + 1;
@@ -506,27 +505,30 @@ fn tell_lines(addr: *const c_void, store: bool) {
 
 #[unsafe(no_mangle)]
 extern "C" fn sim_load(addr: *const c_void) {
+    access(addr, Line::load);
+}
+
+/// What an access costs to memory that many CPUs use. True if it is such.
+fn access(addr: *const c_void, access: fn(&mut Line, &Machine, usize) -> u64) -> bool {
     let kernel = kernel();
     kernel.interleave();
-    if is_shared(addr as usize) {
-        let line = kernel.shared_lines.entry(addr as usize / magpie_limits_CACHE_LINE as usize).or_default();
-        let cost = line.load(&kernel.machine, kernel.cpu);
-        kernel.lines_moved += u64::from(cost > 0);
-        kernel.cost += cost;
+    if !is_shared(addr as usize) {
+        return false;
     }
+    let line = kernel.shared_lines.entry(addr as usize / magpie_limits_CACHE_LINE as usize).or_default();
+    let cost = access(line, &kernel.machine, kernel.cpu);
+    kernel.lines_moved += u64::from(cost > 0);
+    kernel.cost += cost;
+    true
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn sim_store(addr: *const c_void) {
     // The compiler does not tell of atomics.
     tell_lines(addr, true);
-    let kernel = kernel();
-    kernel.interleave();
-    if is_shared(addr as usize) {
-        let line = kernel.shared_lines.entry(addr as usize / magpie_limits_CACHE_LINE as usize).or_default();
-        let cost = line.store(&kernel.machine, kernel.cpu);
-        kernel.lines_moved += u64::from(cost > 0);
-        kernel.cost += KFUNC + cost;
+    if access(addr, Line::store) {
+        let kernel = kernel();
+        kernel.cost += KFUNC;
         if let Some(cpu) = kernel.quirks.queued_at_store.take() {
             kernel.native.add_queued_load(cpu, 1);
         }

@@ -53,6 +53,7 @@ use scx_magpie::tunables::Tunables;
 
 use self::cpufreq::Freq;
 pub use self::observe::{FULL_MARGINS, Moment, Notes, Util, Violation};
+use self::timers::{Array, Timer};
 use crate::cache::Line;
 use crate::cgroup::{Cgroup, NR_AUTOGROUPS, autogroup};
 use crate::costs::TICK;
@@ -66,47 +67,45 @@ use crate::native::{Native, PF_IDLE, cpumask, sched_ext_ops, task_group, task_st
 use crate::program::{Channel, Program};
 use crate::stats::GroupStats;
 use crate::task::{State, Task};
-use crate::timer::{Array, Timer};
 use crate::trace::{Op, Trace};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
     /// The running task has done its step's work. Stale if `armed` is not the CPU's.
-    Step {
-        cpu: usize,
-        armed: u64,
-    },
+    Step { cpu: usize, armed: u64 },
+    /// The reschedule interrupt.
     Resched(usize),
+    /// The timer interrupt.
     Tick(usize),
+    /// A sleeping task's timer fires and wakes it.
     Timer(TaskId),
-    RemoteWake {
-        task: TaskId,
-        cpu: usize,
-    },
+    /// A wakeup that another CPU has sent arrives.
+    RemoteWake { task: TaskId, cpu: usize },
     /// By index among the faults.
     Fault(usize),
+    /// The task of the higher class has done its work.
     HigherClassEnds(usize),
     /// By index among the timers. Stale if the timer is not due at `due`.
-    BpfTimer {
-        index: usize,
-        due: u64,
-    },
+    BpfTimer { index: usize, due: u64 },
     /// The deferred work of scx_bpf_reenqueue_local().
     Reenqueue(usize),
     /// The loader looks at CPUs that came.
     FollowHotplug,
+    /// The observer checks what must hold at any time.
     Check,
 }
 
 /// What runs on a CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Curr {
+    #[default]
     Idle,
     Task(TaskId),
     /// A task of a real-time or stop class.
     HigherClass,
 }
 
+#[derive(Default)]
 pub struct Cpu {
     pub curr: Curr,
     pub need_resched: bool,
@@ -267,28 +266,10 @@ impl Kernel {
         let native = Native::acquire();
         let cpus = (0..nr_cpus)
             .map(|_| Cpu {
-                curr: Curr::Idle,
-                need_resched: false,
-                busy_until: 0,
-                armed: 0,
-                run_from: 0,
                 speed: 1024,
-                freq: Freq::default(),
-                tick_armed: false,
-                can_stop_tick: false,
-                tick_stopped: false,
-                ticked_at: 0,
-                local: Dsq::default(),
-                nr_running: 0,
-                released: false,
-                higher_class_ns: 0,
-                push_away: None,
-                idle_since: 0,
-                idle_ns: 0,
-                clock_left_at: None,
                 idle_task: Box::new(task_struct { flags: PF_IDLE, prio: 120, ..Default::default() }),
                 higher_class_task: Box::new(task_struct { pid: 1, tgid: 1, ..Default::default() }),
-                line: Line::default(),
+                ..Cpu::default()
             })
             .collect();
         Ok(Self {

@@ -18,50 +18,27 @@ pub enum Moment {
     /// select_cpu() is about to be called.
     Selects,
     /// It chose `cpu`.
-    Selected {
-        task: TaskId,
-        cpu: usize,
-    },
+    Selected { task: TaskId, cpu: usize },
     /// dispatch() is about to be called.
-    Dispatches {
-        cpu: usize,
-    },
-    Dispatched {
-        cpu: usize,
-    },
+    Dispatches { cpu: usize },
+    /// dispatch() has returned.
+    Dispatched { cpu: usize },
     /// Any callback has returned.
     Called,
     /// cpu_release() has returned.
-    Released {
-        cpu: usize,
-    },
+    Released { cpu: usize },
     /// The program was told that the CPU is busy (`running`) or idle from now on.
-    Notified {
-        cpu: usize,
-        running: bool,
-    },
+    Notified { cpu: usize, running: bool },
     /// select_cpu() or enqueue() names the queue.
-    Sent {
-        task: TaskId,
-        dsq_id: u64,
-    },
+    Sent { task: TaskId, dsq_id: u64 },
     /// The task is about to be put there.
-    Inserts {
-        task: TaskId,
-        to: Insert,
-    },
-    Enqueued {
-        task: TaskId,
-        cpu: usize,
-        enq_flags: u64,
-    },
+    Inserts { task: TaskId, to: Insert },
+    /// The task is in its queue.
+    Enqueued { task: TaskId, cpu: usize, enq_flags: u64 },
     /// enqueue() is about to be called for a CPU that the program does not know.
     Absent,
     /// The task starts to run.
-    Starts {
-        task: TaskId,
-        cpu: usize,
-    },
+    Starts { task: TaskId, cpu: usize },
     /// dispatch() has brought a task to a local DSQ.
     Moved,
     /// dispatch() has found no task in another CPU's queue.
@@ -90,6 +67,7 @@ impl fmt::Display for Violation {
 }
 
 /// The observer's notes, since the program was loaded.
+#[derive(Default)]
 pub struct Notes {
     /// Since when each CPU's overload bit is set without a reason; since when the CPU is idle without its idle bit.
     pub stale_since: Vec<Option<u64>>,
@@ -141,17 +119,8 @@ impl Notes {
             stuck_since: vec![None; nr_cpus],
             unknown_since: vec![None; nr_cpus],
             deep_at: vec![0; nr_cpus],
-            steal_misses: 0,
-            scanned: 0,
-            scans: 0,
-            nr_interleaved: 0,
-            missed: 0,
             utils: vec![Util { at: now, freq: 1.0, ..Util::default() }; nr_cpus],
-            counts: [0; Op::COUNT],
-            moved: 0,
-            uncounted: 0,
-            kicked: 0,
-            reenqueued: 0,
+            ..Self::default()
         }
     }
 }

@@ -135,7 +135,12 @@ impl Kernel {
         self.add_running(cpu, -1);
     }
 
-    fn stopping(&mut self, task: TaskId, runnable: bool) {
+    pub fn running(&mut self, task: TaskId) {
+        let raw = self.tasks[task].raw;
+        self.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
+    }
+
+    pub fn stopping(&mut self, task: TaskId, runnable: bool) {
         let raw = self.tasks[task].raw;
         self.call(Op::Stopping, Some(task), runnable.into(), |ops| unsafe { ops.stopping.unwrap()(raw, runnable) });
     }
@@ -219,8 +224,7 @@ impl Kernel {
                 self.take_out(task);
                 self.tasks[task].state = State::Running;
                 self.tasks[task].raw_mut().se.exec_start = self.now;
-                let raw = self.tasks[task].raw;
-                self.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
+                self.running(task);
                 self.set_tick(cpu, task);
             }
         }
@@ -253,7 +257,7 @@ impl Kernel {
         let group = self.programs[task.program].group;
         if task.woken {
             task.woken = false;
-            self.groups[group].note_wakeup(wait);
+            self.groups[group].wakeup.saturating_record(wait);
         }
         if let Some(last) = task.last_cpu
             && last != cpu
@@ -264,7 +268,7 @@ impl Kernel {
                 task.remaining += task.traits.working_set * transfer(distance) / MISS_PARALLELISM;
             }
             task.nr_migrations += 1;
-            self.groups[group].note_migration(distance);
+            self.groups[group].migrations[distance as usize] += 1;
         }
         task.last_cpu = Some(cpu);
         self.cpus[cpu].run_from = self.now + self.cost;

@@ -3,6 +3,7 @@
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::Builder;
 use crate::cgroup::CgroupId;
@@ -16,8 +17,10 @@ pub struct Chaos {
     pub tasks: Vec<ChaosTask>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Tasks bear its name; that of hogs is [`HOG`](super::HOG).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Kind {
     /// Never sleeps.
     Hog,
@@ -106,17 +109,7 @@ impl ChaosTask {
                 steps
             }
         };
-        let name = match self.kind {
-            Kind::Hog => super::HOG,
-            Kind::Sleeper => "sleeper",
-            Kind::Yielder => "yielder",
-            Kind::Pinned => "pinned",
-            Kind::Forker => "forker",
-            Kind::Pair => "first",
-            Kind::Fan => "fan",
-            Kind::Kthread => "kthread",
-        };
-        let program = builder.program(group, name, steps);
+        let program = builder.program(group, self.kind.into(), steps);
         builder.task(program, traits);
     }
 }

@@ -80,8 +80,7 @@ impl Hackbench {
         }
         main.extend([Step::Wait, Step::End, Step::Jump(0)]);
         let main = builder.program(group, "hackbench", main);
-        let traits = builder.traits();
-        builder.task(main, traits);
+        builder.tasks(main, 1);
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks that never sleep.
+//! Tasks that never sleep; and tasks that run for a while and sleep for a while, all alike, as those of an interface.
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Builder;
 use crate::mask::Mask;
 use crate::program::{Dist, Step};
-use crate::time::MSEC;
+use crate::time::{MSEC, USEC};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -43,6 +43,34 @@ impl Hogs {
             }
             builder.task(program, traits);
         }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sleepers {
+    pub nr: usize,
+    /// us of work between two sleeps.
+    pub run: u64,
+    /// us.
+    pub sleep: u64,
+}
+
+impl Default for Sleepers {
+    fn default() -> Self {
+        Self { nr: 30, run: 500, sleep: 20_000 }
+    }
+}
+
+impl Sleepers {
+    pub fn add(&self, builder: &mut Builder<'_>) -> Result<()> {
+        let group = builder.group("sleepers", false);
+        // A unit of work is one run.
+        let (sleep, run) = (Dist::Fixed(self.sleep * USEC), Dist::Fixed(self.run * USEC));
+        let steps = vec![Step::Sleep(sleep), Step::BeginDue, Step::Run(run), Step::End, Step::Jump(0)];
+        let program = builder.program(group, "sleeper", steps);
+        builder.tasks(program, self.nr);
         Ok(())
     }
 }

@@ -6,13 +6,10 @@
 //! ```
 
 pub mod chaos;
-mod forktree;
 mod hackbench;
 pub mod hogs;
-mod rr;
+mod loopback;
 mod schbench;
-mod sleepers;
-mod tbench;
 
 use std::str::FromStr;
 
@@ -34,13 +31,12 @@ use crate::task::{SCHED_NORMAL, Traits};
 #[serde(tag = "workload", rename_all = "lowercase")]
 pub enum Workload {
     Chaos(chaos::Chaos),
-    ForkTree(forktree::ForkTree),
     Hackbench(hackbench::Hackbench),
     Hogs(hogs::Hogs),
-    Rr(rr::Rr),
+    Rr(loopback::Rr),
     Schbench(schbench::Schbench),
-    Sleepers(sleepers::Sleepers),
-    Tbench(tbench::Tbench),
+    Sleepers(hogs::Sleepers),
+    Tbench(loopback::Tbench),
 }
 
 /// Name of programs whose tasks never sleep, and get CPU time by weight.
@@ -48,7 +44,6 @@ pub const HOG: &str = "hog";
 
 /// Each workload, its parameters with their defaults, and what it is.
 pub const HELP: &str = "\
-  forktree:jobs=0,work=5000,depth=2,fanout=3  a build of so many jobs (0: CPUs), trees of tasks; us of a leaf's work
   hackbench:groups=1,fds=20,loops=100,pipe=true  groups of fds senders and fds receivers; pipes or sockets
   hogs:nr=1,nice=0,policy=0,cpu=-1    tasks that never sleep; all on one CPU, if that is not -1
   rr:pairs=1,work=10                  request and response over loopback (netperf TCP_RR); us of work on each side
@@ -76,7 +71,6 @@ impl Workload {
     pub fn add(&self, mut builder: Builder<'_>) -> Result<()> {
         match self {
             Self::Chaos(chaos) => chaos.add(&mut builder),
-            Self::ForkTree(forktree) => forktree.add(&mut builder),
             Self::Hackbench(hackbench) => hackbench.add(&mut builder),
             Self::Hogs(hogs) => hogs.add(&mut builder),
             Self::Rr(rr) => rr.add(&mut builder),
@@ -139,13 +133,6 @@ impl<'a> Builder<'a> {
         id
     }
 
-    /// Recv locks it, Post unlocks it.
-    pub fn mutex(&mut self) -> ChannelId {
-        let id = self.channel(1, false);
-        self.kernel.channels[id].messages.push_back(0);
-        id
-    }
-
     /// An ordinary task's.
     pub fn traits(&self) -> Traits {
         Traits {
@@ -157,6 +144,13 @@ impl<'a> Builder<'a> {
             cgroup: self.cgroup,
             working_set: self.working_set,
             remote_memory_pct: self.remote_memory_pct,
+        }
+    }
+
+    /// So many ordinary tasks.
+    pub fn tasks(&mut self, program: ProgramId, nr: usize) {
+        for _ in 0..nr {
+            self.task(program, self.traits());
         }
     }
 

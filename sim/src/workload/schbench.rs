@@ -62,11 +62,8 @@ impl Schbench {
                 Step::Jump(0),
             ];
             let worker = builder.program(workers, "worker", worker);
-            let traits = builder.traits();
-            builder.task(message, traits.clone());
-            (0..self.t).for_each(|_| {
-                builder.task(worker, traits.clone());
-            });
+            builder.tasks(message, 1);
+            builder.tasks(worker, self.t);
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::iter::once;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use bytemuck::{Pod, Zeroable};
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, Program, RingBuffer, RingBufferBuilder};
 use magpie_sim::kernel::Quirks;
+use magpie_sim::program::{Dist, Step};
 use magpie_sim::time::{MSEC, SEC};
 use magpie_sim::trace::Op;
 use nix::errno::Errno;
@@ -39,7 +41,7 @@ use nix::unistd::{ForkResult, Pid, gettid};
 use scx_magpie::publisher::{clock, monotonic};
 
 use crate::order::{Event, Order, Who};
-use crate::script::{Action, START_GAP, Scenario, Step, TaskIndex};
+use crate::script::{START_GAP, Scenario, TaskIndex};
 
 const BPF_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
 
@@ -126,8 +128,8 @@ impl Stage {
                     play.shared.pids[index].store(gettid().as_raw(), Ordering::Release);
                     go.recv()?;
                     // It sleeps on the first, as in the simulator.
-                    set_affinity(0, &task.cpus[..1])?;
-                    set_affinity(0, &task.cpus)?;
+                    set_affinity(0, task.cpus.iter().take(1))?;
+                    set_affinity(0, task.cpus.iter())?;
                     sleep_until(play.shared.start.load(Ordering::Acquire) + index as u64 * START_GAP);
                     play.task(index)
                 }));
@@ -257,8 +259,8 @@ impl Play<'_> {
         let mut children = Vec::new();
         for step in &self.scenario.tasks[index].steps {
             match step {
-                Step::Run(ns) => run(*ns),
-                Step::Sleep(ns) => sleep_until(now() + ns),
+                Step::Run(Dist::Fixed(ns)) => run(*ns),
+                Step::Sleep(Dist::Fixed(ns)) => sleep_until(now() + ns),
                 Step::Send(channel) => self.channels[*channel].send()?,
                 Step::Recv(channel) => self.channels[*channel].recv()?,
                 Step::Yield => thread::yield_now(),
@@ -272,21 +274,22 @@ impl Play<'_> {
                         waitpid(child, None)?;
                     }
                 }
-                Step::Do(action) => self.act(action)?,
+                action => self.act(action)?,
             }
         }
         Ok(())
     }
 
-    fn act(&self, action: &Action) -> Result<()> {
+    fn act(&self, action: &Step) -> Result<()> {
         let pid = |task: TaskIndex| self.shared.pids[task].load(Ordering::Acquire);
         match action {
-            Action::Affinity(task, cpus) => set_affinity(pid(*task), cpus)?,
-            Action::Nice(task, nice) => {
+            Step::Affinity(task, cpus) => set_affinity(pid(*task), cpus.iter())?,
+            Step::Nice(task, nice) => {
                 // SAFETY: plain values.
                 Errno::result(unsafe { libc::setpriority(libc::PRIO_PROCESS, pid(*task) as u32, *nice) }).map(drop)?;
             }
-            Action::Rt(cpu, ns) => self.rt[*cpu].write(*ns).map(drop)?,
+            Step::HigherClass(cpu, ns) => self.rt[*cpu].write(*ns).map(drop)?,
+            _ => unreachable!("the script has no such step"),
         }
         Ok(())
     }
@@ -330,19 +333,19 @@ fn is_gone(err: &anyhow::Error) -> bool {
     err.downcast_ref() == Some(&Errno::ESRCH)
 }
 
-fn set_affinity(pid: i32, cpus: &[usize]) -> Result<()> {
+fn set_affinity(pid: i32, mut cpus: impl Iterator<Item = usize>) -> Result<()> {
     let mut set = CpuSet::new();
-    cpus.iter().try_for_each(|&cpu| set.set(cpu))?;
+    cpus.try_for_each(|cpu| set.set(cpu))?;
     Ok(sched_setaffinity(Pid::from_raw(pid), &set)?)
 }
 
 /// Every thread that may be sent: kernel threads bound to a CPU may not.
 fn send_all_to(cpu: usize) -> Result<()> {
-    set_affinity(0, &[cpu])?;
+    set_affinity(0, once(cpu))?;
     for process in fs::read_dir("/proc")?.flatten() {
         for thread in fs::read_dir(process.path().join("task")).into_iter().flatten().flatten() {
             if let Ok(tid) = thread.file_name().to_string_lossy().parse() {
-                _ = set_affinity(tid, &[cpu]);
+                _ = set_affinity(tid, once(cpu));
             }
         }
     }
@@ -384,7 +387,7 @@ fn start_rt(cpu: usize) -> Result<Arc<EventFd>> {
     let fd = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC)?);
     let orders = fd.clone();
     thread::spawn(move || -> Result<()> {
-        set_affinity(0, &[cpu])?;
+        set_affinity(0, once(cpu))?;
         let param = libc::sched_param { sched_priority: 50 };
         // SAFETY: reads param.
         Errno::result(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) })?;

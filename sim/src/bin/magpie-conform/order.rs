@@ -20,6 +20,8 @@ use magpie_sim::native::{SCX_ENQ_REENQ, SCX_ENQ_WAKEUP, SCX_WAKE_FORK, SCX_WAKE_
 use magpie_sim::time::MSEC;
 use magpie_sim::trace::Op;
 
+use similar::{Algorithm, capture_diff_slices};
+
 use crate::script::{Scenario, TaskIndex};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +53,7 @@ pub struct Order(Vec<String>);
 
 impl Order {
     pub fn new(scenario: &Scenario, events: &[Event]) -> Self {
-        let events: Vec<_> = events.iter().copied().filter(|event| is_of_interest(event.op)).collect();
+        let events: Vec<_> = events.iter().copied().filter(|event| !is_left_out(event.op)).collect();
         let lines = (0..events.len()).filter_map(|at| {
             let (task, text) = line(&events, at)?;
             Some(Line { cpu: events[at].cpu, task, text: text.replace('*', &scenario.tasks[task].name) })
@@ -87,10 +89,6 @@ fn canonical(mut lines: Vec<Line>) -> Vec<String> {
         texts.push(lines.remove(next).text);
     }
     texts
-}
-
-fn is_of_interest(op: Op) -> bool {
-    !is_left_out(op)
 }
 
 fn is_left_out(op: Op) -> bool {
@@ -149,46 +147,15 @@ fn line(events: &[Event], at: usize) -> Option<(TaskIndex, String)> {
 
 /// Lines of `old` alone with -, of `new` alone with +, those of both between them.
 pub fn diff(old: &Order, new: &Order) -> String {
-    let (old, new) = (&old.0, &new.0);
-    // Length of the longest common subsequence of the rest from each pair of places on.
-    let mut common = vec![vec![0usize; new.len() + 1]; old.len() + 1];
-    for i in (0..old.len()).rev() {
-        for j in (0..new.len()).rev() {
-            common[i][j] =
-                if old[i] == new[j] { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
-        }
-    }
-    let (mut i, mut j, mut text) = (0, 0, String::new());
-    while i < old.len() || j < new.len() {
-        let (mark, line) = if i < old.len() && j < new.len() && old[i] == new[j] {
-            (i, j) = (i + 1, j + 1);
-            (' ', &old[i - 1])
-        } else if j == new.len() || (i < old.len() && common[i + 1][j] >= common[i][j + 1]) {
-            i += 1;
-            ('-', &old[i - 1])
-        } else {
-            j += 1;
-            ('+', &new[j - 1])
-        };
-        text += &format!("    {mark} {line}\n");
-    }
-    text
+    let (old, new) = (&old.0[..], &new.0[..]);
+    let operations = capture_diff_slices(Algorithm::Myers, old, new);
+    let changes = operations.iter().flat_map(|operation| operation.iter_changes(old, new));
+    changes.map(|change| format!("    {} {}\n", change.tag(), change.value())).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn order(lines: &str) -> Order {
-        Order(lines.split_whitespace().map(String::from).collect())
-    }
-
-    #[test]
-    fn differences_stand_where_they_are() {
-        let lines: Vec<_> = diff(&order("a b c d"), &order("a c x d")).lines().map(|line| line.trim().into()).collect();
-        let lines: Vec<String> = lines;
-        assert_eq!(lines, ["a", "- b", "c", "+ x", "d"]);
-    }
 
     #[test]
     fn only_what_the_scripted_tasks_cause() {

@@ -2,38 +2,18 @@
 //! The script: what `conformance/scenarios` says, which explains the format.
 
 use anyhow::{Context, Result, bail, ensure};
-use magpie_sim::time::{MSEC, USEC};
+use magpie_sim::mask::Mask;
+use magpie_sim::program::{ChannelId, Dist, Step};
+use magpie_sim::time::MSEC;
 
-/// By index: of a scenario's tasks, of its channels.
+/// Index of a task among the scenario's.
 pub type TaskIndex = usize;
-pub type ChannelIndex = usize;
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    Affinity(TaskIndex, Vec<usize>),
-    Nice(TaskIndex, i32),
-    /// A SCHED_FIFO task takes a CPU for so many ns.
-    Rt(usize, u64),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// ns
-    Run(u64),
-    Sleep(u64),
-    Send(ChannelIndex),
-    Recv(ChannelIndex),
-    Yield,
-    Fork(TaskIndex),
-    Wait,
-    Do(Action),
-}
 
 #[derive(Clone, Debug)]
 pub struct Task {
     pub name: String,
     /// Empty for one that another forks.
-    pub cpus: Vec<usize>,
+    pub cpus: Mask,
     pub steps: Vec<Step>,
 }
 
@@ -50,15 +30,15 @@ pub struct Channel {
     pub pipe: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Scenario {
     pub name: String,
     /// Compare which callback comes after which, not how often.
     pub pairs: bool,
     pub tasks: Vec<Task>,
     pub channels: Vec<Channel>,
-    /// When, in ns, and what is done from outside.
-    pub actions: Vec<(u64, Action)>,
+    /// When, in ns, and what is done from outside: Affinity, Nice or HigherClass.
+    pub actions: Vec<(u64, Step)>,
 }
 
 /// Task N of a scenario starts N times this after the first.
@@ -66,75 +46,63 @@ pub const START_GAP: u64 = 10 * MSEC;
 
 pub fn parse(text: &str) -> Result<Vec<Scenario>> {
     let mut scenarios: Vec<Scenario> = Vec::new();
-    for block in blocks(text) {
-        let mut lines = block.iter();
-        let (number, head) = lines.next().context("an empty block")?;
-        let at = |number: &usize| format!("line {number}");
-        let (name, pairs) = match head[..] {
-            ["scenario", name] => (name, false),
-            ["scenario", name, "pairs"] => (name, true),
-            _ => bail!("line {number}: 'scenario NAME [pairs]' expected"),
-        };
-        let mut scenario =
-            Scenario { name: name.into(), pairs, tasks: Vec::new(), channels: Vec::new(), actions: Vec::new() };
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().split_whitespace().collect());
+    let lines: Vec<(usize, Vec<&str>)> =
+        (1..).zip(lines).filter(|(_, words): &(_, Vec<_>)| !words.is_empty()).collect();
+    for block in lines.chunk_by(|_, (_, words)| words[0] != "scenario") {
+        let mut scenario = Scenario::default();
         // Names first: steps speak of tasks that come later.
-        for (number, words) in &block[1..] {
-            match words[..] {
-                ["task", name, cpus] => {
-                    let cpus = parse_cpus(cpus).with_context(|| at(number))?;
-                    scenario.tasks.push(Task { name: name.into(), cpus, steps: Vec::new() });
-                }
-                ["child", name] => {
-                    scenario.tasks.push(Task { name: name.into(), cpus: Vec::new(), steps: Vec::new() });
-                }
-                ["pipe", name] => scenario.channels.push(Channel { name: name.into(), pipe: true }),
-                _ => {}
-            }
+        for (number, words) in block {
+            declare(&mut scenario, words).with_context(|| format!("line {number}"))?;
         }
-        let mut task = 0;
-        for (number, words) in lines {
-            match words[..] {
-                ["task" | "child", ..] => task += 1,
-                ["pipe", _] => {}
-                ["at", time, ref rest @ ..] => {
-                    let when = parse_time(time).with_context(|| at(number))?;
-                    let action = parse_action(&scenario, rest, None).with_context(|| at(number))?;
-                    scenario.actions.push((when, action));
-                }
-                _ => {
-                    ensure!(task > 0, "line {number}: a step of no task");
-                    let step = parse_step(&mut scenario, words, task - 1).with_context(|| at(number))?;
-                    scenario.tasks[task - 1].steps.push(step);
-                }
-            }
+        let mut task = None;
+        for (number, words) in block {
+            add(&mut scenario, words, &mut task).with_context(|| format!("line {number}"))?;
         }
         scenarios.push(scenario);
     }
     Ok(scenarios)
 }
 
-/// Words of lines with their numbers, a block for each scenario.
-fn blocks(text: &str) -> Vec<Vec<(usize, Vec<&str>)>> {
-    let mut blocks: Vec<Vec<_>> = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let line = line.split('#').next().unwrap_or_default();
-        let words: Vec<_> = line.split_whitespace().collect();
-        match words.first() {
-            None => continue,
-            Some(&"scenario") => blocks.push(vec![(number + 1, words)]),
-            Some(_) => match blocks.last_mut() {
-                Some(block) => block.push((number + 1, words)),
-                None => blocks.push(vec![(number + 1, words)]),
-            },
+/// Adds what a line gives a name to.
+fn declare(scenario: &mut Scenario, words: &[&str]) -> Result<()> {
+    match *words {
+        ["scenario", name, ref pairs @ ..] => {
+            ensure!(matches!(pairs, [] | ["pairs"]), "'scenario NAME [pairs]' expected");
+            (scenario.name, scenario.pairs) = (name.into(), !pairs.is_empty());
+        }
+        ["task", name, cpus] => {
+            scenario.tasks.push(Task { name: name.into(), cpus: parse_cpus(cpus)?, steps: Vec::new() });
+        }
+        ["child", name] => scenario.tasks.push(Task { name: name.into(), cpus: Mask::none(), steps: Vec::new() }),
+        ["pipe", name] => scenario.channels.push(Channel { name: name.into(), pipe: true }),
+        _ => ensure!(!scenario.name.is_empty(), "a line of no scenario"),
+    }
+    Ok(())
+}
+
+/// Adds a line's step to the current task, or its action.
+fn add(scenario: &mut Scenario, words: &[&str], task: &mut Option<TaskIndex>) -> Result<()> {
+    match *words {
+        ["scenario" | "pipe", ..] => {}
+        ["task" | "child", ..] => *task = Some(task.map_or(0, |task| task + 1)),
+        ["at", time, ref action @ ..] => {
+            let action = (parse_time(time)?, parse_action(scenario, action, None)?);
+            scenario.actions.push(action);
+        }
+        _ => {
+            let task = task.context("a step of no task")?;
+            let step = parse_step(scenario, words, task)?;
+            scenario.tasks[task].steps.push(step);
         }
     }
-    blocks
+    Ok(())
 }
 
 fn parse_step(scenario: &mut Scenario, words: &[&str], task: TaskIndex) -> Result<Step> {
     Ok(match *words {
-        ["run", time] => Step::Run(parse_time(time)?),
-        ["sleep", time] => Step::Sleep(parse_time(time)?),
+        ["run", time] => Step::Run(Dist::Fixed(parse_time(time)?)),
+        ["sleep", time] => Step::Sleep(Dist::Fixed(parse_time(time)?)),
         ["send", name] => Step::Send(channel(scenario, name)),
         ["recv", name] => Step::Recv(channel(scenario, name)),
         ["yield"] => Step::Yield,
@@ -144,19 +112,19 @@ fn parse_step(scenario: &mut Scenario, words: &[&str], task: TaskIndex) -> Resul
             Step::Fork(child)
         }
         ["wait"] => Step::Wait,
-        _ => Step::Do(parse_action(scenario, words, Some(task))?),
+        _ => parse_action(scenario, words, Some(task))?,
     })
 }
 
-fn parse_action(scenario: &Scenario, words: &[&str], own: Option<TaskIndex>) -> Result<Action> {
+fn parse_action(scenario: &Scenario, words: &[&str], own: Option<TaskIndex>) -> Result<Step> {
     let target = |name: &str| match own {
         Some(own) if name == "self" => Ok(own),
         _ => find(scenario, name),
     };
     Ok(match *words {
-        ["affinity", name, cpus] => Action::Affinity(target(name)?, parse_cpus(cpus)?),
-        ["nice", name, nice] => Action::Nice(target(name)?, nice.parse()?),
-        ["rt", cpu, time] => Action::Rt(cpu.parse()?, parse_time(time)?),
+        ["affinity", name, cpus] => Step::Affinity(target(name)?, parse_cpus(cpus)?),
+        ["nice", name, nice] => Step::Nice(target(name)?, nice.parse()?),
+        ["rt", cpu, time] => Step::HigherClass(cpu.parse()?, parse_time(time)?),
         _ => bail!("'{}' is no step", words.join(" ")),
     })
 }
@@ -166,7 +134,7 @@ fn find(scenario: &Scenario, name: &str) -> Result<TaskIndex> {
 }
 
 /// Made by its first mention.
-fn channel(scenario: &mut Scenario, name: &str) -> ChannelIndex {
+fn channel(scenario: &mut Scenario, name: &str) -> ChannelId {
     let known = scenario.channels.iter().position(|channel| channel.name == name);
     known.unwrap_or_else(|| {
         scenario.channels.push(Channel { name: name.into(), pipe: false });
@@ -175,22 +143,13 @@ fn channel(scenario: &mut Scenario, name: &str) -> ChannelIndex {
 }
 
 fn parse_time(text: &str) -> Result<u64> {
-    let (number, unit) = match (text.strip_suffix("us"), text.strip_suffix("ms")) {
-        (Some(number), _) => (number, USEC),
-        (_, Some(number)) => (number, MSEC),
-        _ => bail!("'{text}': a time is 5ms or 500us"),
-    };
-    Ok(number.parse::<u64>().with_context(|| format!("'{text}'"))? * unit)
+    Ok(humantime::parse_duration(text).with_context(|| format!("'{text}'"))?.as_nanos() as u64)
 }
 
 /// "2", "1-3", "1,3". Not 0, which is for those that watch.
-fn parse_cpus(text: &str) -> Result<Vec<usize>> {
-    let mut cpus = Vec::new();
-    for part in text.split(',') {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        cpus.extend(from.parse::<usize>()?..=to.parse::<usize>()?);
-    }
-    ensure!(cpus.iter().all(|cpu| (1..4).contains(cpu)), "'{text}': CPUs are 1 to 3");
+fn parse_cpus(text: &str) -> Result<Mask> {
+    let cpus: Mask = text.parse().map_err(anyhow::Error::msg)?;
+    ensure!(!cpus.is_empty() && cpus.iter().all(|cpu| (1..4).contains(&cpu)), "'{text}': CPUs are 1 to 3");
     Ok(cpus)
 }
 
@@ -205,9 +164,9 @@ mod tests {
         assert_eq!(scenarios.len(), 2);
         let one = &scenarios[0];
         assert!(one.pairs && one.channels[0].pipe);
-        assert_eq!(one.tasks[0].steps, [Step::Send(0), Step::Do(Action::Nice(1, 5))]);
-        assert_eq!((&one.tasks[0].cpus[..], &one.tasks[1].cpus[..]), (&[1, 3][..], &[1, 2, 3][..]));
-        assert_eq!(one.actions, [(5 * MSEC, Action::Affinity(0, vec![2]))]);
+        assert_eq!(one.tasks[0].steps, [Step::Send(0), Step::Nice(1, 5)]);
+        assert_eq!((one.tasks[0].cpus.to_string(), one.tasks[1].cpus.to_string()), ("1,3".into(), "1-3".into()));
+        assert_eq!(one.actions, [(5 * MSEC, Step::Affinity(0, Mask::only(2)))]);
     }
 
     #[test]

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A scenario in the simulator.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use magpie_sim::fault::Fault;
 use magpie_sim::kernel::{Kernel, Quirks};
 use magpie_sim::machine::Machine;
-use magpie_sim::mask::Mask;
-use magpie_sim::program::{self, Dist, Program};
+use magpie_sim::program::{Channel, Program, Step};
 use magpie_sim::scenario::parse_flags;
 use magpie_sim::stats::GroupStats;
-use magpie_sim::task::{SCHED_NORMAL, Traits};
+use magpie_sim::task::Traits;
 use magpie_sim::time::{MSEC, SEC};
+use magpie_sim::workload::Builder;
 
 use crate::order::{Event, Order, Who};
-use crate::script::{Action, START_GAP, Scenario, Step};
+use crate::script::{START_GAP, Scenario};
 
 /// Chance must not matter.
 const SEEDS: [u64; 2] = [1, 2];
@@ -38,25 +38,17 @@ fn play_once(scenario: &Scenario, quirks: Quirks, seed: u64) -> Result<Order> {
     kernel.groups.push(GroupStats::new("script", false));
     // Programs and channels are as many as tasks and channels of the script, so that indexes are the same.
     for task in &scenario.tasks {
-        let steps = task.steps.iter().map(translate).chain([program::Step::Exit]).collect();
+        let steps = task.steps.iter().copied().chain([Step::Exit]).collect();
         kernel.programs.push(Program { steps, group: 0, name: task.name.clone() });
     }
     for channel in &scenario.channels {
-        kernel.channels.push(program::Channel::new(1000, channel.pipe));
+        kernel.channels.push(Channel::new(1000, channel.pipe));
     }
     let from = kernel.now + MSEC;
     for (index, task) in scenario.tasks.iter().enumerate().filter(|(_, task)| !task.is_child()) {
-        let traits = Traits {
-            allowed: task.cpus.iter().copied().collect(),
-            nice: 0,
-            policy: SCHED_NORMAL,
-            kthread: false,
-            loader: false,
-            cgroup: 0,
-            working_set: 0,
-            remote_memory_pct: 0,
-        };
-        let id = kernel.spawn(index, traits, task.cpus[0]);
+        let ordinary = Builder::new(&mut kernel, from, 0).traits();
+        let first = task.cpus.iter().next().context("a task has CPUs")?;
+        let id = kernel.spawn(index, Traits { allowed: task.cpus, working_set: 0, ..ordinary }, first);
         ensure!(id == index, "children come after tasks");
         kernel.start(id, from + index as u64 * START_GAP);
     }
@@ -81,29 +73,12 @@ fn play_once(scenario: &Scenario, quirks: Quirks, seed: u64) -> Result<Order> {
     Ok(Order::new(scenario, &events))
 }
 
-fn mask(cpus: &[usize]) -> Mask {
-    cpus.iter().copied().collect()
-}
-
-fn translate(step: &Step) -> program::Step {
-    match *step {
-        Step::Run(ns) => program::Step::Run(Dist::Fixed(ns)),
-        Step::Sleep(ns) => program::Step::Sleep(Dist::Fixed(ns)),
-        Step::Send(channel) => program::Step::Send(channel),
-        Step::Recv(channel) => program::Step::Recv(channel),
-        Step::Yield => program::Step::Yield,
-        Step::Fork(child) => program::Step::Fork(child),
-        Step::Wait => program::Step::Wait,
-        Step::Do(Action::Affinity(task, ref cpus)) => program::Step::Affinity(task, mask(cpus)),
-        Step::Do(Action::Nice(task, nice)) => program::Step::Nice(task, nice),
-        Step::Do(Action::Rt(cpu, ns)) => program::Step::HigherClass(cpu, ns),
-    }
-}
-
-fn fault(action: &Action) -> Fault {
+/// What is done from outside.
+fn fault(action: &Step) -> Fault {
     match *action {
-        Action::Affinity(pick, ref cpus) => Fault::Affinity { pick, allowed: mask(cpus) },
-        Action::Nice(pick, nice) => Fault::Nice { pick, nice },
-        Action::Rt(cpu, ns) => Fault::HigherClass { cpu, ns },
+        Step::Affinity(pick, allowed) => Fault::Affinity { pick, allowed },
+        Step::Nice(pick, nice) => Fault::Nice { pick, nice },
+        Step::HigherClass(cpu, ns) => Fault::HigherClass { cpu, ns },
+        _ => unreachable!("the script has no such action"),
     }
 }

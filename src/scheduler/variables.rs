@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The program's memory: what it is told before it loads, and what both have at hand while it runs.
+//! The program's variables: what it is told before it loads, and what both have at hand while it runs.
 //!
 //! The skeleton and `bpf_intf` have types of their own for the same C: *twins*.
 
@@ -11,10 +11,11 @@ use anyhow::{Context, Result};
 use libbpf_rs::OpenMapMut;
 
 use crate::bpf_config::BpfConfig;
-use crate::bpf_intf::{capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_published, wake_cases};
+use crate::bpf_intf::{capacities, cpu_ctx, cpu_layout, group, latency_hist, llc_layout, llc_published, wake_cases};
 use crate::bpf_skel::{BpfSkel, OpenBpfSkel};
-use crate::shared::load;
+use crate::shared::{Access, load, part};
 use crate::stats::Shared;
+use crate::topology::Layout;
 use crate::tunables::Tunables;
 
 /// Cut the program's array of groups to `nr`, and return it. The memory remains in place when the program is loaded.
@@ -41,6 +42,27 @@ pub fn tell(skel: &mut OpenBpfSkel<'_>, config: &BpfConfig) -> Result<()> {
     rodata.node_llcs.copy_from_slice(&config.node_llcs);
     rodata.capacity_order.copy_from_slice(&config.capacity_order);
     rodata.pelt_decay = config.pelt_decay;
+    Ok(())
+}
+
+/// Tell the program where a CPU is that came, before it may use that CPU.
+pub fn tell_place(skel: &mut BpfSkel<'_>, layout: &Layout, cpu: usize) -> Result<()> {
+    let place = &layout.cpus[&cpu];
+    let bss = skel.maps.bss_data.as_mut().context("no .bss")?;
+    // SAFETY: pairs made from the same C structs, which hold integers only.
+    let (cpu_layouts, llc_layouts) =
+        unsafe { (twins::<_, cpu_layout>(&mut bss.cpu_layouts), twins::<_, llc_layout>(&mut bss.llc_layouts)) };
+    // The program reads and writes the state, because the CPU may come online at any time;
+    // it does not read the other words yet.
+    let (to, from) = (&cpu_layouts[cpu], cpu_layout::from(place));
+    part!(to, llc).store(from.llc);
+    part!(to, node).store(from.node);
+    part!(to, slot).store(from.slot);
+    part!(to, capacity).store(from.capacity);
+    part!(to, rank).store(from.rank);
+    part!(to, scan_from).store(from.scan_from);
+    part!(&llc_layouts[place.llc], nr_slots).store(layout.llcs[place.llc].nr_slots as u32);
+    bss.slot_cpus[place.slot] = cpu as u16;
     Ok(())
 }
 

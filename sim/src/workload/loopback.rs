@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! tbench, as dbench's: clients that play a file server's load over loopback TCP, each to a server of its own. A unit
-//! of work is an operation: one or several round trips, with work on both sides that differs by kind.
+//! Clients over loopback TCP, each with a server of its own.
+//!
+//! - rr: request and response, as netperf's TCP_RR. A client sends and waits, its server waits and answers. A unit of work is a
+//!   round trip.
+//! - tbench, as dbench's: clients that play a file server's load. A unit of work is an operation: one or several round trips,
+//!   with work on both sides that differs by kind.
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -8,6 +12,49 @@ use serde::{Deserialize, Serialize};
 use super::Builder;
 use crate::program::{ChannelId, Dist, Step};
 use crate::time::USEC;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rr {
+    pub pairs: usize,
+    /// us of work on each side of a round trip: TCP over loopback and netperf itself.
+    pub work: u64,
+}
+
+impl Default for Rr {
+    fn default() -> Self {
+        Self { pairs: 1, work: 10 }
+    }
+}
+
+impl Rr {
+    pub fn add(&self, builder: &mut Builder<'_>) -> Result<()> {
+        let group = builder.group("rr", false);
+        let work = Step::Run(Dist::About(self.work * USEC));
+        for _ in 0..self.pairs {
+            add_pair(builder, group, |request, response| {
+                let client =
+                    vec![Step::Begin, work, Step::Send(request), Step::Recv(response), Step::End, Step::Jump(0)];
+                (client, vec![Step::Recv(request), work, Step::Send(response), Step::Jump(0)])
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Adds a client and its server. `steps` makes their programs.
+fn add_pair(
+    builder: &mut Builder<'_>,
+    group: usize,
+    steps: impl FnOnce(ChannelId, ChannelId) -> (Vec<Step>, Vec<Step>),
+) {
+    let (request, response) = (builder.channel(1, true), builder.channel(1, true));
+    let (client, server) = steps(request, response);
+    let client = builder.program(group, "client", client);
+    let server = builder.program(group, "server", server);
+    builder.tasks(client, 1);
+    builder.tasks(server, 1);
+}
 
 /// A kind of operation: how many of [`OPERATIONS`] in a row are that, us of work of client and server for each round
 /// trip (system calls, TCP and copying at some GB/s), and round trips.
@@ -57,13 +104,7 @@ impl Tbench {
         let group = builder.group("tbench", false);
         let operations = operations();
         for _ in 0..clients {
-            let (request, response) = (builder.channel(1, true), builder.channel(1, true));
-            let (client, server) = steps(&operations, request, response);
-            let client = builder.program(group, "client", client);
-            let server = builder.program(group, "server", server);
-            let traits = builder.traits();
-            builder.task(client, traits.clone());
-            builder.task(server, traits);
+            add_pair(builder, group, |request, response| steps(&operations, request, response));
         }
         Ok(())
     }

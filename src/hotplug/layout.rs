@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{CpuPlace, Layout};
 use crate::bpf_intf::magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE;
+use crate::topology::{CpuPlace, Layout};
 
 impl Layout {
     /// The machine has become `fresh`, which was laid out anew: gives CPUs that came a place, and returns which those are.

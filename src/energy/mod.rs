@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How the scheduler follows what the system does for speed or energy: power profile, governors, limits of frequencies.
+//! What the system does for speed or energy: power profile (power.rs), governors and limits of frequencies (frequency.rs).
+//! The scheduler is loaded for one profile and governor, and starts anew for another.
+
+pub mod frequency;
+pub mod power;
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-
-use super::{Scheduler, memory};
-use crate::frequency::{self, Policies};
-use crate::power;
 use crate::tunables::{CpuFreq, Power, Tunables};
+pub use frequency::Policies;
 
 /// How often they are looked at: users and daemons set them, seldom.
 pub const INTERVAL: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ pub struct Watch(Option<((Power, CpuFreq), Instant)>);
 
 impl Watch {
     /// Has the system been other than `loaded` for long enough, and all the time the same?
-    fn has_changed(&mut self, loaded: (Power, CpuFreq), seen: (Power, CpuFreq), now: Instant) -> bool {
+    pub fn has_changed(&mut self, loaded: (Power, CpuFreq), seen: (Power, CpuFreq), now: Instant) -> bool {
         if seen == loaded {
             self.0 = None;
         } else if self.0.is_none_or(|(last, _)| last != seen) {
@@ -41,22 +41,6 @@ pub fn policies() -> Policies {
 pub fn of_this_machine(asked: &Tunables, policies: &Policies) -> (Power, CpuFreq) {
     let power = power::profile("/".as_ref(), asked.power);
     (power, if policies.follows(asked.cpufreq, power) { CpuFreq::On } else { CpuFreq::Off })
-}
-
-impl Scheduler<'_> {
-    /// Would it be another one if it were loaded now?
-    pub(super) fn is_of_other_energy(&mut self, now: Instant) -> bool {
-        let loaded = (self.tunables.power, self.tunables.cpufreq);
-        self.energy.has_changed(loaded, of_this_machine(&self.asked, &self.policies), now)
-    }
-
-    /// Tells the program what CPUs can reach under the limits that their frequencies have.
-    pub(super) fn publish_limits(&mut self) -> Result<()> {
-        self.publisher.set_reachable(|cpu, capacity| self.policies.reachable(cpu, capacity));
-        let shared = memory::shared(&mut self.skel, self.groups, &self.tunables)?;
-        self.publisher.publish_capacities(shared.capacities);
-        Ok(())
-    }
 }
 
 #[cfg(test)]
