@@ -63,7 +63,8 @@ enum pelt_consts {
  * Constant from the load on: the verifier leaves out what this machine and these flags do not need.
  */
 struct machine {
-	u64 starve_ns;	/* a task that waits for longer runs next, whatever its weight */
+	/* a task that waits for longer runs next: a quarter of the watchdog's timeout */
+	u64 starve_ns;
 	u32 smt_width;	/* CPUs a core at most, a power of two up to SLOTS_PER_LINE */
 	u32 core_first; /* bits of a line: the first slot of each core, */
 	u32 core_last;	/* ... and the last */
@@ -190,9 +191,9 @@ enum magpie_stat {
 	STAT_RECENT, /* ... on the CPU used before that */
 	STAT_SCAN,   /* ... on an idle CPU of the target's LLC */
 	STAT_BEYOND, /* ... on an idle CPU of another LLC */
+	STAT_FAILED, /* ... none idle: left to enqueue */
 	/* wakeups not searched for: the waker, about to sleep, handed its CPU off */
 	STAT_HANDOFF,
-	STAT_FAILED,  /* ... none idle: left to enqueue */
 	STAT_SCANNED, /* CPUs that searches went over, beyond the fast candidates */
 	/* times that nr_scan began to be estimated here, for the loader was late */
 	STAT_STALE,
@@ -201,7 +202,7 @@ enum magpie_stat {
 	STAT_PREEMPT,	 /* wakees that preempted current */
 	STAT_QUEUED,	 /* put into a CPU's queue */
 	STAT_THROTTLED,	 /* made to wait, for their cgroup has used up its cpu.max */
-	STAT_RELEASED,	 /* tasks that waited so and were taken by a CPU */
+	STAT_RELEASED,	 /* tasks that waited so and were queued again */
 	STAT_KICK,	 /* idle CPUs woken to take a task that waits in a queue */
 	STAT_IPI,	 /* kicks of other CPUs, those included */
 	STAT_OWN,	 /* tasks a CPU took from its own queue */
@@ -309,17 +310,19 @@ struct cpu_ctx {
 	u64 last_deadline __attribute__((aligned(CACHE_LINE)));
 	/* scx_bpf_now() - the kernel's clock_task, which leaves out interrupts; at the last tick */
 	u64 clock_lag;
-	u64 requeued_at; /* scx_bpf_now() of the last look at the shares of those that wait */
+	u64 requeued_at; /* scx_bpf_now() of the last DUE_SHARES */
 	s32 nr_queued;	 /* sampled by sample_queues() */
 
+	/* order/pick.bpf.h */
+	u64 starved_at; /* scx_bpf_now() of the last DUE_STARVED */
+	s32 yield_to;	/* DUE_YIELD: PID of the task */
+	s32 yield_from; /* ... and the CPU for which it waits */
+
 	/* steal/ */
-	u64 starved_at;	  /* order/pick.bpf.h: scx_bpf_now() of the last DUE_STARVED */
 	u64 balanced_at;  /* scx_bpf_now() of the last balance_victim() */
 	u32 balance_turn; /* counts them */
 	u32 balance_slot; /* of the last CPU of the LLC that it found */
 	s32 balance_with; /* the CPU that balance() is to look at */
-	s32 yield_to;	  /* DUE_YIELD: PID of the task */
-	s32 yield_from;	  /* ... and the CPU for which it waits */
 	/* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
 	u32 steal_slot;
 

@@ -164,8 +164,9 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 }
 
 /*
- * @cpu has nothing left to run but maybe @prev, whose slice is over (NULL: not a task of ours). Its
- * rq lock is held, and dropped for the time that a task is fetched from another runqueue.
+ * The local DSQ of @cpu is empty, and @prev (NULL: not a task of sched_ext) has used up its slice,
+ * or sleeps. The rq lock of @cpu is held, and dropped while a task is fetched from another
+ * runqueue.
  */
 void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 {
@@ -173,8 +174,8 @@ void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 }
 
 /*
- * @p starts to run on its CPU, whose rq lock is held. When its affinity, nice value or cgroup
- * changes it stops and starts, on behalf of another CPU.
+ * @p starts to run on its CPU, whose rq lock is held. Also called, from any CPU, when the affinity,
+ * nice value or cgroup of current changes: stopping(), the change, running().
  */
 void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 {
@@ -224,8 +225,8 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	bool sleeps = !runnable && p->__state;
 
 	/*
-	 * With time left: a higher class takes the CPU. A wakee that it was handed off to waits
-	 * there, too.
+	 * Put back with slice left: a higher class preempts it. After a hand-off the slice is 0:
+	 * assume the same, because the wakee waits in the local DSQ.
 	 */
 	if (runnable && (p->scx.slice || cctx->handed_off))
 		leave_to_higher_class(cpu);
@@ -314,8 +315,8 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	if (p->scx.slice > tunables.slice_ns && (!is_tickless(cctx) || others_wait(cpu, cctx)))
 		scx_bpf_task_set_slice(p, 0);
 	/*
-	 * What is wanted of dispatch() does not wait until the local DSQ is empty by chance:
-	 * nothing is put there meanwhile.
+	 * The kernel skips dispatch() while the local DSQ has tasks. End the slice; is_next() adds
+	 * none while something is due.
 	 */
 	if ((cctx->due || READ_ONCE(cctx->throttled_due)) &&
 	    (is_tickless(cctx) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu)))

@@ -61,6 +61,7 @@ pub fn tell_place(skel: &mut BpfSkel<'_>, layout: &Layout, cpu: usize) -> Result
     part!(to, capacity).store(from.capacity);
     part!(to, rank).store(from.rank);
     part!(to, scan_from).store(from.scan_from);
+    part!(to, nohz_full).store(from.nohz_full);
     part!(&llc_layouts[place.llc], nr_slots).store(layout.llcs[place.llc].nr_slots as u32);
     bss.slot_cpus[place.slot] = cpu as u16;
     Ok(())

@@ -23,6 +23,14 @@ enum move_why {
 };
 
 /*
+ * Where a task is:
+ *
+ *	                                    enqueued_at   queued_cpu   queued_weight
+ *	runs, sleeps, or in a local DSQ     0             any          0
+ *	in a queue of a CPU                 since when    the CPU      its weight
+ *	taken from there, about to run      the same      the same     the same
+ *	throttled                           since when    NO_CPU       0
+ *
  * Written by the task's CPU under its rq lock, or in select_cpu while the task sleeps. Current
  * itself writes without that lock at_user and asked on its way to user space
  * (cgroup/boundary.bpf.h), and move_why and home_retry_at as a waker (numa/).
@@ -58,7 +66,7 @@ struct task_ctx {
 	u64 task_group; /* p->sched_task_group when find_autogroup() last looked; 0: not yet */
 	u32 group;	/* id; 0: the root */
 	u32 prio;	/* prio(), when its weight was last looked at */
-	u32 counted;	/* plain_weight(), in the group's sum; 0: not runnable */
+	u32 counted;	/* plain_weight(), in the group's sum; 0: not runnable, but in the root */
 	u32 share;	/* group_share() when it was last looked at, */
 	u32 share_of;	/* ... of this plain weight, */
 	u64 share_at;	/* ... at this scx_bpf_now() */

@@ -56,7 +56,7 @@ enum {
 /* So far before a CPU's virtual time that no deadline is earlier. */
 #define FIRST_NS (1ULL << 60)
 
-/* Virtual time that a task of this task_weight() spends in ns of CPU time, up to half a day. */
+/* Virtual time that a task of this task_weight() spends in ns of CPU time, up to nine hours. */
 static u64 to_vtime(u64 ns, u32 weight)
 {
 	return weight == WEIGHT_DFL << WEIGHT_SHIFT ? ns

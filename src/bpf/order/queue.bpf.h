@@ -4,9 +4,14 @@
  *
  *	DSQ cpu                tasks that may migrate, which other CPUs may take
  *	DSQ pinned_queue(cpu)  tasks that may not; no thief looks here, however many there are
- *	local DSQ              the front of that, from where the kernel takes tasks without
- *	                       dispatch(): tasks that may not migrate and that preempt current, or
- *	                       are next by their deadline while nothing else waits
+ *	local DSQ              from where the kernel takes tasks without dispatch(), in FIFO order
+ *
+ * Nothing can be stolen from the local DSQ. So a task waits there only if
+ *
+ *	it may not migrate, and preempts current, or is next     insert_task()
+ *	its CPU was claimed for it, or handed off to it          magpie_select_cpu(), enqueue
+ *	it was sent to this CPU, or taken for it                 send(), pull(), take_queued()
+ *	the CPU is not present, or the task continues alone      magpie_enqueue(), insert_task()
  *
  * Whether a task waits is written in several places. The DSQs are the truth; the others say when a
  * look there is worth its cost:
