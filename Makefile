@@ -21,7 +21,7 @@ ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";
 SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
 SIM_SANITIZED = $(SIM) --features sanitize
 
-.PHONY: help demo test run build build-arm64 check advisories unit sim-test soak soak-vm experiments growth pictures pictures-record bench bench-host vm-test test-matrix test-longterm verifier-stats deb rpm vm-service fmt setup clean
+.PHONY: help demo test run build build-arm64 check advisories unit litmus litmus-cached sim-test soak soak-vm experiments growth pictures pictures-record bench bench-host vm-test test-matrix test-longterm verifier-stats deb rpm vm-service fmt setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
@@ -29,7 +29,7 @@ help: ## this list
 demo: setup build build-wakeup ## in a VM: from idle to twice the load, containers, then the same under EEVDF, and a summary
 	@tools/demo
 
-test: setup-test check unit sim-test vm-test ## all tests: style, lints, unit tests, simulations, and the VM tests on the default kernel
+test: setup-test check unit litmus-cached sim-test vm-test ## all tests: style, lints, unit tests, simulations, and the VM tests on the default kernel
 
 run: build ## attach on this machine, which must run a sched_ext kernel; Ctrl-C detaches
 	@sudo="$$([ "$$(id -u)" = 0 ] || echo sudo)"; $$sudo "$$CARGO_TARGET_DIR/release/scx_magpie" --stats 1
@@ -56,6 +56,12 @@ advisories: ## are there advisories against crates that are used? Needs cargo-de
 
 unit: setup-build ## native unit tests, the simulator's (sim/) included
 	@$(ENV) cargo test --release --locked --workspace
+
+litmus: ## the handshakes of docs/concurrency.md under the kernel's memory model, with Debian's herd7
+	@tests/litmus/run
+
+litmus-cached:
+	@tests/litmus/run --cached
 
 sim-test: setup-build ## 200 scenarios by chance in the simulator, its C code under sanitizers
 	@$(ENV) $(SIM_SANITIZED) -- fuzz --seeds 0..200
@@ -93,7 +99,7 @@ bench-host: ## the same on this machine, which must run a sched_ext kernel
 vm-test: setup build build-carried build-arm64 ## the tests on real kernels: most on the default one, some on each
 	@tests/vm/run
 
-test-matrix: setup build build-carried build-arm64 vm-service ## the VM tests on each kernel of the matrix, long ones too, the service; hours
+test-matrix: setup litmus build build-carried build-arm64 vm-service ## the VM tests on each kernel of the matrix, long ones too, the service; hours
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
 
 LONGTERM_TESTS = load affinity affinity_storm cgroup_churn cgroup_max cgroup_weight eject fairness handoff hotplug_new \

@@ -323,7 +323,7 @@ struct cpu_ctx {
 	u32 balance_turn; /* counts them */
 	u32 balance_slot; /* of the last CPU of the LLC that it found */
 	s32 balance_with; /* the CPU that balance() is to look at */
-	/* of the last victim that steal() had tries for; NO_SLOT: it did not run out of them */
+	/* the victim at which steal() ran out of tries; NO_SLOT: it did not */
 	u32 steal_slot;
 
 	/* numa/: the hand-off of current. */

@@ -31,10 +31,10 @@ use scx_stats::prelude::*;
 pub use client::Client;
 pub use group::Group;
 pub use metrics::Metrics;
-pub use numa::{Memory, Node, SamplerSnapshot};
+pub use numa::{Memory, Node};
 pub use search::SearchCounts;
 pub use server::{SOCKET, Server};
-pub use snapshot::{About, Counters, Latencies, LlcSnapshot, Shared, Snapshot};
+pub use snapshot::{About, Counters, Latencies, LlcSnapshot, SamplerSnapshot, Shared, Snapshot};
 use wake_cases::WakeCase;
 
 /// The statistics that count from the start, as a request for them names it.

@@ -3,16 +3,14 @@
 //! (src/numa) came to.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
-use super::snapshot::{LlcSnapshot, Snapshot};
+use super::snapshot::{LlcSnapshot, SamplerSnapshot, Snapshot};
 use super::{percent, rise};
 use crate::bpf_intf::*;
-use crate::numa;
 
 /// What an interval added, of a NUMA node.
 #[stat_doc]
@@ -78,29 +76,6 @@ impl Snapshot {
             (*id, node)
         };
         nodes.iter().map(of).collect()
-    }
-}
-
-/// What the sampler of memory has done since the start; nothing where it does not run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SamplerSnapshot {
-    pub cpu_ns: u64,
-    pub samples: u64,
-    pub cut: u64,
-    pub longest_ns: u64,
-    pub homes: u64,
-}
-
-impl From<&numa::Costs> for SamplerSnapshot {
-    fn from(costs: &numa::Costs) -> Self {
-        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Self {
-            cpu_ns: of(&costs.cpu_ns),
-            samples: of(&costs.samples),
-            cut: of(&costs.cut),
-            longest_ns: of(&costs.longest_ns),
-            homes: of(&costs.homes),
-        }
     }
 }
 

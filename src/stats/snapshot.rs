@@ -8,9 +8,9 @@
 use std::cell::UnsafeCell;
 use std::ops::AddAssign;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::numa::SamplerSnapshot;
 use super::{cgroups, wake_cases};
 use crate::bpf_intf::*;
 use crate::numa;
@@ -69,6 +69,29 @@ pub struct LlcSnapshot {
     pub latencies: Latencies,
     /// Tasks that its CPUs stole from other LLCs since the start, by the LLC.
     pub stolen_from: StolenFrom,
+}
+
+/// What the sampler of memory has done since the start; nothing where it does not run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SamplerSnapshot {
+    pub cpu_ns: u64,
+    pub samples: u64,
+    pub cut: u64,
+    pub longest_ns: u64,
+    pub homes: u64,
+}
+
+impl From<&numa::Costs> for SamplerSnapshot {
+    fn from(costs: &numa::Costs) -> Self {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Self {
+            cpu_ns: of(&costs.cpu_ns),
+            samples: of(&costs.samples),
+            cut: of(&costs.cut),
+            longest_ns: of(&costs.longest_ns),
+            homes: of(&costs.homes),
+        }
+    }
 }
 
 /// State of the machine at one time.

@@ -51,8 +51,8 @@ static bool is_exempt(const struct task_struct *p)
 }
 
 /*
- * The group goes on, after having been throttled for @periods, one of which is not yet over.
- * Counted as the kernel's cpu.stat does, but for the time: that of the group, not the sum over the
+ * @periods have ended since the last refill; the group may have been throttled in them.
+ * Counted as the kernel's cpu.stat does, except the time: that of the group, not the sum over the
  * CPUs that its tasks wait on.
  */
 static void note_refilled(struct group *g, u64 periods, u64 now)
@@ -167,19 +167,22 @@ __noinline s32 charge_groups(s32 cpu, u32 id, u64 ran)
 }
 
 /*
- * When a task of the group, for which there is no slice, is looked at again: when the last of the
- * periods ends that have nothing left. That may be too early, for a pool may owe for several.
- * Bounded by the group's level.
+ * Return when a task of the group, for which there is no slice, is to be checked again: when the
+ * last of the periods ends that have nothing left. That may be too early, because a pool may have
+ * to make up for several. The period is read before the pool: pairs with bw_refill(). Bounded by
+ * the group's level.
  */
 __noinline u64 next_refill(u32 id, u64 now)
 {
 	u64 at = now;
 
 	while (id && can_loop) {
-		const struct group *g = group(id);
+		struct group *g = group(id);
 		u64 end = READ_ONCE(g->period_start) + g->period;
 
-		if (g->quota && (s64)READ_ONCE(g->budget) <= 0 && (s64)(end - at) > 0)
+		/* The value makes it a full barrier. */
+		if (g->quota && (s64)__sync_fetch_and_add(&g->budget, 0) <= 0 &&
+		    time_before(at, end))
 			at = end;
 		id = g->parent;
 	}

@@ -121,8 +121,9 @@ static void init_group(u32 id, u64 key, u32 parent, u32 level, u32 weight)
 }
 
 /*
- * Free the group's id. What is left of its members may still be counted, and CPUs may still have a
- * budget for it. Bounded by the number of CPUs.
+ * Free the group's id. CPUs may still have a budget for it. A member that exits later changes the
+ * sum of the next group with the id: free_group() takes the one that was freed longest ago. Bounded
+ * by the number of CPUs.
  */
 static void free_id(u32 id)
 {

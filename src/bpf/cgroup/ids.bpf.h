@@ -28,8 +28,9 @@ u32 max_group;	 /* the highest that was ever given */
 u32 lost_groups; /* for which there was no id */
 
 /*
- * By the kernel's id. Not in cgroup storage, which cannot be made on a CPU where a task that makes
- * some was preempted (bpf_cgrp_storage_busy): mkdir would fail now and then.
+ * By the kernel's id, or the address of an autogroup, which no id reaches. Not in cgroup storage,
+ * which cannot be made on a CPU where a task that makes some was preempted (bpf_cgrp_storage_busy):
+ * mkdir would fail now and then.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -116,7 +117,7 @@ static u32 join_autogroup(struct task_ctx *tctx, u64 address)
 	return joined;
 }
 
-/* Has the kernel moved the task to another group than when find_autogroup() last found one? */
+/* Has the task's sched_task_group changed since find_autogroup()? */
 static bool is_elsewhere(const struct task_struct *p, const struct task_ctx *tctx)
 {
 	return machine.autogroups && (u64)p->sched_task_group != tctx->task_group;

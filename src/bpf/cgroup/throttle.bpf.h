@@ -50,7 +50,7 @@ static u64 throttled_queue(s32 cpu)
 	return 2 * MAX_CPUS + cpu;
 }
 
-/* Has it not run since it was put there? It is owed no more for that than for sleep. */
+/* Is it in the throttled queue? Its positive lag is dropped, as after sleep. */
 static bool is_throttled(const struct task_ctx *tctx)
 {
 	return tctx->enqueued_at && tctx->queued_cpu == NO_CPU;

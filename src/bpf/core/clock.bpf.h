@@ -16,7 +16,7 @@
 #define NSEC_PER_SEC 1000000000ULL
 
 /*
- * Of this CPU, whose rq lock is held: the distance to CLOCK_MONOTONIC, the loader's clock. NTP
+ * Note, for the CPU of @cctx, the distance of its clock to CLOCK_MONOTONIC, the loader's clock. NTP
  * changes it slowly.
  */
 static void note_clock(struct cpu_ctx *cctx, u64 now)

@@ -22,7 +22,7 @@ enum { ABSENT_CPUS = 4 }; /* that a tick looks at */
 
 u64 nr_hotplugs; /* CPUs that went or came; the loader looks whether it has to do something */
 
-/* What the other CPUs of its LLC go by follows whether @cpu is present. */
+/* Update nr_cpus and present_slots of the LLC: @cpu has become present, or is no longer. */
 static void count_present(s32 cpu, bool present)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);

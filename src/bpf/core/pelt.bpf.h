@@ -128,7 +128,7 @@ static void pelt_update(s32 cpu, struct cpu_ctx *cctx, u64 now, bool running)
 	}
 	pelt->since = now;
 	pelt->running = running;
-	/* Or it would seem to use more until it leaves idle again. */
+	/* An idle CPU makes up at once for what it is behind: util_avg would stay too high. */
 	if ((s64)(now - pelt->updated_at) >= PELT_PERIOD_NS || (!running && pelt->behind))
 		pelt_fold(cpu, cctx, now);
 }

@@ -24,8 +24,8 @@
  *	request  a slice of the task; nothing if it is short
  *	credit   --slice-us-lag, unless the wakeup was sync, until the task has run for a slice: it
  *	         did not choose its moment, while a reader of a pipe finds more to read when it
- *	         runs later. Nothing for a light task whose negative lag is more than that: it would
- *	         always come first
+ *	         runs later. Nothing for a task whose negative lag is more than three
+ *	         slices: of low weight, it would always come first
  *	lead     a negative lag of a slice of nice 0 at most, until the task has run for a slice:
  *	         tasks of a kind run in the order in which they came, because any other order keeps
  *	         the last one waiting for longer
@@ -135,17 +135,18 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 {
 	u32 weight = task_weight(tctx);
 	u64 slice = vslice(tctx, weight), at = tctx->vruntime;
-	s64 lead = at - cctx->vclock, least = min(slice, tunables.slice_ns);
+	s64 lead = at - cctx->vclock, max_lead = min(slice, tunables.slice_ns);
 
 	if (!is_short(tctx))
 		at += slice;
 	tctx->has_credit = false;
 	if (burst(tctx) < tunables.slice_ns) {
-		if (!tctx->sync_wakeup && lead <= CREDIT_LEAD * least && !never_preempts(p, tctx)) {
+		if (!tctx->sync_wakeup && lead <= CREDIT_LEAD * max_lead &&
+		    !never_preempts(p, tctx)) {
 			tctx->has_credit = true;
 			at -= to_vtime(tunables.credit_ns, weight);
 		}
-		if (lead > 0 && lead <= least)
+		if (lead > 0 && lead <= max_lead)
 			at -= lead;
 	}
 	tctx->deadline = at;

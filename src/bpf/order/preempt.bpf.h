@@ -22,8 +22,8 @@
 #pragma once
 
 /*
- * A task that preempts none waits for the tick of what it finds on @cpu, if that can be without one
- * it does not.
+ * Does @p wait for a tick rather than preempt the task that it finds on @cpu? Not where there may
+ * be no tick.
  */
 static bool waits_on_arrival(const struct task_struct *p, s32 cpu)
 {

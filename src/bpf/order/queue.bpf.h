@@ -141,10 +141,10 @@ static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64
  * In enqueue on @cpu: return the key in its queue for a task with the deadline @at.
  *
  * 1. A preempted task (@credit is 0) comes before the tasks that wait already, except critical ones
- * and tasks that were preempted before it: it may hold a lock, and tasks that run before it would
- * spin for that.
- * 2. A long task that wakes with @credit does not use the credit to come before a preempted task.
- * The key of that leaves room for it before the other tasks.
+ *    and tasks that were preempted before it: it may hold a lock, and tasks that run before it
+ *    would spin for that. Its key is 2 before the first one's.
+ * 2. A long task that wakes with @credit does not use the credit to come before a preempted task:
+ *    its key is 1 after that.
  */
 __noinline u64 queue_key(s32 cpu, u64 at, u64 credit)
 {

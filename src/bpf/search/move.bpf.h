@@ -56,8 +56,8 @@ static void check_move(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 /*
  * In enqueue: @p goes to @cpu, another one, and takes it from the task that runs there. Kernels
  * whose enqueue_task_scx() has an int for enq_flags (6.18 for one) lose SCX_ENQ_PREEMPT on that
- * way: the kick does the same, and comes after @p, for both wait until this CPU's interrupts come
- * on, and what was asked for last is done first.
+ * way: the kick does the same. It finds @p there, because kicks and inserts of this CPU are
+ * carried out last first once its interrupts are on.
  */
 static void send(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {

@@ -35,7 +35,7 @@ static void clear_overloaded(s32 cpu, struct cpu_ctx *cctx)
 	map_test_and_clear(&overload_map, cpu_layout(cpu)->slot);
 }
 
-/* Takes note of queues of @cpu that are empty. Its rq lock is held. */
+/* Note which queues of @cpu are empty. Its rq lock is held. */
 static void note_taken(s32 cpu, struct cpu_ctx *cctx)
 {
 	if (cctx->queued & QUEUED_MOVABLE && !scx_bpf_dsq_nr_queued(cpu))

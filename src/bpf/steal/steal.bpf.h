@@ -10,8 +10,8 @@
  * What a task that ran a moment ago left in the caches of its LLC is worth some wait: CPUs of other
  * LLCs take it only when it stopped a migration cost ago. The tick of its CPU offers it again.
  *
- * Bounded by steal_tries victims, and nr_reach + 1 maps. When tries
- * run out in the own LLC the next search goes on from there.
+ * Bounded by steal_tries victims, and nr_reach + 1 maps. When tries run out in the own LLC the next
+ * search continues there.
  */
 #pragma once
 
