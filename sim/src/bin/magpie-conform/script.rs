@@ -50,6 +50,8 @@ pub fn parse(text: &str) -> Result<Vec<Scenario>> {
     let lines: Vec<(usize, Vec<&str>)> =
         (1..).zip(lines).filter(|(_, words): &(_, Vec<_>)| !words.is_empty()).collect();
     for block in lines.chunk_by(|_, (_, words)| words[0] != "scenario") {
+        let (number, head) = &block[0];
+        ensure!(head[0] == "scenario", "line {number}: a line of no scenario");
         let mut scenario = Scenario::default();
         // Names first: steps speak of tasks that come later.
         for (number, words) in block {
@@ -67,16 +69,16 @@ pub fn parse(text: &str) -> Result<Vec<Scenario>> {
 /// Adds what a line gives a name to.
 fn declare(scenario: &mut Scenario, words: &[&str]) -> Result<()> {
     match *words {
-        ["scenario", name, ref pairs @ ..] => {
-            ensure!(matches!(pairs, [] | ["pairs"]), "'scenario NAME [pairs]' expected");
-            (scenario.name, scenario.pairs) = (name.into(), !pairs.is_empty());
+        ["scenario", name] | ["scenario", name, "pairs"] => {
+            (scenario.name, scenario.pairs) = (name.into(), words.len() == 3);
         }
+        ["scenario", ..] => bail!("'scenario NAME [pairs]' expected"),
         ["task", name, cpus] => {
             scenario.tasks.push(Task { name: name.into(), cpus: parse_cpus(cpus)?, steps: Vec::new() });
         }
         ["child", name] => scenario.tasks.push(Task { name: name.into(), cpus: Mask::none(), steps: Vec::new() }),
         ["pipe", name] => scenario.channels.push(Channel { name: name.into(), pipe: true }),
-        _ => ensure!(!scenario.name.is_empty(), "a line of no scenario"),
+        _ => {}
     }
     Ok(())
 }
