@@ -127,11 +127,14 @@ impl Kernel {
     }
 }
 
+/// The rows of a run: what it is, and its value.
+type Rows = Vec<(String, f64)>;
+
 /// Runs of one or more sets of flags, a column each: the median and the range of the runs.
 #[derive(Default)]
 pub struct Table {
     /// A column's name, and the rows of each of its runs.
-    columns: Vec<(String, Vec<Vec<(String, f64)>>)>,
+    columns: Vec<(String, Vec<Rows>)>,
 }
 
 impl Table {
@@ -143,7 +146,7 @@ impl Table {
 
 impl Report {
     /// The rows of a [`Table`], in order.
-    fn rows(&self) -> Vec<(String, f64)> {
+    fn rows(&self) -> Rows {
         let mut rows = vec![("busy %".to_string(), self.busy), ("lines a switch".to_string(), self.lines_a_switch)];
         for group in &self.groups {
             let name = &group.name;
@@ -209,7 +212,7 @@ impl fmt::Display for Table {
         table.set_header([""].into_iter().chain(self.columns.iter().map(|(name, _)| &**name)).chain(ratio));
         let Some(first) = self.columns.first().and_then(|(_, runs)| runs.first()) else { return Ok(()) };
         for (row, (what, _)) in first.iter().enumerate() {
-            let of_runs = |runs: &Vec<Vec<(String, f64)>>| runs.iter().map(|rows| rows[row].1).collect();
+            let of_runs = |runs: &Vec<Rows>| runs.iter().map(|rows| rows[row].1).collect();
             let values: Vec<Vec<f64>> = self.columns.iter().map(|(_, runs)| of_runs(runs)).collect();
             let mut line = vec![what.clone()];
             line.extend(values.iter().map(|values| cell(values)));
