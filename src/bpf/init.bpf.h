@@ -17,7 +17,7 @@ void BPF_STRUCT_OPS(magpie_cpu_online, s32 cpu)
 }
 
 /*
- * @cpu goes, and its runqueue is not used any more, but for its local DSQ. On its own thread for
+ * @cpu goes, and its runqueue is not used any more, except its local DSQ. On its own thread for
  * that; no rq lock is held.
  */
 void BPF_STRUCT_OPS(magpie_cpu_offline, s32 cpu)

@@ -43,7 +43,7 @@ enum magpie_limits {
 	MAX_NODE_IDS = 1024, /* the kernel's ids */
 	/* whose memory is known; with more the kernel forgets those that run least */
 	MAX_PROCESSES = 1024,
-	/* tasks that wait on a CPU: more are served first come, first served */
+	/* tasks that wait on a CPU: more are served in FIFO order */
 	MAX_LONG_QUEUE = 1024,
 };
 
@@ -95,7 +95,7 @@ struct machine {
  * page of their own.
  */
 struct tunables {
-	u64 slice_ns; /* for which a task runs before its queue is looked at */
+	u64 slice_ns; /* for which a task runs before its queue is checked */
 	/*
 	 * how far ahead a task comes that was not woken by a message, until it has run for a slice
 	 */
@@ -185,7 +185,7 @@ struct sparse_map {
  * did it.
  */
 enum magpie_stat {
-	STAT_SEARCH, /* calls of select_cpu, but for STAT_HANDOFF */
+	STAT_SEARCH, /* calls of select_cpu, except STAT_HANDOFF */
 	STAT_TARGET, /* ... placed on an idle target */
 	STAT_PREV,   /* ... on an idle previous CPU */
 	STAT_RECENT, /* ... on the CPU used before that */
@@ -212,7 +212,7 @@ enum magpie_stat {
 	STAT_STEAL_NODE, /* ... of another LLC of the node */
 	STAT_STEAL_FAR,	 /* ... of another node */
 	STAT_STOLEN_NS,	 /* for which tasks had been queued that then ran on another CPU */
-	/* tasks that a busy CPU took from one where they are owed more, or waited longer */
+	/* tasks that a busy CPU took from one where they have more lag, or waited longer */
 	STAT_BALANCE,
 	STAT_STARVED,	 /* tasks run out of turn because they waited far too long */
 	STAT_STEAL_MISS, /* victims whose waiting tasks were gone or could not come */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the system does for speed or energy: power profile (power.rs), governors and limits of frequencies (frequency.rs).
-//! The scheduler is loaded for one profile and governor, and starts anew for another.
+//! The scheduler is loaded for one profile and governor, and restarts for another.
 
 pub mod frequency;
 pub mod power;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! loading    seq(), wait_until_quiet(): nothing comes or goes
-//! attached   Hotplugs::is_due() --read_machine()--> Hotplugs::follow() --> the CPUs that came: the program is told of each
+//! attached   Hotplugs::is_due() --read_machine()--> Hotplugs::follow() --> the CPUs that came: the program is notified of each
 //! ```
 
 mod layout;
@@ -16,7 +16,7 @@ use scx_utils::misc::read_from_file;
 
 use crate::topology::Layout;
 
-/// No CPU came or went for so long: what has to be made anew is made for the machine as it is now.
+/// No CPU came or went for so long: what has to be reloaded is loaded for the machine as it is now.
 pub const QUIET: Duration = Duration::from_secs(1);
 
 /// What failed again and again is tried so often at least.
@@ -37,7 +37,7 @@ pub struct Hotplugs {
     outgrown: bool,
 }
 
-/// None yet. CPUs may have come between the look at the machine and the load: it is looked at once more.
+/// None yet. CPUs may have come between the reading of the machine and the load: it is read once more.
 impl Default for Hotplugs {
     fn default() -> Self {
         let now = Instant::now();

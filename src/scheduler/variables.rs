@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The program's variables: what it is told before it loads, and what both have at hand while it runs.
+//! The program's variables: what it gets before it loads, and what both have at hand while it runs.
 //!
 //! The skeleton and `bpf_intf` have types of their own for the same C: *twins*.
 

@@ -190,7 +190,7 @@ __noinline u64 next_refill(u32 id, u64 now)
 }
 
 /*
- * cpu.max is set, in ns; a quota of 0: there is none. Tasks that wait are looked at when the old
+ * cpu.max is set, in ns; a quota of 0: there is none. Tasks that wait are checked when the old
  * period ends.
  */
 static void set_limit(u32 id, u64 period, u64 quota, u64 burst)

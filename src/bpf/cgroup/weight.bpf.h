@@ -28,10 +28,10 @@
 
 enum {
 	CHANGE_SLOTS = 8, /* groups that a CPU has changes of; by id, modulo */
-	/* how often a CPU tells of them; the kernel's own shares follow as often */
+	/* how often a CPU reports them; the kernel's own shares follow as often */
 	SETTLE_NS = 1000000,
 	SETTLE_CPUS = 8,    /* CPUs that a tick checks for one that has no tick of its own */
-	SHARE_NS = 1000000, /* how often the share of a task is looked at */
+	SHARE_NS = 1000000, /* how often the share of a task is checked */
 	WEIGHT_SHIFT = 9,   /* of a task's weight: shares get small */
 	SHARE_SHIFT = 29,   /* while they are computed: weight * weight has 34 bits */
 	WEIGHT_DFL = 1024,  /* nice 0; a group's with cpu.weight 100 */
@@ -223,8 +223,8 @@ __noinline u32 group_share(u32 id, u32 weight)
 }
 
 /*
- * What the task is owed or ahead is CPU time: by another weight that is another stretch of virtual
- * time. Bounded by MAX_LAG_NS: the clock of a sleeper's CPU may be anywhere by now.
+ * The lag of a task is CPU time: by another weight that is another stretch of virtual time. Bounded
+ * by MAX_LAG_NS: the clock of a sleeper's CPU may be anywhere by now.
  */
 static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Kicks: interrupts by which a CPU is told to schedule, one at most for a task that is placed or
+ * Kicks: interrupts that make a CPU schedule, one at most for a task that is placed or
  * queued.
  */
 #pragma once

@@ -2,7 +2,7 @@
 /*
  * A task that is away returns to its home node (home.bpf.h)
  *
- *	when it wakes   and no CPU of the target's node is idle         scan_home()
+ *	when it wakes   and no CPU of the target's node is idle         find_idle()
  *	while it waits  taken by a CPU of its home that idles           pull()
  *	while it runs   at a tick, if a CPU of its home seems to idle   MOVE_HOME, search/move.bpf.h
  */

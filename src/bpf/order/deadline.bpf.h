@@ -241,9 +241,9 @@ static void rebase(struct task_ctx *tctx, s32 cpu)
  * @p is about to wait for @cpu, or to run there: bound its lag, and compute its deadline.
  *
  * 1. If it slept or was throttled (@woke), it has no positive lag, and a negative one of two slices
- * at most, as EEVDF bounds lag.
+ *    at most, as EEVDF bounds lag.
  * 2. Otherwise its negative lag is bounded so that one long stint (no tick, a virtual CPU that
- * stood still) does not shut it out for as long times the number of tasks that wait.
+ *    stood still) does not shut it out for as long times the number of tasks that wait.
  */
 static __always_inline void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 				  bool woke)

@@ -48,9 +48,9 @@ static void run_at_once(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_fla
 }
 
 /*
- * In enqueue: put @p into a queue of @cpu, whose rq lock is held, with the @rest of its slice. It
- * is @critical and wakes, or it wakes and is to @preempt current. Return true if it does: no idle
- * CPU takes it.
+ * In enqueue: put @p into a queue of @cpu, whose rq lock is held, with the @rest of its slice.
+ * @critical: it is the loader, and wakes. Return true if @p preempts current, as @preempt says,
+ * because no idle CPU takes it.
  */
 static bool queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
 		       u64 rest, bool preempt, bool critical, u64 enq_flags)
@@ -96,8 +96,8 @@ static bool queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 static void insert_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
 			u64 rest, u64 enq_flags)
 {
-	bool wakes = enq_flags & SCX_ENQ_WAKEUP, critical = false, pinned = !is_migratable(p),
-	     preempt;
+	bool wakes = enq_flags & SCX_ENQ_WAKEUP, pinned = !is_migratable(p);
+	bool critical = false, preempt;
 
 	if (wakes && is_critical(p)) {
 		if (pinned) {

@@ -44,7 +44,7 @@ static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 
 /*
  * Return the context of @prev, its deadline up to date, if it may run for *@slice more; NULL if it
- * has gone to sleep, or is to go elsewhere or to wait for cpu.max.
+ * sleeps, or is to go elsewhere or to wait for cpu.max.
  */
 static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 *slice)
 {
@@ -251,8 +251,8 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		else if (balance(cpu, at, own))
 			return;
 	}
-	/* Preempted while balance() or take_yielded() had dropped the rq lock: by the local DSQ. */
-	if (!preempted && cctx->preempted_by)
+	/* Preempted by a task of the local DSQ while balance() had dropped the rq lock. */
+	if (!preempted && cctx->preempted_by && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
 		return;
 
 	/* 4, 5. */

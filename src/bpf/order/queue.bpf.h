@@ -38,7 +38,7 @@ static u64 pinned_queue(s32 cpu)
 
 /*
  * @p is about to wait in a queue of @cpu, whose rq lock is held: returns which. The kernel inserts
- * it when enqueue() returns. A task that is queued anew before it ran (its affinity was set, a
+ * it when enqueue() returns. A task that is queued again before it ran (its affinity was set, a
  * higher class took the CPU) has waited since the first time.
  */
 static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
@@ -63,8 +63,8 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 }
 
 /*
- * The task waits no more, if it did: it runs, leaves us, or is queued anew. Was it the last in the
- * queues of its CPU?
+ * The task waits no more, if it did: it runs, leaves sched_ext, or is queued again. Was it the last
+ * in the queues of its CPU?
  */
 static bool queue_del(struct task_ctx *tctx)
 {

@@ -20,7 +20,7 @@
  * scan_from has the scan begin at the LLC's first slot: the same cores are used each time, and the
  * last ones stay idle.
  *
- * Busy CPUs are skipped by the line of the bitmap: a search that finds nothing reads one word.
+ * Busy CPUs are skipped by the line of the bitmap: a search in vain reads a word for 16 CPUs.
  */
 #pragma once
 
@@ -127,14 +127,14 @@ __noinline s32 scan_llc(struct task_struct *p __arg_trusted, u32 llc, u32 slot)
 	return scan_window(p, llc, slot, window, false);
 }
 
-/* As scan_llc(), in the nearest other LLCs from @first on, up to @end. Bounded by MAX_BEYOND. */
+/* As scan_llc(), in the nearest other LLCs from @first on, up to @end and to MAX_BEYOND. */
 static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 first, u32 end)
 {
 	const volatile struct llc_layout *l = llc_layout(llc);
 	s32 cpu;
 	u32 i;
 
-	for (i = first + bpf_arena_loop_zero; i < first + MAX_BEYOND && i < end && can_loop; i++) {
+	for (i = first + bpf_arena_loop_zero; i < MAX_BEYOND && i < end && can_loop; i++) {
 		u32 other = other_llc(l, i);
 
 		if (!map_any(&idle_map, other))

@@ -26,7 +26,10 @@ enum {
 	MAX_DRIFT_NS = 100000000,
 };
 
-/* @cpu leaves the idle loop: its clock ran on, so that no task is owed for what no task wanted. */
+/*
+ * @cpu leaves the idle loop: its clock ran on, so that no task has lag for time that no task
+ * wanted.
+ */
 static void account_idle(struct cpu_ctx *cctx, u64 now)
 {
 	s64 idle = now - cctx->pelt.since;

@@ -16,7 +16,7 @@
 
 enum {
 	/*
-	 * A busy CPU takes a task that is owed so much more than what it would run; twice that
+	 * A busy CPU takes a task with so much more lag than what it would run; twice that
 	 * between LLCs.
 	 */
 	BALANCE_GRAN_NS = 10000000,
@@ -86,7 +86,7 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 
 /*
  * @p comes from @victim to @cpu by its turn on the common scale, not by its distance to the clock.
- * What it is owed is bounded by the credit: it shall not shut out those that wake here.
+ * Its positive lag is bounded by the credit: it shall not shut out those that wake here.
  */
 static void carry_over(struct task_ctx *tctx, s32 cpu, s32 victim)
 {
