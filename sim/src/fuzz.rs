@@ -63,11 +63,10 @@ pub fn scenario(seed: u64) -> Scenario {
     tree(seed).current()
 }
 
-/// Runs a seed's scenario by the program `exe` (ours), with other CPUs in between its callbacks or not; `None` if all holds.
-pub fn run_seed(exe: &Path, seed: u64, interleave: bool) -> Result<Option<Failure>> {
+/// Runs a seed's scenario by the program `exe` (ours); `None` if all holds.
+pub fn run_seed(exe: &Path, seed: u64) -> Result<Option<Failure>> {
     let mut tree = tree(seed);
-    let current = |tree: &dyn ValueTree<Value = Scenario>| Scenario { interleave, ..tree.current() };
-    let mut scenario = current(&tree);
+    let mut scenario = tree.current();
     let mut verdict = run_apart(exe, &scenario)?;
     if verdict == Verdict::Holds {
         return Ok(None);
@@ -77,7 +76,7 @@ pub fn run_seed(exe: &Path, seed: u64, interleave: bool) -> Result<Option<Failur
     let started = Instant::now();
     let mut more = tree.simplify();
     while more && started.elapsed() < MAX_SHRINK {
-        let smaller = current(&tree);
+        let smaller = tree.current();
         let outcome = run_apart(exe, &smaller)?;
         if outcome.kind() == kind {
             (scenario, verdict) = (smaller, outcome);
@@ -159,7 +158,6 @@ fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
                 remote_memory_pct: 0,
                 start_cpus: None,
                 noise,
-                interleave: false,
             }
         },
     )
@@ -323,13 +321,6 @@ mod tests {
         assert_ne!(json(7), json(8));
         let again: Scenario = serde_json::from_str(&json(7)).unwrap();
         assert_eq!(serde_json::to_string(&again).unwrap(), json(7));
-    }
-
-    #[test]
-    fn other_cpus_come_in_between() {
-        let times = |interleave| Scenario { interleave, ..scenario(7) }.run(false).unwrap().kernel.nr_interleaved;
-        assert_eq!(times(false), 0);
-        assert!(times(true) > 0);
     }
 
     #[test]

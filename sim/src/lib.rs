@@ -14,6 +14,7 @@
 //!     machine.rs            its CPUs; costs.rs, cache.rs: what things cost there; lines_log.rs
 //! growth.rs, experiments.rs  series of runs: as the machine grows; with a feature off and on
 //!   lines.rs                   and cache lines that move
+//! interleave.rs           all orders of what two CPUs do at the same time
 //! ```
 //!
 //! A file imports only files below it.
@@ -28,6 +29,7 @@ pub mod fault;
 pub mod fuzz;
 pub mod growth;
 pub mod instructions;
+pub mod interleave;
 pub mod kernel;
 pub mod lines;
 pub mod lines_log;

@@ -24,7 +24,7 @@ use clap::{Args, Parser, Subcommand};
 use magpie_sim::cgroup::Spec;
 use magpie_sim::experiments;
 use magpie_sim::fuzz::{self, Verdict};
-use magpie_sim::growth;
+use magpie_sim::{growth, interleave};
 use magpie_sim::lines;
 use magpie_sim::machine::{PRESETS, Shape};
 use magpie_sim::report::Table;
@@ -119,9 +119,6 @@ enum Command {
         /// Folder for failed scenarios.
         #[arg(long, default_value = "sim-failures", value_name = "DIR")]
         out: PathBuf,
-        /// Let timers of other CPUs come in the middle of callbacks. A failure may be the simulator's.
-        #[arg(long)]
-        interleave: bool,
     },
     /// Count the instructions of a wakeup and a dispatch in LLCs of 8 to 256 CPUs, idle, half busy and overloaded.
     ///
@@ -144,6 +141,10 @@ enum Command {
         #[arg(last = true, value_name = "FLAGS")]
         flags: Vec<String>,
     },
+    /// Try all orders of what two CPUs do at the same time, for pairs such as a wakeup and a CPU that goes idle.
+    ///
+    /// Fails if a task waits next to an idle CPU after any order.
+    Interleave,
     /// Compare each feature off and on, and check the claims of its original author.
     ///
     /// Fails if a claim does not hold.
@@ -184,8 +185,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         None => run(&cli.run),
-        Some(Command::Fuzz { seeds, out, interleave }) => fuzz_seeds(seeds, &out, interleave),
+        Some(Command::Fuzz { seeds, out }) => fuzz_seeds(seeds, &out),
         Some(Command::Experiments { runs }) => run_experiments(runs),
+        Some(Command::Interleave) => try_orders(),
         Some(Command::Growth { samples, seed, flags }) => grow(samples as usize, seed, &flags),
         Some(Command::Lines { seed, flags }) => lines(seed, &flags),
         Some(Command::Replay { file, trace, text, verdict }) => replay(&file, trace.as_deref(), text, verdict),
@@ -261,6 +263,17 @@ fn grow(samples: usize, seed: u64, flags: &[String]) -> Result<bool> {
     Ok(rows.iter().all(|row| row.wakeup.is_bounded() && row.dispatch.is_bounded()))
 }
 
+/// True if all orders hold.
+fn try_orders() -> Result<bool> {
+    let mut hold = true;
+    for pair in interleave::PAIRS {
+        let outcome = pair.try_all()?;
+        println!("{outcome}");
+        hold &= outcome.failed.is_none();
+    }
+    Ok(hold)
+}
+
 fn lines(seed: u64, flags: &[String]) -> Result<bool> {
     ensure!(
         cfg!(feature = "lines"),
@@ -326,7 +339,7 @@ fn replay(file: &Path, trace: Option<&Path>, text: bool, verdict: bool) -> Resul
 }
 
 /// True if all seeds hold.
-fn fuzz_seeds(seeds: std::ops::Range<u64>, out: &Path, interleave: bool) -> Result<bool> {
+fn fuzz_seeds(seeds: std::ops::Range<u64>, out: &Path) -> Result<bool> {
     if seeds.is_empty() {
         bail!("no seeds");
     }
@@ -341,7 +354,7 @@ fn fuzz_seeds(seeds: std::ops::Range<u64>, out: &Path, interleave: bool) -> Resu
                 if seed >= seeds.end {
                     break;
                 }
-                let Some(failure) = fuzz::run_seed(&exe, seed, interleave)? else {
+                let Some(failure) = fuzz::run_seed(&exe, seed)? else {
                     held.fetch_add(1, Ordering::Relaxed);
                     continue;
                 };

@@ -116,12 +116,8 @@ impl Native {
     pub fn load(&mut self, config: &BpfConfig) {
         // SAFETY: the linker's bounds of sections that are ours alone; nobody runs the program, we hold it.
         unsafe {
-            // Volatile, lest it becomes memset() and memcpy(): AddressSanitizer's own refuse the gaps that it leaves
-            // between variables.
-            let bss = (&raw mut __start_bpf_bss).cast::<u64>();
-            for i in 0..(&raw const __stop_bpf_bss).cast::<u64>().offset_from_unsigned(bss) {
-                bss.add(i).write_volatile(0);
-            }
+            clear_bss();
+            // Volatile, lest it becomes memcpy(): AddressSanitizer's own refuses the gaps that it leaves between variables.
             let data = &raw mut __start_bpf_data;
             let len = (&raw const __stop_bpf_data).offset_from_unsigned(data);
             let pristine = PRISTINE_DATA.get_or_init(|| (0..len).map(|i| data.add(i).read_volatile()).collect());
@@ -356,6 +352,23 @@ unsafe fn copy<T: Copy>(to: &[UnsafeCell<T>], from: &[T]) {
     for (to, from) in to.iter().zip(from) {
         // SAFETY: the caller's.
         unsafe { to.get().write(*from) };
+    }
+}
+
+/// # Safety
+/// Nobody runs the program.
+unsafe fn clear_bss() {
+    // SAFETY: the linker's bounds of a section that is the program's alone. Pages within it come from no file: they are zero
+    // after the kernel has taken them away.
+    unsafe {
+        let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
+        let (start, stop) = ((&raw mut __start_bpf_bss) as usize, (&raw mut __stop_bpf_bss) as usize);
+        let (first, end) = (start.next_multiple_of(page), stop & !(page - 1));
+        let err = libc::madvise(first as *mut _, end - first, libc::MADV_DONTNEED);
+        assert_eq!(err, 0, "madvise: {}", std::io::Error::last_os_error());
+        for at in (start..first).chain(end..stop) {
+            (at as *mut u8).write_volatile(0);
+        }
     }
 }
 

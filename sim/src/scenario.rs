@@ -48,8 +48,6 @@ pub struct Scenario {
     pub start_cpus: Option<usize>,
     /// Background kernel threads and the loader.
     pub noise: bool,
-    /// Other CPUs come in between the accesses of callbacks.
-    pub interleave: bool,
 }
 
 impl Default for Scenario {
@@ -68,7 +66,6 @@ impl Default for Scenario {
             remote_memory_pct: 0,
             start_cpus: None,
             noise: true,
-            interleave: false,
         }
     }
 }
@@ -100,7 +97,6 @@ impl Scenario {
         let tunables = parse_flags(&self.flags)?;
         let mut kernel = Kernel::new(Machine::new(&self.machine), &tunables, self.seed)?;
         kernel.trace.keep = keep_trace;
-        kernel.interleaves = self.interleave;
         let from = kernel.now + TICK;
         if self.noise {
             add_noise(&mut kernel, from);

@@ -325,6 +325,8 @@ struct cpu_ctx {
 	s32 balance_with; /* the CPU that balance() is to look at */
 	/* the victim at which steal() ran out of tries; NO_SLOT: it did not */
 	u32 steal_slot;
+	u8 awaits;  /* the last steal() found a queue into which a task may be inserted soon */
+	u8 awaited; /* ... and this CPU, which idles, was kicked to look there once more */
 
 	/* numa/: the hand-off of current. */
 	u64 sync_woke_at;  /* CLOCK_MONOTONIC of its last sync wakeup; 0: not timed */

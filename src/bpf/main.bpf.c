@@ -344,6 +344,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 		return;
 	/* Nothing waits, and no tick comes to see it. */
 	cctx->fifo = false;
+	cctx->awaited = false;
 	mark_idle(cpu, cctx);
 	/*
 	 * The other half of the handshake with enqueue(): a task may have been queued after

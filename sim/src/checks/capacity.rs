@@ -31,11 +31,8 @@ impl Kernel {
         self.machine.places[cpu].capacity
     }
 
-    /// select_cpu() claimed `cpu` for the task. Another that is just becoming idle, or has become so meanwhile, need not be seen.
+    /// select_cpu() claimed `cpu` for the task.
     pub fn check_fits(&mut self, task: TaskId, cpu: usize) {
-        if self.interleaved || self.nr_interleaved != self.checks.nr_interleaved {
-            return;
-        }
         if self.tunables.no_capacity || self.layout.nr_stronger() == 0 || self.layout.llcs.len() > REACH {
             return;
         }

@@ -50,7 +50,7 @@ const PUT_BACK_SLACK: u64 = 1_000_000;
 pub fn observe(kernel: &mut Kernel, moment: Moment) {
     match moment {
         Moment::Loaded => kernel.checks_attached(),
-        Moment::Selects => kernel.checks.before_select(&kernel.native, kernel.cpu, kernel.nr_interleaved),
+        Moment::Selects => kernel.checks.before_select(&kernel.native, kernel.cpu),
         Moment::Selected { task, cpu } => {
             kernel.check_selected(task, cpu);
             kernel.check_scanned(task);
@@ -106,8 +106,7 @@ fn approach(avg: &mut f64, goal: f64, ns: f64) {
 }
 
 impl Notes {
-    pub fn before_select(&mut self, native: &Native, cpu: usize, nr_interleaved: u64) {
-        self.nr_interleaved = nr_interleaved;
+    pub fn before_select(&mut self, native: &Native, cpu: usize) {
         let stats = native.cpu_ctx(cpu).stats;
         self.scanned = stats[magpie_stat_STAT_SCANNED as usize];
         self.scans = stats[magpie_stat_STAT_SCAN as usize];

@@ -69,10 +69,12 @@ impl Kernel {
         if self.tasks[task].state != State::Runnable || self.tasks[task].may_run_on(cpu) && self.online.test(cpu) {
             return;
         }
+        self.lock_rq(cpu);
         self.lock_local(cpu);
         self.take_out(task);
         self.tasks[task].set_queued(false);
         self.add_running(cpu, -1);
+        self.unlock_rq(cpu);
         let online = self.online;
         let to = match self.tasks[task].mask().and(&online).next_after(cpu) {
             Some(to) => to,

@@ -9,6 +9,9 @@ use crate::kernel::{Curr, Event, Kernel, Moment};
 use crate::native::{Context, SCX_KICK_IDLE, SCX_KICK_PREEMPT};
 use crate::trace::Op;
 
+/// A CPU that schedules more often than this waits for another one.
+const SPINS: usize = 4;
+
 impl Kernel {
     /// Handles events up to `until`, or until an invariant is violated.
     pub fn run_until(&mut self, until: u64) {
@@ -79,6 +82,9 @@ impl Kernel {
         // Each task may belong to a throttled group: it leaves the CPU as soon as it runs, and the CPU schedules again.
         let max = 16 + 2 * self.tasks.len();
         while self.online.test(cpu) && (self.cpus[cpu].need_resched || self.work(cpu)) {
+            if rounds >= SPINS {
+                self.spin();
+            }
             self.schedule(cpu);
             self.deliver_kicks();
             rounds += 1;
@@ -123,6 +129,7 @@ impl Kernel {
     /// Delivers kicks, as the kernel does when it enables interrupts.
     pub fn deliver_kicks(&mut self) {
         for (cpu, flags) in std::mem::take(&mut self.kicks) {
+            self.lock_rq(cpu);
             let busy = self.cpus[cpu].curr != Curr::Idle;
             if let Curr::Task(task) = self.cpus[cpu].curr
                 && flags & SCX_KICK_PREEMPT != 0
@@ -132,6 +139,7 @@ impl Kernel {
             if self.online.test(cpu) && !(flags & SCX_KICK_IDLE != 0 && busy) {
                 self.resched_curr(cpu);
             }
+            self.unlock_rq(cpu);
         }
     }
 }

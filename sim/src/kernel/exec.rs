@@ -135,7 +135,7 @@ impl Kernel {
         }
     }
 
-    fn block(&mut self, task: TaskId) {
+    pub fn block(&mut self, task: TaskId) {
         self.tasks[task].blocked = true;
         let cpu = self.tasks[task].cpu;
         self.resched_curr(cpu);

@@ -14,6 +14,7 @@ use crate::costs::KFUNC;
 use crate::dsq::{Dsq, TaskId, is_throttled_queue, local_on, queue_cpu};
 use crate::kernel::call::{current, try_current};
 use crate::kernel::timers::{Array, Callback};
+use crate::kernel::turns::Word;
 use crate::kernel::{Event, Kernel, Moment};
 use crate::machine::Machine;
 use crate::mask::Mask;
@@ -172,6 +173,7 @@ extern "C" fn scx_bpf_dsq_insert_vtime(p: *mut task_struct, dsq_id: u64, slice: 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_dsq_move_to_local(dsq_id: u64, enq_flags: u64) -> bool {
     let kernel = kernel();
+    kernel.accesses(Word::Dsq(dsq_id), true);
     if !matches!(kernel.call, Some(call) if call.op == Op::Dispatch) {
         kernel.violate("move", "a task is moved outside of dispatch()".into());
         return false;
@@ -191,12 +193,14 @@ extern "C" fn scx_bpf_dsq_nr_queued(dsq_id: u64) -> i32 {
         kernel.check_possible(cpu);
         return kernel.cpus[cpu].local.len() as i32;
     }
+    kernel.accesses(Word::Dsq(dsq_id), false);
     dsq(dsq_id).map_or(-libc::ENOENT, |dsq| dsq.len() as i32)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_dsq_peek(dsq_id: u64) -> *mut task_struct {
     let kernel = kernel();
+    kernel.accesses(Word::Dsq(dsq_id), false);
     kernel.cost += KFUNC;
     kernel.cost += kernel.cpus[queue_cpu(dsq_id as usize)].line.load(&kernel.machine, kernel.cpu);
     dsq(dsq_id).and_then(|dsq| dsq.get(0)).map_or(std::ptr::null_mut(), |task| kernel.tasks[task].raw)
@@ -264,6 +268,7 @@ unsafe extern "C" fn bpf_iter_scx_dsq_next(it: *mut bpf_iter_scx_dsq) -> *mut ta
     // SAFETY: as above.
     let it = unsafe { &mut *it };
     let kernel = kernel();
+    kernel.accesses(Word::Dsq(it.dsq_id), false);
     kernel.cost += KFUNC;
     let Some(dsq) = dsq(it.dsq_id) else { return std::ptr::null_mut() };
     let reverse = it.flags & u64::from(scx_public_consts_SCX_DSQ_ITER_REV) != 0;
@@ -303,6 +308,7 @@ unsafe extern "C" fn scx_bpf_dsq_move(
         kernel.violate("move", format!("to DSQ {dsq_id:#x}: only moves to the local one are simulated"));
         return false;
     }
+    kernel.accesses(Word::Dsq(from as u64), true);
     kernel.lock_dsq(from);
     if let Some(slot) = kernel.native.slot(kernel.cpu).filter(|_| kernel.quirks.claimed_while_stealing) {
         kernel.native.clear_idle_bit(slot);
@@ -505,13 +511,13 @@ fn tell_lines(addr: *const c_void, store: bool) {
 
 #[unsafe(no_mangle)]
 extern "C" fn sim_load(addr: *const c_void) {
+    kernel().accesses_variable(addr as usize, false);
     access(addr, Line::load);
 }
 
 /// What an access costs to memory that many CPUs use. True if it is such.
 fn access(addr: *const c_void, access: fn(&mut Line, &Machine, usize) -> u64) -> bool {
     let kernel = kernel();
-    kernel.interleave();
     if !is_shared(addr as usize) {
         return false;
     }
@@ -524,6 +530,7 @@ fn access(addr: *const c_void, access: fn(&mut Line, &Machine, usize) -> u64) ->
 
 #[unsafe(no_mangle)]
 extern "C" fn sim_store(addr: *const c_void) {
+    kernel().accesses_variable(addr as usize, true);
     // The compiler does not tell of atomics.
     tell_lines(addr, true);
     if access(addr, Line::store) {

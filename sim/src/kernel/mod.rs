@@ -14,14 +14,14 @@
 //!   timers.rs           BpfTimer
 //!   work.rs             CPU time, and when a task's step is done
 //!   cpufreq.rs          the frequency that a CPU runs at
-//!     interleave.rs       what other CPUs do in the middle of a callback
+//!     turns.rs            two CPUs at the same time
 //!     call.rs             every callback --> the BPF program --> kfuncs.rs: what it asks of the kernel
 //! ```
 //!
 //! - A file calls those below it and none above, but for kfuncs.rs, which the program calls. It imports this one, which
 //!   imports only the data of observe.rs.
-//! - An event runs to its end before the next, but for what interleave.rs lets come in between. What overlaps on a real machine
-//!   is a matter of order here, and the seed decides it. The handler adds up what its work costs, and the CPU is busy for that long.
+//! - An event runs to its end before the next, except under turns.rs. What overlaps on a real machine is a matter of order here,
+//!   and the seed decides it. The handler adds up what its work costs, and the CPU is busy for that long.
 //! - The kernel tells its observer of each [`Moment`]. The observer is `checks`, which the kernel does not know.
 
 mod call;
@@ -31,13 +31,13 @@ pub mod cpufreq;
 mod events;
 mod exec;
 mod faults;
-mod interleave;
 mod kfuncs;
 mod loader;
 mod observe;
 mod queues;
 mod sched;
 mod timers;
+pub mod turns;
 mod wakeup;
 mod work;
 
@@ -54,6 +54,7 @@ use scx_magpie::tunables::Tunables;
 use self::cpufreq::Freq;
 pub use self::observe::{FULL_MARGINS, Moment, Notes, Util, Violation};
 use self::timers::{Array, Timer};
+use self::turns::Turns;
 use crate::cache::Line;
 use crate::cgroup::{Cgroup, NR_AUTOGROUPS, autogroup};
 use crate::costs::TICK;
@@ -238,11 +239,8 @@ pub struct Kernel {
     /// Times that one of them came from another CPU.
     pub lines_moved: u64,
     pub kicks: Vec<(usize, u64)>,
-    /// Other CPUs come in between; one does now, while the runqueue of this CPU is locked; how many have.
-    pub interleaves: bool,
-    pub interleaved: bool,
-    locked: Option<usize>,
-    pub nr_interleaved: u64,
+    /// Two CPUs do something at the same time.
+    turns: Option<Turns>,
     pub quirks: Quirks,
     observer: Observer,
     /// The observer's notes.
@@ -310,10 +308,7 @@ impl Kernel {
             shared_lines: HashMap::new(),
             lines_moved: 0,
             kicks: Vec::new(),
-            interleaves: false,
-            interleaved: false,
-            locked: None,
-            nr_interleaved: 0,
+            turns: None,
             quirks: Quirks::of_seed(seed),
             observer,
             checks: Notes::new(nr_cpus, TICK),

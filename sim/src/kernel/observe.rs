@@ -82,8 +82,6 @@ pub struct Notes {
     /// The program's counts before this search: CPUs scanned, and searches that found one by a scan.
     pub scanned: u64,
     pub scans: u64,
-    /// How often CPUs had come in between of others.
-    pub nr_interleaved: u64,
     pub utils: Vec<Util>,
     /// Callbacks before the program was loaded, by Op.
     pub counts: [u64; Op::COUNT],

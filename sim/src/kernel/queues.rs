@@ -3,6 +3,7 @@
 
 use crate::costs::{IPI, KFUNC, LOCK_HOLD};
 use crate::dsq::{TaskId, local_on, queue_cpu};
+use crate::kernel::turns::Word;
 use crate::kernel::{Curr, Event, Kernel, Moment};
 use crate::native::{SCX_DSQ_LOCAL, SCX_ENQ_HEAD, SCX_ENQ_IMMED_FLAG, SCX_ENQ_PREEMPT};
 use crate::task::Place;
@@ -85,6 +86,7 @@ impl Kernel {
         if self.dsqs.get(id).is_none_or(Option::is_none) {
             return self.violate("no such DSQ", format!("task {task} is inserted into {dsq_id:#x}"));
         }
+        self.accesses(Word::Dsq(dsq_id), true);
         self.lock_dsq(id);
         let Some(dsq) = self.dsqs[id].as_mut() else { return };
         match vtime {
@@ -133,12 +135,17 @@ impl Kernel {
             if !self.online.test(cpu) || !self.tasks[task].may_run_on(cpu) || self.tasks[task].is_migration_disabled() {
                 return false;
             }
-            // Deactivating it there takes the other runqueue's lock and line.
+            // Deactivating it there takes the other runqueue's lock and line, after it was unlinked.
+            self.take_out(task);
+            self.unlock_rq(cpu);
+            self.lock_rq(from);
             self.lock_local(from);
             self.cpus[from].clock_left_at = Some(self.now);
             self.add_running(from, -1);
             self.add_running(cpu, 1);
             self.tasks[task].cpu = cpu;
+            self.unlock_rq(from);
+            self.lock_rq(cpu);
         }
         self.take_out(task);
         self.put_local(task, cpu, enq_flags);

@@ -37,7 +37,12 @@ const REMOTE_TICK: u64 = 1_000_000_000;
 impl Kernel {
     /// Switches `cpu` to its next task.
     pub fn schedule(&mut self, cpu: usize) {
-        self.cpus[cpu].need_resched = false;
+        self.lock_rq(cpu);
+        self.switch(cpu);
+        self.unlock_rq(cpu);
+    }
+
+    fn switch(&mut self, cpu: usize) {
         self.cpus[cpu].clock_left_at = None;
         let prev = self.cpus[cpu].curr;
         self.update_curr(cpu);
@@ -48,6 +53,8 @@ impl Kernel {
         }
 
         let next = self.pick_next(cpu, prev);
+        // Also of what came while dispatch() had released the lock.
+        self.cpus[cpu].need_resched = false;
         if next == prev {
             return;
         }

@@ -76,6 +76,12 @@ impl Kernel {
         0
     }
 
+    /// The armed one that fires first: its index, and when.
+    pub fn due_timer(&self) -> Option<(usize, u64)> {
+        let armed = self.timers.iter().enumerate().filter_map(|(index, timer)| Some((index, timer.due?)));
+        armed.min_by_key(|&(_, due)| due)
+    }
+
     pub fn bpf_timer(&mut self, index: usize, due: u64) {
         let Some(timer) = self.timers.get_mut(index).filter(|timer| timer.due == Some(due)) else { return };
         timer.due = None;

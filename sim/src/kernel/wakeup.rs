@@ -49,9 +49,7 @@ impl Kernel {
         self.tasks[task].cpu = cpu;
         let remote = enq_flags != 0
             && cpu != self.cpu
-            && (self.locked == Some(cpu)
-                || self.machine.places[cpu].llc != self.machine.places[self.cpu].llc
-                || self.cpus[cpu].nr_running == 0);
+            && (self.machine.places[cpu].llc != self.machine.places[self.cpu].llc || self.cpus[cpu].nr_running == 0);
         if remote {
             self.push(self.now + self.cost + IPI, Event::RemoteWake { task, cpu });
         } else {
@@ -110,6 +108,7 @@ impl Kernel {
 
     /// activate_task() and wakeup_preempt(), with the runqueue's lock held.
     pub fn activate(&mut self, task: TaskId, cpu: usize, enq_flags: u64) {
+        self.lock_rq(cpu);
         self.lock_local(cpu);
         self.tasks[task].state = State::Runnable;
         self.tasks[task].set_queued(true);
@@ -118,6 +117,7 @@ impl Kernel {
         if self.cpus[cpu].curr == Curr::Idle {
             self.resched_curr(cpu);
         }
+        self.unlock_rq(cpu);
     }
 
     /// do_enqueue_task(): puts the task into the queue that the program chose.

@@ -100,10 +100,12 @@ __noinline bool run_other(s32 cpu)
 			return true;
 		/*
 		 * Claimed while stealing let go of the rq lock, or the timer of throttled tasks has
-		 * come: a kick that comes before schedule() returns is forgotten then. Repeat it.
+		 * come: a kick that comes before schedule() returns is forgotten then. Repeat it. Or
+		 * a task is about to be inserted: look once more after await_insertion().
 		 */
-		if ((cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot)) ||
-		    READ_ONCE(cctx->throttled_due))
+		cctx->awaited = cctx->awaits && !cctx->awaited;
+		if (cctx->awaited || READ_ONCE(cctx->throttled_due) ||
+		    (cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot)))
 			kick_cpu(cpu, 0);
 	}
 	/* A task may have been queued here meanwhile. */

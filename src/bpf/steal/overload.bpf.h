@@ -60,10 +60,10 @@ static void kick_idle(s32 cpu)
 }
 
 /*
- * In running and dispatch of another CPU: clears the bit of @victim if no task waits there. A task
+ * In running and dispatch of another CPU: clear the bit of @victim if no task waits there. A task
  * that is queued meanwhile finds the bit cleared, or is found here in queued_load: this pairs with
- * queue_add(), which adds to queued_load before enqueue() looks at the bit. An idle CPU may have
- * missed it then, and is kicked. Returns 0.
+ * queue_add(), which adds to queued_load before enqueue() checks the bit. An idle CPU may have
+ * missed it then, and is kicked. Return 0.
  */
 __noinline s32 note_all_taken(s32 victim)
 {

@@ -25,6 +25,26 @@ static u64 migration_cost(s32 cpu, u32 llc)
 }
 
 /*
+ * In dispatch of an idle CPU: a task of @victim may be about to be inserted.
+ *
+ *	@victim, in enqueue(), its rq lock held     this CPU
+ *	set the overload bit
+ *	no idle bit is set
+ *	                                            set the idle bit
+ *	                                            the overload bit is set, the queue is empty
+ *	the kernel inserts the task
+ *	release the rq lock
+ *
+ * A kick takes the rq lock before it finds that @victim is not idle. After that this CPU looks once
+ * more: what is queued from then on finds its idle bit.
+ */
+static void await_insertion(struct cpu_ctx *cctx, s32 victim)
+{
+	cctx->awaits = true;
+	kick_idle(victim);
+}
+
+/*
  * In dispatch of @cpu: takes a task of an overloaded CPU of @llc. Bounded by steal_tries victims,
  * counted in @tries.
  */
@@ -35,6 +55,7 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 	u32 slot = own && cctx->steal_slot != NO_SLOT ? cctx->steal_slot : cpu_layout(cpu)->slot;
 	struct map_walk walk = map_walk_from(llc, slot, ALL_SLOTS);
 	struct pull want = {.why = PULL_IDLE, .cost = migration_cost(cpu, llc)};
+	bool empty;
 	s32 victim;
 
 	if (own)
@@ -43,10 +64,13 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 		victim = slot_cpu(walk.slot);
 		if (victim == cpu)
 			continue;
+		empty = own && cctx->idle && !scx_bpf_dsq_nr_queued(victim);
 		if (pull(cpu, victim, victim, &want))
 			return true;
 		stat_inc(STAT_STEAL_MISS);
 		note_all_taken(victim);
+		if (empty && READ_ONCE(cpu_ctx(victim)->queued_load))
+			await_insertion(cctx, victim);
 		*tries += bpf_arena_loop_one;
 		if (*tries >= tunables.steal_tries) {
 			if (own)
@@ -71,10 +95,12 @@ static bool steal(s32 cpu)
 {
 	u32 llc = cpu_layout(cpu)->llc, tries = bpf_arena_loop_zero, i;
 	const volatile struct llc_layout *l = llc_layout(llc);
+	struct cpu_ctx *cctx = cpu_ctx(cpu);
 
 	if (!tunables.steal || !is_present(cpu))
 		return false;
 	stat_inc(STAT_STEAL);
+	cctx->awaits = false;
 	if (work_in_reach(cpu) && steal_from(cpu, llc, &tries)) {
 		stat_inc(STAT_STEAL_LLC);
 		return true;
@@ -86,7 +112,7 @@ static bool steal(s32 cpu)
 			continue;
 		stat_inc(i < l->nr_near ? STAT_STEAL_NODE : STAT_STEAL_FAR);
 		if (llc < MATRIX_LLCS)
-			cpu_ctx(cpu)->stolen_from[llc]++;
+			cctx->stolen_from[llc]++;
 		return true;
 	}
 	return false;

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! All orders of what two CPUs do at the same time: each pair of [`PAIRS`] is set up and run again for each order of the accesses to
+//! words that both sides access (`kernel/turns.rs`). Then no task waits that an idle CPU may run.
+//!
+//! ```text
+//! plan: switch at the choices     -, S, SS, -S ... depth first; a choice is a point before an access
+//! ```
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::mem::take;
+
+use anyhow::{Result, ensure};
+
+use crate::cgroup::Spec;
+use crate::checks::Violation;
+use crate::dsq::{TaskId, pinned_queue};
+use crate::kernel::turns::{Access, Turns, Word};
+use crate::kernel::{Curr, Kernel};
+use crate::machine::{Machine, Shape};
+use crate::mask::Mask;
+use crate::program::{Dist, Program, Step};
+use crate::scenario::parse_flags;
+use crate::stats::GroupStats;
+use crate::task::{Place, SCHED_BATCH, SCHED_NORMAL, State, Traits};
+use crate::time::{MSEC, USEC};
+
+/// Orders of a pair.
+const MAX_ORDERS: usize = 1 << 20;
+
+/// From both sides' end until no task waits beside an idle CPU: shorter than until the next tick.
+const SOON: u64 = 300 * USEC;
+
+/// The time of both sides: soon after a tick.
+const AT: u64 = 8 * MSEC + 300 * USEC;
+
+type Run = Box<dyn FnOnce(&mut Kernel) + Send>;
+
+/// What two CPUs do at the same time.
+pub struct Pair {
+    pub name: &'static str,
+    /// CPUs, of one LLC.
+    cpus: usize,
+    /// The second side is what this CPU does when it is kicked.
+    kicked: Option<usize>,
+    set_up: fn(&mut Kernel) -> [Run; 2],
+}
+
+/// What came of a pair.
+pub struct Outcome {
+    pub name: &'static str,
+    pub orders: usize,
+    /// Words that both sides access.
+    pub words: usize,
+    /// The first order that fails, access by access.
+    pub failed: Option<(Violation, Vec<String>)>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<44} {:>7} orders, {:>2} words: ", self.name, self.orders, self.words)?;
+        let Some((violation, accesses)) = &self.failed else { return write!(f, "all hold") };
+        write!(f, "{violation}")?;
+        accesses.iter().try_for_each(|access| write!(f, "\n    {access}"))
+    }
+}
+
+pub const PAIRS: &[Pair] = &[
+    Pair { name: "a task is queued, a CPU goes idle", cpus: 2, kicked: None, set_up: queued_and_idle },
+    Pair { name: "a task is queued, a thief takes the last one", cpus: 2, kicked: None, set_up: queued_and_thief },
+    Pair { name: "two thieves, one task", cpus: 3, kicked: None, set_up: two_thieves },
+    Pair { name: "two wakeups, one idle CPU", cpus: 3, kicked: None, set_up: two_wakeups },
+    Pair { name: "a wakeup, a CPU goes idle", cpus: 3, kicked: None, set_up: wakeup_and_idle },
+    Pair { name: "a CPU goes offline, a wakeup", cpus: 3, kicked: None, set_up: offline_and_wakeup },
+    Pair { name: "a CPU goes offline, a thief takes its task", cpus: 3, kicked: None, set_up: offline_and_thief },
+    Pair { name: "a CPU comes online, a wakeup", cpus: 3, kicked: None, set_up: online_and_wakeup },
+    Pair { name: "the loader places a CPU, which goes idle", cpus: 3, kicked: None, set_up: placed_and_idle },
+    Pair { name: "a throttled task's timer, its CPU goes idle", cpus: 2, kicked: None, set_up: timer_and_idle },
+    Pair { name: "a throttled task's timer, its CPU is kicked", cpus: 2, kicked: Some(1), set_up: timer_and_kicked },
+];
+
+impl Pair {
+    /// Tries all orders. An error if there are too many.
+    pub fn try_all(&self) -> Result<Outcome> {
+        let mut words = BTreeSet::new();
+        loop {
+            let outcome = self.try_orders(&mut words)?;
+            // An order may have shown another word that both access.
+            if outcome.failed.is_some() || outcome.words == words.len() {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// All orders of accesses to `words`, to which it adds those that it finds.
+    fn try_orders(&self, words: &mut BTreeSet<Word>) -> Result<Outcome> {
+        let points = words.clone();
+        let mut outcome = Outcome { name: self.name, orders: 0, words: points.len(), failed: None };
+        let mut plan = Vec::new();
+        loop {
+            let (turns, violation) = self.run(Turns::new(points.clone(), plan))?;
+            outcome.orders += usize::from(!turns.redundant);
+            words.extend(turns.shared());
+            if let Some(violation) = violation {
+                let line = |access: &Access| {
+                    let margin = if access.side == 0 { "" } else { "                                                    " };
+                    format!("{margin}{} {}", if access.store { "writes" } else { "reads" }, access.word.name())
+                };
+                let accesses = turns.accesses.iter().filter(|access| words.contains(&access.word)).map(line).collect();
+                outcome.failed = Some((violation, accesses));
+                return Ok(outcome);
+            }
+            // The next one, depth first: the last choice that was not to switch is to.
+            plan = turns.choices;
+            while plan.pop_if(|switched| *switched).is_some() {}
+            match plan.last_mut() {
+                Some(last) => *last = true,
+                None => return Ok(outcome),
+            }
+            ensure!(outcome.orders < MAX_ORDERS, "{}: more than {MAX_ORDERS} orders", self.name);
+        }
+    }
+
+    fn run(&self, mut turns: Turns) -> Result<(Turns, Option<Violation>)> {
+        let shape = Shape { nodes: 1, cores: self.cpus, ..Shape::default() };
+        // Seed 0: the BPF prolog does not count in migration_disabled. The checks expect one CPU at a time.
+        let mut kernel = Kernel::bare(Machine::new(&shape), &parse_flags(&[])?, 0, |_, _| {})?;
+        kernel.attach()?;
+        let sides = (self.set_up)(&mut kernel);
+        assert_eq!(kernel.violation, None, "{}: set up", self.name);
+        turns.begins_when_kicked = self.kicked;
+        let turns = kernel.run_both(turns, sides);
+        kernel.run_until(kernel.now + SOON);
+        check(&mut kernel);
+        Ok((turns, take(&mut kernel.violation)))
+    }
+}
+
+/// No task waits that an idle CPU may run, and the program's words say what is.
+fn check(kernel: &mut Kernel) {
+    let is_idle = |kernel: &Kernel, cpu: usize| kernel.online.test(cpu) && kernel.cpus[cpu].curr == Curr::Idle;
+    for task in 0..kernel.tasks.len() {
+        // In the order of the throttled queue: until when.
+        let throttled = is_throttled(kernel, task) && kernel.tasks[task].raw().scx.dsq_vtime > kernel.now;
+        let waits = kernel.is_waiting(task) && !throttled;
+        let idle = (0..kernel.cpus.len()).find(|&cpu| is_idle(kernel, cpu) && kernel.tasks[task].may_run_on(cpu));
+        if let Some(cpu) = idle.filter(|_| waits) {
+            let place = kernel.tasks[task].place;
+            kernel.violate("waits", format!("task {task} is in {place:?}, and CPU {cpu} is idle"));
+        }
+        if kernel.tasks[task].state == State::Waking {
+            kernel.violate("lost", format!("task {task} has not been woken"));
+        }
+    }
+    for cpu in 0..kernel.cpus.len() {
+        let Some(slot) = kernel.native.slot(cpu) else { continue };
+        let queued = |id: usize| kernel.dsqs[id].as_ref().map_or(0, |dsq| dsq.len());
+        let (movable, pinned) = (queued(cpu), queued(pinned_queue(cpu)));
+        let load = kernel.native.cpu_ctx(cpu).queued_load;
+        if movable > 0 && !kernel.native.is_overload_bit(slot) {
+            kernel.violate("hidden", format!("{movable} tasks wait on CPU {cpu}, and its overload bit is clear"));
+        }
+        if (movable + pinned == 0) != (load == 0) {
+            kernel.violate("load", format!("{} tasks wait on CPU {cpu}, of a load of {load}", movable + pinned));
+        }
+        if kernel.native.is_idle_bit(slot) && !is_idle(kernel, cpu) {
+            kernel.violate("idle bit", format!("CPU {cpu} is not idle, and its idle bit is set"));
+        }
+    }
+}
+
+fn is_throttled(kernel: &Kernel, task: TaskId) -> bool {
+    matches!(kernel.tasks[task].place, Place::Dsq(id) if crate::dsq::is_throttled_queue(id))
+}
+
+/// A task that never sleeps by itself, and may use these CPUs; it sleeps on the first.
+fn task(kernel: &mut Kernel, cpus: &[usize], cgroup: usize) -> TaskId {
+    if kernel.programs.is_empty() {
+        let steps = vec![Step::Run(Dist::Fixed(1000 * MSEC)), Step::Jump(0)];
+        kernel.groups.push(GroupStats::new("works", false));
+        kernel.programs.push(Program { name: "works".into(), group: 0, steps });
+    }
+    let allowed: Mask = cpus.iter().copied().collect();
+    let traits = Traits {
+        allowed,
+        nice: 0,
+        policy: SCHED_NORMAL,
+        kthread: false,
+        loader: false,
+        cgroup,
+        working_set: 0,
+        remote_memory_pct: 0,
+    };
+    kernel.spawn(0, traits, cpus[0])
+}
+
+/// The same, and it runs or waits, as others let it.
+fn started(kernel: &mut Kernel, cpus: &[usize]) -> TaskId {
+    let task = task(kernel, cpus, 0);
+    kernel.start(task, kernel.now);
+    kernel.run_until(kernel.now + 50 * USEC);
+    task
+}
+
+/// A hog of each CPU that leaves it to no other, and time for it to be known.
+fn busy(kernel: &mut Kernel, cpus: &[usize]) -> Vec<TaskId> {
+    let hogs = cpus.iter().map(|&cpu| started(kernel, &[cpu])).collect();
+    kernel.run_until(AT);
+    hogs
+}
+
+/// An interrupt of the CPU does this, and the CPU schedules if it is told to.
+fn on(cpu: usize, run: impl FnOnce(&mut Kernel) + Send + 'static) -> Run {
+    Box::new(move |kernel| {
+        kernel.enter(cpu);
+        run(kernel);
+        kernel.leave(cpu);
+    })
+}
+
+fn wakes(cpu: usize, task: TaskId) -> Run {
+    on(cpu, move |kernel| kernel.wake(task, false))
+}
+
+/// The task sleeps, which runs on the CPU.
+fn sleeps(cpu: usize, task: TaskId) -> Run {
+    on(cpu, move |kernel| kernel.block(task))
+}
+
+/// A task of SCHED_BATCH does not preempt the hog.
+fn queued_and_idle(kernel: &mut Kernel) -> [Run; 2] {
+    let hogs = busy(kernel, &[0, 1]);
+    let wakee = task(kernel, &[0, 1], 0);
+    kernel.tasks[wakee].raw_mut().policy = SCHED_BATCH;
+    [wakes(0, wakee), sleeps(1, hogs[1])]
+}
+
+fn queued_and_thief(kernel: &mut Kernel) -> [Run; 2] {
+    let hogs = busy(kernel, &[0, 1]);
+    started(kernel, &[0, 1]);
+    let wakee = task(kernel, &[0, 1], 0);
+    [wakes(0, wakee), sleeps(1, hogs[1])]
+}
+
+fn two_thieves(kernel: &mut Kernel) -> [Run; 2] {
+    let hogs = busy(kernel, &[0, 1, 2]);
+    started(kernel, &[0, 1, 2]);
+    [sleeps(1, hogs[1]), sleeps(2, hogs[2])]
+}
+
+fn two_wakeups(kernel: &mut Kernel) -> [Run; 2] {
+    busy(kernel, &[0, 1]);
+    let wakees = [task(kernel, &[0, 1, 2], 0), task(kernel, &[1, 0, 2], 0)];
+    [wakes(0, wakees[0]), wakes(1, wakees[1])]
+}
+
+fn wakeup_and_idle(kernel: &mut Kernel) -> [Run; 2] {
+    let hogs = busy(kernel, &[0, 1, 2]);
+    let wakee = task(kernel, &[0, 1, 2], 0);
+    [wakes(0, wakee), sleeps(2, hogs[2])]
+}
+
+fn offline_and_wakeup(kernel: &mut Kernel) -> [Run; 2] {
+    busy(kernel, &[0, 2]);
+    let wakee = task(kernel, &[1, 2], 0);
+    [on(0, |kernel| kernel.offline(1)), wakes(2, wakee)]
+}
+
+fn offline_and_thief(kernel: &mut Kernel) -> [Run; 2] {
+    let hogs = busy(kernel, &[0, 1, 2]);
+    started(kernel, &[1, 2]);
+    [on(0, |kernel| kernel.offline(1)), sleeps(2, hogs[2])]
+}
+
+fn online_and_wakeup(kernel: &mut Kernel) -> [Run; 2] {
+    on(0, |kernel| kernel.offline(1))(kernel);
+    busy(kernel, &[0, 2]);
+    let wakee = task(kernel, &[2, 1], 0);
+    let comes = |kernel: &mut Kernel| {
+        on(0, |kernel| kernel.bring_online(1))(kernel);
+        on(1, |_| {})(kernel);
+    };
+    [Box::new(comes), wakes(2, wakee)]
+}
+
+fn placed_and_idle(kernel: &mut Kernel) -> [Run; 2] {
+    kernel.online.clear(1);
+    *kernel.online_c = kernel.online.to_c();
+    kernel.attach().expect("it was attached before");
+    on(0, |kernel| kernel.bring_online(1))(kernel);
+    let runs = task(kernel, &[1], 0);
+    kernel.start(runs, kernel.now);
+    kernel.run_until(kernel.now + 50 * USEC);
+    [on(0, Kernel::follow_hotplug), sleeps(1, runs)]
+}
+
+/// A task of CPU 1 waits for its cpu.max, and CPU 1 runs another one: that, and what the task's timer does.
+fn throttled(kernel: &mut Kernel) -> (TaskId, Run) {
+    let hog = busy(kernel, &[0, 1])[1];
+    let cgroup = kernel.make_cgroup(&Spec::default());
+    kernel.set_cgroup_max(cgroup, Some(1000), 100_000, 0);
+    let limited = task(kernel, &[1], cgroup);
+    kernel.start(limited, kernel.now);
+    while !is_throttled(kernel, limited) {
+        kernel.run_until(kernel.now + MSEC);
+        assert!(kernel.now < 200 * MSEC, "a task uses up its cpu.max");
+    }
+    let (index, due) = kernel.due_timer().expect("a task is throttled");
+    kernel.run_until(due - 10 * USEC);
+    let fires = move |kernel: &mut Kernel| {
+        kernel.now = due;
+        kernel.bpf_timer(index, due);
+    };
+    (hog, on(0, fires))
+}
+
+fn timer_and_idle(kernel: &mut Kernel) -> [Run; 2] {
+    let (hog, fires) = throttled(kernel);
+    [fires, sleeps(1, hog)]
+}
+
+fn timer_and_kicked(kernel: &mut Kernel) -> [Run; 2] {
+    let (hog, fires) = throttled(kernel);
+    sleeps(1, hog)(kernel);
+    kernel.run_until(kernel.now + USEC);
+    [fires, on(1, |_| {})]
+}
