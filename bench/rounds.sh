@@ -64,6 +64,15 @@ locks() {
 	figure "$1-request-p99" "$(json request_p99_us)"
 }
 
+# idle NAME COMMAND...: under that load, the time of a second in which a CPU idles while a task waits that may run there.
+idle() {
+	_name=$1
+	shift
+	timeout 300 magpie-conservation --buffer-mb 16 --warm-up 0.2 --seconds 0.3 -- "$@" 2>$BENCH/err | tail -n 1 >$BENCH/json
+	figure "idle-waiting-$_name" "$(json llc.us_per_s)"
+	figure "idle-beyond-$_name" "$(json beyond.us_per_s)"
+}
+
 # in_group GROUP COMMAND...: in that cgroup, if one is given.
 in_group() {
 	timeout -s KILL 60 sh -c '[ -z "$0" ] || echo 0 >"$0/cgroup.procs"; exec "$@"' "$@"
@@ -122,6 +131,20 @@ run_benchmark() {
 		# The same, and a worker that waits for a lock never sleeps: it uses the CPU that the worker with the lock waits for.
 		locks locks-spin-16 -m 2 -t 8 -c 1300 -s 0 -r 2 --lock=spin
 		locks locks-spin-24 -m 2 -t 12 -c 1300 -s 0 -r 2 --lock=spin
+		;;
+	idle)
+		# Each load runs for longer than it is traced: magpie-conservation kills it.
+		[ -d /sys/kernel/tracing/instances ] || mount -t tracefs tracefs /sys/kernel/tracing
+		idle hackbench hackbench -g 2 -l 100000 -p
+		idle wakeup-50 magpie-wakeup -m 2 -t 4 -c 500 -s 1000 -r 1000
+		idle wakeup-95 magpie-wakeup -m 2 -t 8 -c 500 -s 1000 -r 1000
+		idle locks-16 magpie-wakeup -m 2 -t 8 -c 1300 -s 0 -r 1000 --lock
+		idle locks-spin-16 magpie-wakeup -m 2 -t 8 -c 1300 -s 0 -r 1000 --lock=spin
+		# Two hogs, something that forks and writes; and bursts of eight tasks that wake each other.
+		idle mix sh -c '
+			for _i in 1 2; do while :; do :; done & done
+			while :; do dd if=/dev/zero of="$BENCH/written" bs=64k count=16; done 2>/dev/null &
+			while hackbench -g 1 -f 4 -l 30 -p; do sleep 0.05; done'
 		;;
 	light)
 		light light "" ""

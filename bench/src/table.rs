@@ -22,10 +22,12 @@ use serde::{Deserialize, Serialize};
 const DRAWS: usize = 2000;
 /// An interval of fewer says nothing.
 const MIN_ROUNDS: u32 = 5;
+/// Less time of a second, 0 included, compares as this much. us
+const LEAST_IDLE: f64 = 1.0;
 const BASE: &str = "eevdf";
 const OURS: &str = "scx_magpie";
 /// What the table has, in this order, by what the names of benchmarks begin with; the longest counts.
-const GROUPS: [(&str, &[&str]); 9] = [
+const GROUPS: [(&str, &[&str]); 11] = [
     ("real programs", &["nginx", "redis", "postgres", "cc1", "x264"]),
     ("locks", &["locks"]),
     ("light beside heavy", &["light"]),
@@ -34,6 +36,8 @@ const GROUPS: [(&str, &[&str]); 9] = [
     ("hackbench", &["hackbench"]),
     ("switches", &["perf-pipe", "pairs", "stress", "tbench"]),
     ("pinned", &["pinned"]),
+    ("idle beside waiting", &["idle-waiting"]),
+    ("idle beyond the LLC beside waiting", &["idle-beyond"]),
     ("others", &[""]),
 ];
 
@@ -62,14 +66,21 @@ enum Kind {
     /// Or one latency over another.
     Latency,
     ContextSwitches,
+    /// Time in which a CPU idles beside a task that waits, us a second.
+    Idle,
 }
 
 impl Kind {
-    const ALL: [(Kind, &str); 3] =
-        [(Kind::Throughput, "throughput"), (Kind::Latency, "latency"), (Kind::ContextSwitches, "context switches")];
+    const ALL: [(Kind, &str); 4] = [
+        (Kind::Throughput, "throughput"),
+        (Kind::Latency, "latency"),
+        (Kind::ContextSwitches, "context switches"),
+        (Kind::Idle, "us a second"),
+    ];
 
     fn of(benchmark: &str) -> Self {
         match benchmark {
+            _ if benchmark.starts_with("idle-") => Kind::Idle,
             _ if benchmark.ends_with("-switches") => Kind::ContextSwitches,
             _ if ["-p90", "-p99", "-p90-ratio"].iter().any(|end| benchmark.ends_with(end)) => Kind::Latency,
             _ => Kind::Throughput,
@@ -185,10 +196,11 @@ impl Results {
         let (values, base) = (row.get(scheduler)?, row.get(BASE)?);
         let (values, base): (Vec<f64>, Vec<f64>) =
             rounds.iter().filter_map(|round| Some((*values.get(round)?, *base.get(round)?))).unzip();
+        let least = if Kind::of(benchmark) == Kind::Idle { LEAST_IDLE } else { 0.0 };
         if values.is_empty() {
             return None;
         }
-        let (values, base) = (median(&values), median(&base));
+        let (values, base) = (median(&values).max(least), median(&base).max(least));
         Some(if is_time(benchmark) { base / values } else { values / base })
     }
 
@@ -324,6 +336,8 @@ mod tests {
             "cc1",
             "locks-spin-24-rps",
             "wakeup-95-rps",
+            "idle-beyond-locks",
+            "idle-waiting-wakeup-50",
         ] {
             lines.extend(rounds(row, BASE, &[1.0]));
         }
@@ -340,6 +354,8 @@ mod tests {
             r#"switches: throughput ["pairs-8"]"#,
             r#"pinned: throughput ["pinned-hackbench"]"#,
             r#"pinned: context switches ["pinned-hackbench-switches"]"#,
+            r#"idle beside waiting: us a second ["idle-waiting-wakeup-50"]"#,
+            r#"idle beyond the LLC beside waiting: us a second ["idle-beyond-locks"]"#,
             r#"others: throughput ["other"]"#,
         ];
         assert_eq!(groups, expected);
@@ -350,6 +366,19 @@ mod tests {
         let time = ["cc1", "nginx-p99", "pinned-hackbench", "pinned-hackbench-switches"].map(is_time);
         let rate = ["x264-fps", "nginx-rps", "postgres-write-tps", "pairs-8"].map(is_time);
         assert_eq!((time, rate), ([true; 4], [false; 4]));
+    }
+
+    /// A CPU that never idles beside a waiting task is better than one that does, by a ratio that is finite.
+    #[test]
+    fn no_time_at_all_is_a_microsecond() {
+        let ratio = |base, ours| {
+            let mut lines = rounds("idle-waiting-mix", BASE, &[base]);
+            lines.extend(rounds("idle-waiting-mix", OURS, &[ours]));
+            let results = results(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+            results.ratio(&[&"idle-waiting-mix".to_string()], OURS).unwrap().ratio
+        };
+        let ratios = [ratio(0.0, 0.0), ratio(50.0, 0.0), ratio(0.3, 50.0), ratio(50.0, 25.0)];
+        assert_eq!(ratios.map(ratio_text), ["1.00", "50.00", "0.020", "2.00"]);
     }
 
     #[test]

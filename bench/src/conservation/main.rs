@@ -18,6 +18,10 @@
 //! waiting before and after that only. The same while another CPU was told to come and has not come yet. The load ends
 //! before the trace is read. Tasks that are gone when the trace ends count as allowed everywhere, and those that were
 //! preempted where they may not migrate not at all. What was lost by the ring buffer is an error.
+//!
+//! The sum of such times, `us_per_s`, is to compare schedulers by, EEVDF included. Time counts once in an LLC, however many
+//! tasks wait there. It leaves out when a CPU has been told and has not come yet, for each of them tells CPUs by the same
+//! interrupts; but not when a busy CPU stands still, for that is seen by timers that not all of them set.
 
 mod sched;
 mod still;
@@ -25,8 +29,10 @@ mod trace;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
@@ -36,14 +42,18 @@ use scx_utils::{Cpumask, Topology};
 
 use sched::{Allowed, Case, Sched};
 use still::Still;
-use trace::parse;
+use trace::{Line, Trace, parse};
 
-/// Says for how long CPUs were idle while a task that may run there waited; prints a line of JSON. Needs root and tracefs.
+/// Says for how long CPUs were idle while a task that may run there waited: at most, and in all, in us of a second of each
+/// LLC; prints a line of JSON. Needs root and tracefs.
 #[derive(Parser)]
 struct Cli {
     /// Time that is traced.
     #[arg(long, default_value_t = 10.0, value_name = "SEC")]
     seconds: f64,
+    /// Time that the load runs before it is traced.
+    #[arg(long, default_value_t = 0.0, value_name = "SEC")]
+    warm_up: f64,
     /// More than this is counted, for a CPU of the LLC where the task waits. Microseconds.
     #[arg(long, default_value_t = 1000.0, value_name = "US")]
     llc_limit_us: f64,
@@ -84,32 +94,38 @@ fn main() -> Result<()> {
         bail!("a CPU is offline: bring it back");
     }
 
+    let trace = Trace::ready(cli.buffer_mb)?;
     let mut load = Command::new(&cli.command[0]).args(&cli.command[1..]).process_group(0).spawn()?;
-    trace::record(cli.seconds, cli.buffer_mb)?;
-    let allowed = allowed()?;
-    ensure!(load.try_wait()?.is_none(), "the load ended too early");
-    killpg(Pid::from_raw(load.id() as i32), Signal::SIGKILL)?;
-    load.wait()?;
+    sleep(Duration::from_secs_f64(cli.warm_up));
+    let recorded = trace.record(cli.seconds);
+    let group = Pid::from_raw(load.id() as i32);
+    // Beside a load of many tasks, and by a clock that all CPUs share, it would take seconds to read where they may run.
+    killpg(group, Signal::SIGSTOP)?;
+    let allowed = allowed();
+    // Whatever failed, nothing of the load remains.
+    killpg(group, Signal::SIGKILL)?;
+    let killed = load.wait()?.signal() == Some(Signal::SIGKILL as i32);
+    recorded?;
+    trace.check()?;
+    let allowed = allowed?;
+    ensure!(killed, "the load ended too early");
 
-    let still = Still::new(llc_of.len(), trace::lines()?.map_while(Result::ok).filter_map(|line| parse(&line)));
+    let lines: Vec<Line> = trace.lines()?.map_while(Result::ok).filter_map(|line| parse(&line)).collect();
+    let still = Still::new(llc_of.len(), lines.iter());
     let mut sched = Sched::new(&llc_of, &allowed, [cli.llc_limit_us, cli.beyond_limit_us], still);
-    for line in trace::lines()? {
-        if let Some(line) = parse(&line?) {
-            sched.event(line);
-        }
-    }
+    lines.into_iter().for_each(|line| sched.event(line));
+    sched.finish();
     let shown = &sched.cases[..sched.cases.len().min(cli.show)];
     for case in shown {
         let Case { from, to, pid, cpu, idle } = case;
         eprintln!("CPU {idle} was idle while task {pid} waited on CPU {cpu}, from {from:.0} to {to:.0} us");
     }
-    for line in trace::lines()?.filter(|_| !shown.is_empty()) {
+    for line in trace.lines()?.filter(|_| !shown.is_empty()) {
         let line = line?;
         if shown.iter().any(|case| case.concerns(&line)) {
             eprintln!("{line}");
         }
     }
-    trace::clear()?;
     ensure!(sched.nr_waits > 0, "nobody waited: there is no load");
     println!(
         "{}",

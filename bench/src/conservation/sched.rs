@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::still::{Still, clipped, union};
+use crate::still::{Still, clipped, union, without};
 use crate::trace::{Event, Line, parse};
 
 /// CPUs where a task may run.
@@ -27,13 +27,19 @@ impl Case {
     }
 }
 
-/// How long a CPU was idle at most while a task waited that it might have run, and how often for longer than the limit.
+/// When CPUs were idle while a task waited that they might have run.
 #[derive(Default, Serialize)]
 pub struct Overlap {
+    /// The time of a second with such a CPU and a task that waits in an LLC, summed over LLCs.
+    us_per_s: f64,
+    /// The longest, and how many were longer than the limit.
     max_us: f64,
     over_limit: u64,
     /// Of the longest: when (in us), who, where it waited, which CPU was idle.
     longest: Option<(f64, i32, usize, usize)>,
+    /// All of them, by LLC where the task waited.
+    #[serde(skip)]
+    spans: BTreeMap<usize, Vec<(f64, f64)>>,
 }
 
 struct Waiting {
@@ -67,6 +73,8 @@ pub struct Sched<'a> {
     /// The longest from when an idle CPU was told to look to when it did something, us.
     pub told_max: f64,
     pub nr_waits: u64,
+    /// The first and the last event.
+    traced: Option<(f64, f64)>,
 }
 
 impl<'a> Sched<'a> {
@@ -85,11 +93,13 @@ impl<'a> Sched<'a> {
             cases: Vec::new(),
             told_max: 0.0,
             nr_waits: 0,
+            traced: None,
         }
     }
 
     pub fn event(&mut self, Line { cpu, now, resched, event }: Line) {
         let by = cpu;
+        self.traced.get_or_insert((now, now)).1 = now;
         if resched {
             self.idle_ends(cpu, now);
         }
@@ -133,6 +143,19 @@ impl<'a> Sched<'a> {
                     self.wait_begins(pid, cpu, by, now, false);
                 }
             }
+        }
+    }
+
+    /// The trace ends: so does what still waits. Sums up.
+    pub fn finish(&mut self) {
+        let Some((from, to)) = self.traced else { return };
+        let waiting: Vec<i32> = self.waiting.keys().copied().collect();
+        for pid in waiting {
+            self.wait_ends(pid, to);
+        }
+        for overlap in &mut self.overlaps {
+            let sum = std::mem::take(&mut overlap.spans).into_values().map(union).fold(0.0, |a, b| a + b);
+            overlap.us_per_s = sum / (to - from) * 1e6;
         }
     }
 
@@ -187,8 +210,8 @@ impl<'a> Sched<'a> {
         let distance = usize::from(self.llc_of[idle] != self.llc_of[waiting.cpu]);
         let overlap = &mut self.overlaps[distance];
         let since = idle_since.max(waiting.since);
-        let still = |cpu| self.still.within(cpu, since, now);
-        let mut excused: Vec<_> = still(waiting.cpu).chain(still(waiting.by)).collect();
+        // Help is under way.
+        let mut excused = Vec::new();
         for cpu in (0..self.came.len()).filter(may_run) {
             // Told before it began to wait: for another.
             let for_it = |&(told, _): &(f64, f64)| told > waiting.since;
@@ -197,6 +220,11 @@ impl<'a> Sched<'a> {
             excused.extend(clipped(&came[came.partition_point(|span| span.0 <= waiting.since)..], since, now));
             excused.extend(coming.filter(for_it).map(|span| (span.0.max(since), span.1)));
         }
+        // The sum compares schedulers, and Still knows of timers and interrupts that not all of them use.
+        let spans = overlap.spans.entry(self.llc_of[waiting.cpu]).or_default();
+        spans.extend(without((since, now), excused.clone()));
+        let still = |cpu| self.still.within(cpu, since, now);
+        excused.extend(still(waiting.cpu).chain(still(waiting.by)));
         let both = now - since - union(excused);
         if both > self.limits[distance] {
             overlap.over_limit += 1;
@@ -214,12 +242,21 @@ mod tests {
     use super::*;
 
     fn overlaps(allowed: &[(i32, &[usize])], lines: &[&str]) -> [(f64, u64); 2] {
-        let allowed = allowed.iter().map(|&(pid, cpus)| (pid, cpus.iter().copied().collect())).collect();
-        let parsed = || lines.iter().map(|line| parse(line).unwrap_or_else(|| panic!("{line}")));
-        let mut sched = Sched::new(&[0, 0, 1], &allowed, [1000.0, 2000.0], Still::new(3, parsed()));
-        parsed().for_each(|line| sched.event(line));
+        traced(allowed, lines).map(|overlap| (overlap.max_us.round(), overlap.over_limit))
+    }
 
-        sched.overlaps.map(|overlap| (overlap.max_us.round(), overlap.over_limit))
+    /// In us a second.
+    fn sums(allowed: &[(i32, &[usize])], lines: &[&str]) -> [f64; 2] {
+        traced(allowed, lines).map(|overlap| overlap.us_per_s.round())
+    }
+
+    fn traced(allowed: &[(i32, &[usize])], lines: &[&str]) -> [Overlap; 2] {
+        let allowed = allowed.iter().map(|&(pid, cpus)| (pid, cpus.iter().copied().collect())).collect();
+        let lines: Vec<Line> = lines.iter().map(|line| parse(line).unwrap_or_else(|| panic!("{line}"))).collect();
+        let mut sched = Sched::new(&[0, 0, 1], &allowed, [1000.0, 2000.0], Still::new(3, lines.iter()));
+        lines.into_iter().for_each(|line| sched.event(line));
+        sched.finish();
+        sched.overlaps
     }
 
     /// CPU 0 taken by task 10, the others idle from 1 ms on.
@@ -237,6 +274,33 @@ mod tests {
     #[test]
     fn a_task_waits_beside_idle_cpus() {
         assert_eq!(overlaps(&[], &[&START[..], &[WAKES, RUNS]].concat()), [(5000.0, 1), (5000.0, 1)]);
+    }
+
+    /// Time counts once in an LLC, however many wait and idle: here 4 ms of 10 ms in the first LLC, 5 ms with the idle CPU of
+    /// the other.
+    #[test]
+    fn sums_are_of_a_second() {
+        let also = WAKES.replace("pid=11", "pid=12").replace("0.002000", "0.004000");
+        let busy = "          <idle>-0       [001] d..2.     0.006000: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=y next_pid=12 next_prio=120";
+        let end = "               x-11      [000] d..2.     0.011000: sched_switch: prev_comm=x prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=hog next_pid=10 next_prio=120";
+        let allowed: &[(i32, &[usize])] = &[(10, &[0])];
+        let lines = [&START[..], &[WAKES, &also, busy, RUNS, end]].concat();
+        assert_eq!(sums(allowed, &lines), [400_000.0, 500_000.0]);
+        // Not while help is under way.
+        let told =
+            "             hog-10      [000] d.h4.     0.003000: ipi_send_cpu: cpu=1 callsite=x+0x1/0x2 callback=0x0";
+        let lines = [&START[..], &[WAKES, told, busy, RUNS, end]].concat();
+        assert_eq!(sums(allowed, &lines), [100_000.0, 200_000.0]);
+    }
+
+    /// A wait that outlasts the trace counts until its end, and so does one on a CPU that stands still.
+    #[test]
+    fn sums_include_the_end_and_what_stands_still() {
+        let timer = "             hog-10      [000] d.h2.     0.001500: hrtimer_start: hrtimer=00000000a1 function=f expires=2700000 softexpires=1 mode=ABS";
+        let taken = "             hog-10      [000] d.h2.     0.006000: local_timer_entry: vector=236";
+        let lines = [&START[..], &[timer, WAKES, taken]].concat();
+        assert_eq!(sums(&[], &lines), [800_000.0, 800_000.0]);
+        assert_eq!(overlaps(&[], &lines), [(700.0, 0), (700.0, 0)]);
     }
 
     #[test]

@@ -13,15 +13,15 @@ const LATE: f64 = 100.0;
 pub struct Still(Vec<Vec<(f64, f64)>>);
 
 impl Still {
-    pub fn new(nr_cpus: usize, lines: impl Iterator<Item = Line>) -> Self {
+    pub fn new<'a>(nr_cpus: usize, lines: impl Iterator<Item = &'a Line>) -> Self {
         let mut still = vec![Vec::new(); nr_cpus];
         let mut busy = vec![false; nr_cpus];
         // When the timers are due that each set while it was busy.
         let mut due = vec![BTreeMap::new(); nr_cpus];
         // When each sent itself an interrupt.
         let mut sent = vec![None; nr_cpus];
-        for Line { cpu, now, event, .. } in lines {
-            match event {
+        for &Line { cpu, now, ref event, .. } in lines {
+            match *event {
                 Event::Switch { next, .. } => busy[cpu] = next != 0,
                 // It takes interrupts.
                 Event::Halt => due[cpu].clear(),
@@ -71,6 +71,19 @@ impl Still {
 pub fn clipped(spans: &[(f64, f64)], from: f64, to: f64) -> impl Iterator<Item = (f64, f64)> {
     let first = spans.partition_point(|span| span.1 <= from);
     spans[first..].iter().take_while(move |span| span.0 < to).map(move |span| (span.0.max(from), span.1.min(to)))
+}
+
+/// What is left of a span without others.
+pub fn without((mut from, to): (f64, f64), mut others: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    others.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut left = Vec::new();
+    for other in others.into_iter().chain([(to, to)]) {
+        if from < other.0.min(to) {
+            left.push((from, other.0.min(to)));
+        }
+        from = from.max(other.1);
+    }
+    left
 }
 
 /// How long some of the spans lasted.

@@ -2,14 +2,15 @@
 //! The kernel's trace: recorded, and read line by line.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-const TRACING: &str = "/sys/kernel/tracing";
+/// An instance of tracefs: leaves alone what others trace.
+const TRACING: &str = "/sys/kernel/tracing/instances/magpie-conservation";
 const EVENTS: [&str; 11] = [
     "sched/sched_switch",
     "sched/sched_wakeup",
@@ -97,33 +98,52 @@ fn write(file: &str, what: impl AsRef<[u8]>) -> Result<()> {
     fs::write(Path::new(TRACING).join(file), what).with_context(|| format!("{TRACING}/{file}"))
 }
 
-/// Traces for so long, on the clock that timers are set by; the trace is in the ring buffer then.
-pub fn record(seconds: f64, buffer_mb: u64) -> Result<()> {
-    write("trace_clock", "mono")?;
-    write("buffer_size_kb", (buffer_mb * 1024).to_string())?;
-    clear()?;
-    // All at once: events come and go one after the other, which takes a while.
-    write("tracing_on", "0")?;
-    let enable = |on| EVENTS.iter().try_for_each(|event| write(&format!("events/{event}/enable"), on));
-    enable("1")?;
-    write("tracing_on", "1")?;
-    sleep(Duration::from_secs_f64(seconds));
-    write("tracing_on", "0")?;
-    enable("0")?;
-    for cpu in fs::read_dir(Path::new(TRACING).join("per_cpu"))?.flatten() {
-        let stats = fs::read_to_string(cpu.path().join("stats"))?;
-        let lost = stats.lines().any(|line| line.starts_with("overrun: ") && line != "overrun: 0");
-        ensure!(!lost, "events were lost: take a larger --buffer-mb");
+/// A trace in the kernel's ring buffer, which is freed when this is dropped.
+pub struct Trace;
+
+impl Trace {
+    /// All is ready to be traced, on the clock that timers are set by. Before there is a load: under one that wakes tasks
+    /// all the time each event takes a tenth of a second.
+    pub fn ready(buffer_mb: u64) -> Result<Self> {
+        // One that was killed may have left it.
+        match fs::create_dir(TRACING) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error).context(TRACING),
+            _ => {}
+        }
+        let trace = Trace;
+        write("tracing_on", "0")?;
+        write("trace_clock", "mono")?;
+        write("buffer_size_kb", (buffer_mb * 1024).to_string())?;
+        write("trace", "")?;
+        EVENTS.iter().try_for_each(|event| write(&format!("events/{event}/enable"), "1"))?;
+        Ok(trace)
     }
-    Ok(())
+
+    /// Trace for so long.
+    pub fn record(&self, seconds: f64) -> Result<()> {
+        write("tracing_on", "1")?;
+        sleep(Duration::from_secs_f64(seconds));
+        write("tracing_on", "0")
+    }
+
+    /// That the ring buffer had room for all.
+    pub fn check(&self) -> Result<()> {
+        for cpu in fs::read_dir(Path::new(TRACING).join("per_cpu"))?.flatten() {
+            let stats = fs::read_to_string(cpu.path().join("stats"))?;
+            let lost = stats.lines().any(|line| line.starts_with("overrun: ") && line != "overrun: 0");
+            ensure!(!lost, "events were lost: take a larger --buffer-mb");
+        }
+        Ok(())
+    }
+
+    /// What was traced.
+    pub fn lines(&self) -> Result<impl Iterator<Item = std::io::Result<String>> + use<>> {
+        Ok(BufReader::new(fs::File::open(Path::new(TRACING).join("trace"))?).lines())
+    }
 }
 
-/// What was traced.
-pub fn lines() -> Result<impl Iterator<Item = std::io::Result<String>>> {
-    Ok(BufReader::new(fs::File::open(Path::new(TRACING).join("trace"))?).lines())
-}
-
-/// Frees the ring buffer.
-pub fn clear() -> Result<()> {
-    write("trace", "")
+impl Drop for Trace {
+    fn drop(&mut self) {
+        _ = fs::remove_dir(TRACING);
+    }
 }
