@@ -139,52 +139,54 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotRoot => write!(f, "needs root: run it with sudo"),
+            Self::NotRoot => write!(f, "this command needs root: run it with sudo"),
             Self::RootOfNamespace => write!(
                 f,
-                "needs the machine's root, and is root of a user namespace only: run it outside, not in a rootless \
-                 container"
+                "this process is root of a user namespace only, and the machine's root is needed: run it on the host, \
+                 not in a rootless container"
             ),
             Self::RootWithout { capabilities } => {
                 write!(
                     f,
-                    "root lacks {capabilities} here, as in most containers: grant what is missing, or run it outside"
+                    "root lacks {capabilities} here, as in most containers: grant them, or run scx_magpie on the host"
                 )
             }
             Self::NoSchedExt { release } => write!(
                 f,
-                "kernel {release} has no sched_ext: boot one of 6.12 or newer built with CONFIG_SCHED_CLASS_EXT=y"
+                "kernel {release} has no sched_ext: boot Linux 6.12 or newer, built with CONFIG_SCHED_CLASS_EXT=y"
             ),
             Self::Busy { ops } => {
-                write!(f, "another sched_ext scheduler is attached ({ops}): stop it first, for example with Ctrl-C")
+                write!(f, "another sched_ext scheduler is attached ({ops}): stop it or its service first")
             }
             Self::MalformedBtf { release, kfuncs } => write!(
                 f,
-                "kernel {release} describes {kfuncs} scx kfuncs wrongly in its BTF (built with pahole < 1.26), so no \
-                 sched_ext scheduler loads: boot another build"
+                "kernel {release} describes {kfuncs} scx kfuncs wrongly in its BTF (built with pahole < 1.26), and \
+                 no sched_ext scheduler can be loaded: boot another build of the kernel"
             ),
-            Self::Topology { problem } => write!(f, "the machine's topology cannot be right: {problem}"),
-            Self::TooLarge { problem } => write!(f, "the machine has more than scx_magpie can schedule: {problem}"),
+            Self::Topology { problem } => write!(f, "sysfs shows an incomplete CPU topology: {problem}"),
+            Self::TooLarge { problem } => write!(f, "this machine exceeds a limit of scx_magpie: {problem}"),
             Self::IsolatedCpus { cpus } => write!(
                 f,
-                "the kernel's sched_ext does not work with isolcpus= on its command line, which isolates CPUs {cpus}: boot \
-                 without it, and isolate CPUs by a cpuset partition"
+                "the kernel's command line isolates CPUs {cpus} with isolcpus=, and sched_ext does not work with it: boot \
+                 without it, and isolate CPUs with a cpuset partition"
             ),
             Self::FewFiles { limit } => write!(
                 f,
-                "may open {limit} files only and needs {FILES}: raise the limit (ulimit -n, LimitNOFILE= of a systemd unit)"
+                "this process may open {limit} files only and needs {FILES}: raise the limit (ulimit -n, or LimitNOFILE= of \
+                 a systemd unit)"
             ),
             Self::LockedDown => write!(
                 f,
-                "the kernel is locked down (lockdown=confidentiality), and lets no BPF program read its memory: boot \
-                 with lockdown=integrity or none"
+                "the kernel is locked down (lockdown=confidentiality) and lets no BPF program read its memory: boot \
+                 with lockdown=integrity, or without lockdown"
             ),
             Self::Usage { problem } => write!(f, "{problem}"),
             Self::NotRunning { state } => write!(f, "not running: {state}"),
             Self::FailsAgain => {
                 write!(
                     f,
-                    "failed three times in ten minutes: systemd does not restart it, 'systemctl start scx_magpie' does"
+                    "the service failed three times within ten minutes, and systemd does not restart it: read \
+                     'journalctl -u scx_magpie' for the reasons, then run 'systemctl start scx_magpie'"
                 )
             }
         }
