@@ -35,7 +35,8 @@ pub struct Opts {
     /// Read the configuration from this file.
     ///
     /// The file is TOML: one flag, without its dashes, and its value on each line. Flags of the
-    /// command line override it.
+    /// command line override it. Only a start of the scheduler and the commands config and
+    /// verifier-stats read it.
     ///
     /// Example: --config /root/test.toml
     #[arg(long, global = true, default_value = DEFAULT_FILE, value_name = "FILE")]

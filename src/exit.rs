@@ -148,7 +148,7 @@ impl fmt::Display for Refusal {
             Self::RootWithout { capabilities } => {
                 write!(
                     f,
-                    "root lacks {capabilities} here, as in most containers: grant them, or run scx_magpie on the host"
+                    "root lacks {capabilities} here, as in most containers: grant what is missing, or run scx_magpie on the host"
                 )
             }
             Self::NoSchedExt { release } => write!(

@@ -21,7 +21,7 @@ pub struct ScanTableOpts {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1024))]
     pub llc_weight: u32,
 
-    /// Stop searching an LLC when its utilization exceeds 100 / this value.
+    /// Stop searching the LLC when its utilization exceeds 100 / PCT.
     ///
     /// Unit: percent. Range: 101..1000. Set it to the value that you consider for the scheduler's
     /// flag of this name.
@@ -30,8 +30,7 @@ pub struct ScanTableOpts {
     #[arg(long, default_value_t = 117, value_name = "PCT", value_parser = value_parser!(u32).range(101..=1000))]
     pub imbalance_pct: u32,
 
-    /// Choose whether more CPUs of an LLC of 16 CPUs or fewer are searched than its utilization
-    /// would allow.
+    /// Search an LLC of 16 CPUs or fewer further than its utilization alone would allow.
     ///
     /// Example: --small-llc-boost off
     #[arg(long, value_enum, default_value_t = Switch::On)]

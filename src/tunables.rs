@@ -26,8 +26,8 @@ pub struct Tunables {
     #[arg(short = 's', long, default_value_t = 3000, value_name = "US", value_parser = micros::<u64>(100..=100_000))]
     pub slice_us: u64,
 
-    /// Credit the virtual deadline of a task that a timer, a device or a futex woke, until the task
-    /// has run for one slice.
+    /// Run a task sooner after a timer, a device or a futex woke it: credit its virtual deadline
+    /// with this time, until the task has run for one slice.
     ///
     /// Unit: microseconds. Range: 0..1000000. A task that was woken through a pipe or a socket gets
     /// no credit, because it finds more data when it runs later. Raise it for lower wakeup latency
@@ -62,8 +62,7 @@ pub struct Tunables {
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = value_parser!(u32).range(1..=64))]
     pub steal_tries: u32,
 
-    /// Leave a task alone for this long after it ran, before a CPU of another LLC on the same node
-    /// may steal it.
+    /// For this long after a task ran, do not let CPUs of other LLCs on the same node steal it.
     ///
     /// Unit: microseconds. Range: 0..100000. It should be about the time in which a CPU fetches
     /// what the task has in its caches; the default is that of the kernel's sched_migration_cost.
@@ -73,8 +72,7 @@ pub struct Tunables {
     #[arg(long, default_value_t = 500, value_name = "US", value_parser = micros::<u64>(0..=100_000))]
     pub migration_cost_llc_us: u64,
 
-    /// Leave a task alone for this long after it ran, before a CPU of another NUMA node may steal
-    /// it.
+    /// For this long after a task ran, do not let CPUs of other NUMA nodes steal it.
     ///
     /// Unit: microseconds. Range: 0..100000. Raise it if tasks leave their node too soon; 0 lets
     /// other nodes steal a task at once.
@@ -92,11 +90,11 @@ pub struct Tunables {
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = value_parser!(u32).range(1..=256))]
     pub steal_node_limit: u32,
 
-    /// Choose by which rules a task that wakes up may move near the CPU that wakes it.
+    /// Choose the rules that may move a task, when it wakes up, near the CPU that wakes it.
     ///
-    /// A list of idle and sync, or off. idle: the waking CPU is idle and the task's previous CPU is
-    /// not. sync: the waker is about to sleep. Remove rules to keep tasks where they ran last, for
-    /// comparison.
+    /// RULES is a list of idle and sync, or off. idle applies if the waking CPU is idle and the
+    /// task's previous CPU is not. sync applies if the waker is about to sleep. Remove rules to
+    /// keep tasks where they ran last, for comparison.
     ///
     /// Example: --wake-affine sync
     #[arg(long, default_value = "idle,sync", value_name = "RULES")]
@@ -122,12 +120,12 @@ pub struct Tunables {
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = value_parser!(u32).range(0..=64))]
     pub numa_backoff: u32,
 
-    /// Spend at most this share of one CPU on finding out on which NUMA node processes have their
+    /// Spend at most this share of one CPU on sampling on which NUMA nodes processes have their
     /// memory.
     ///
-    /// Unit: percent of one CPU. Range: 0..50. With 0 the memory is not sampled, and a task's
-    /// preferred node is the one where it ran most. Machines with one node spend nothing. Use 0 if
-    /// processes with very many mappings suffer from the sampling.
+    /// Unit: percent of one CPU. Range: 0..50. With 0 there is no sampling, and a task's preferred
+    /// node is the one where it ran most. Machines with one node spend nothing. Use 0 if processes
+    /// with very many mappings suffer from the sampling.
     ///
     /// Example: --numa-sample-share 5
     #[arg(long, default_value_t = 2, value_name = "PCT", value_parser = value_parser!(u32).range(0..=50))]
@@ -144,16 +142,16 @@ pub struct Tunables {
 
     /// Ignore cpu.weight, cpu.max and cpu.idle of all cgroups.
     ///
-    /// Tasks then compete by their nice values alone. Use it for comparison, or where the weights
-    /// that a container manager sets are not meant.
+    /// Tasks then compete by their nice values alone. Use it for comparison, or if the weights that
+    /// a container manager sets should not count.
     #[arg(long, help_heading = NEW_START)]
     pub no_cgroups: bool,
 
     /// Honor cpu.weight, cpu.max and cpu.idle of at most this many cgroups.
     ///
-    /// Range: 1..65535. Tasks of a cgroup beyond the limit count as tasks of its parent. Each
-    /// cgroup of the limit takes 192 bytes of kernel memory, 12 MB for all 65535, and each cgroup
-    /// that exists about a hundred bytes more. Lower it on machines with little memory.
+    /// Range: 1..65535. Tasks of a cgroup beyond the limit count as tasks of its parent. The limit
+    /// takes 192 bytes of kernel memory per cgroup, 12 MB for 65535; each cgroup that exists takes
+    /// about a hundred bytes more. Lower it on machines with little memory.
     ///
     /// Example: --max-cgroups 1000
     #[arg(long, help_heading = NEW_START, default_value_t = 65535, value_name = "N", value_parser = value_parser!(u32).range(1..=65535))]
@@ -184,7 +182,7 @@ pub struct Tunables {
     #[arg(long, help_heading = NEW_START, value_enum, default_value_t = Power::Auto)]
     pub power: Power,
 
-    /// Stop searching an LLC for an idle CPU when its utilization exceeds 100 / this value.
+    /// Stop searching an LLC for an idle CPU when its utilization exceeds 100 / PCT.
     ///
     /// Unit: percent. Range: 101..1000. This is the bound of SIS_UTIL: with 117, as in the kernel,
     /// wakeups search fewer CPUs as utilization rises, and none above 85 %. Raise it if wakeups on
@@ -200,10 +198,10 @@ pub struct Tunables {
     #[arg(long)]
     pub no_scan_limit: bool,
 
-    /// Choose whether wakeups search more CPUs of an LLC of 16 CPUs or fewer than its utilization
-    /// would allow: nr_scan * 32 / CPUs.
+    /// Search LLCs of 16 CPUs or fewer further than their utilization alone would allow.
     ///
-    /// Turn it off to search small LLCs as little as large ones, for comparison.
+    /// nr_scan is multiplied by 32 / CPUs. Turn it off to search small LLCs as little as large
+    /// ones, for comparison.
     ///
     /// Example: --small-llc-boost off
     #[arg(long, value_enum, default_value_t = Switch::On)]

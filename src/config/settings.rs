@@ -13,7 +13,7 @@ use crate::tunables::{NEW_START, Tunables};
 pub struct Settings {
     /// Use a named set of flags for what this machine is for.
     ///
-    /// A flag that is given in any other place overrides the profile. docs/configuration.md has
+    /// A value that is given for a flag itself overrides the profile. docs/configuration.md has
     /// what was measured of each profile.
     ///
     /// Example: --profile latency
