@@ -8,17 +8,23 @@ use clap_complete::Shell;
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 
 use crate::config::{DEFAULT_FILE, Settings};
+use crate::exit;
 use crate::export::ExportOpts;
 use crate::nr_scan::ScanTableOpts;
 use crate::stats::table::TableOpts;
 use crate::top::TopOpts;
 use crate::units::interval;
 
-/// A sched_ext scheduler that looks around before it lands, and steals what lies idle.
+/// The heading of flags that libbpf defines.
+const LIBBPF_OPTIONS: &str = "Options of libbpf";
+
+/// CPU scheduler for sched_ext: a BPF program decides which task runs on which CPU.
 ///
-/// Attaches until Ctrl-C, which gives the kernel its own scheduler back.
+/// Without a command, scx_magpie attaches its scheduler to the kernel and runs until Ctrl-C or
+/// SIGTERM. It needs root, and Linux 6.12 or newer with sched_ext. When it exits, for whatever
+/// reason, the kernel's own scheduler takes over.
 #[derive(Debug, Parser)]
-#[command(name = crate::SCHEDULER_NAME, disable_version_flag = true, after_help = crate::exit::AFTER_HELP)]
+#[command(name = crate::SCHEDULER_NAME, disable_version_flag = true, after_help = exit::AFTER_SHORT_HELP, after_long_help = exit::after_help())]
 pub struct Opts {
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -26,42 +32,61 @@ pub struct Opts {
     #[command(flatten)]
     pub settings: Settings,
 
-    /// The configuration file: TOML, a flag as key and its value on each line. Flags win.
+    /// Read the configuration from this file.
+    ///
+    /// The file is TOML: one flag, without its dashes, and its value on each line. Flags of the
+    /// command line override it. Only a start of the scheduler and the commands config and
+    /// verifier-stats read it.
+    ///
+    /// Example: --config /root/test.toml
     #[arg(long, global = true, default_value = DEFAULT_FILE, value_name = "FILE")]
     pub config: PathBuf,
 
-    /// Attach and print statistics at this interval. Seconds, more than 0.
+    /// Attach the scheduler and print its statistics at this interval.
+    ///
+    /// Unit: seconds, more than 0. Use it to watch a scheduler that you start by hand.
+    ///
+    /// Example: --stats 1
     #[arg(long, group = "interval", value_name = "SEC", value_parser = interval)]
     pub stats: Option<f64>,
 
-    /// Print statistics of the scheduler that runs already, or comes, at this interval. Seconds, more than 0.
+    /// Print the statistics of the running scheduler at this interval, without attaching.
+    ///
+    /// Unit: seconds, more than 0. If no scheduler runs, it waits for one. Use it to watch the
+    /// service.
+    ///
+    /// Example: --monitor 500ms
     #[arg(long, group = "interval", value_name = "SEC", value_parser = interval)]
     pub monitor: Option<f64>,
 
-    /// Statistics as JSON, a line an interval: with --stats or --monitor.
+    /// Print statistics as JSON, one line per interval, with --stats or --monitor.
     #[arg(long, requires = "interval")]
     pub json: bool,
 
     #[command(flatten)]
     pub table: TableOpts,
 
-    /// Say what each statistic means.
+    /// Explain each statistic and exit.
     #[arg(long)]
     pub help_stats: bool,
 
-    /// Say more, libbpf's messages included.
+    /// Log debug messages, libbpf's included.
     #[arg(short = 'v', long, global = true)]
     pub verbose: bool,
 
-    /// A number that tells this run from others: it is logged.
+    /// Log this number at the start.
+    ///
+    /// Use it to tell the logs of several runs apart.
+    ///
+    /// Example: --run-id 7
     #[arg(long, value_name = "N")]
     pub run_id: Option<u64>,
 
-    /// Print version and build id.
+    /// Print the version and the build id, and exit.
     #[arg(short = 'V', long)]
     pub version: bool,
 
-    #[command(flatten, next_help_heading = "Libbpf options")]
+    #[command(flatten, next_help_heading = LIBBPF_OPTIONS)]
     pub libbpf: LibbpfOpts,
 }
 
@@ -74,44 +99,55 @@ impl Opts {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Print the machine's nodes, LLCs, cores and capacities as the scheduler understands them.
+    /// Print the nodes, LLCs, cores and capacities of this machine as the scheduler sees them.
     Topology,
-    /// Print how many CPUs of an LLC a wakeup searches, by the LLC's utilization.
+    /// Print how many CPUs of an LLC a wakeup searches at each utilization.
     ScanTable(ScanTableOpts),
-    /// Watch the scheduler that runs, full-screen: utilization, wakeups, LLCs, cgroups, NUMA nodes.
+    /// Show the running scheduler full-screen: utilization, wakeups, LLCs, cgroups, NUMA nodes.
     Top(TopOpts),
-    /// Metrics for Prometheus, of the scheduler that runs or comes: in a file for node_exporter, or over HTTP.
-    Export(ExportOpts),
-    /// Print one line about the scheduler: does it run, since when, how; exit status 0 if it runs, 11 if not.
-    Status,
-    /// Print all flags that are in force, and where each value comes from: as a configuration file that says the same.
+    /// Export metrics of the running scheduler for Prometheus, to a file or over HTTP.
     ///
-    /// Those of the scheduler that runs; if none does, those of one that would be started with this file and these flags.
+    /// If no scheduler runs, the metric scx_magpie_up is 0 until one is attached.
+    Export(ExportOpts),
+    /// Print one line about the running scheduler; exit with 0 if it runs, with 11 if not.
+    Status,
+    /// Print all flags that are in force and where each value comes from, as a configuration file.
+    ///
+    /// The flags are those of the running scheduler. If none runs, they are those that a scheduler
+    /// would be started with now.
     Config {
-        /// Those of one that would be started, though one runs: to check a file.
+        /// Validate the file and the flags of this command line without asking the running
+        /// scheduler.
         #[arg(long)]
         check: bool,
     },
-    /// Change flags of the scheduler that runs, at once, until it ends or reloads.
+    /// Change flags of the running scheduler immediately, until it exits or reloads.
+    ///
+    /// If one change is refused, none is made.
+    ///
+    /// Example: scx_magpie set slice-us=5ms handoff-us=0
     Set {
-        /// Flags without dashes, and their values.
+        /// Flags without their dashes, with their values.
         #[arg(value_name = "KEY=VALUE", required_unless_present = "reset")]
         changes: Vec<String>,
-        /// Back to what file and command line say, before any changes.
+        /// Undo all earlier changes by this command first: the file and the command line count
+        /// again.
         #[arg(long)]
         reset: bool,
     },
-    /// Make the scheduler that runs read its configuration file again; what was set is forgotten. So does SIGHUP.
+    /// Let the running scheduler read its configuration file again; SIGHUP does the same.
     ///
-    /// A file that is wrong changes nothing. Flags that take a new start are told, and the scheduler starts anew.
+    /// Changes by the command `set` are undone. If the file is wrong, nothing changes. If a changed
+    /// flag needs it, the scheduler is loaded again and replaces the running one.
     Reload,
-    /// Load the BPF programs without attaching, and print what each cost the verifier.
+    /// Load the BPF programs without attaching them, and print what each cost the kernel's
+    /// verifier.
     VerifierStats {
-        /// As if CPUs differed in capacity and rank.
+        /// Load the programs as for a machine whose CPUs differ in capacity and rank.
         #[arg(long)]
         asymmetric: bool,
     },
-    /// Print what a shell completes command lines by.
+    /// Print a shell completion script.
     Completions {
         #[arg(value_enum)]
         shell: Shell,
@@ -126,8 +162,8 @@ pub enum Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use clap::error::ErrorKind;
+    use clap::{Arg, CommandFactory};
 
     #[test]
     fn flags_are_consistent() {
@@ -141,20 +177,42 @@ mod tests {
         assert!(err.to_string().contains("100..=100000"), "{err}");
     }
 
+    fn long_help(arg: &Arg) -> String {
+        arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default()
+    }
+
     /// Each flag that takes a number says its unit and, unless it is boundless, its range.
     #[test]
     fn help_names_units() {
         for arg in Opts::command().get_arguments() {
             let unit = match arg.get_value_names().and_then(|names| names.first()).map(|n| n.as_str()) {
-                Some("US") => "Microseconds, ",
-                Some("MS") => "Milliseconds, ",
-                Some("SEC") => "Seconds, ",
-                Some("BYTES") => "Bytes, ",
-                Some("PCT") => "Percent, ",
+                Some("US") => "Unit: microseconds",
+                Some("MS") => "Unit: milliseconds",
+                Some("SEC") => "Unit: seconds",
+                Some("BYTES") => "Unit: bytes",
+                Some("PCT") => "Unit: percent",
                 _ => continue,
             };
-            let help = arg.get_help().map(|h| h.to_string()).unwrap_or_default();
-            assert!(help.contains(unit), "--{}: {help}", arg.get_id());
+            assert!(long_help(arg).contains(unit), "--{}: {}", arg.get_id(), long_help(arg));
+        }
+    }
+
+    /// Each flag that takes a value has an example, which parses.
+    #[test]
+    fn examples_are_valid() {
+        let command = Opts::command();
+        let is_ours = |arg: &&Arg| arg.get_help_heading() != Some(LIBBPF_OPTIONS);
+        for arg in command.get_arguments().filter(is_ours) {
+            let Some(flag) = arg.get_long().filter(|_| arg.get_action().takes_values()) else { continue };
+            if matches!(arg.get_value_names(), Some([name]) if name == "BOOL") {
+                continue;
+            }
+            let help = long_help(arg);
+            let (_, example) = help.rsplit_once("Example: ").unwrap_or_else(|| panic!("--{flag}: no example"));
+            assert!(example.starts_with(&format!("--{flag} ")), "{example}");
+            let needs = if ["columns"].contains(&flag) { "--monitor 1 " } else { "" };
+            let words = format!("scx_magpie {needs}{example}");
+            assert!(Opts::try_parse_from(words.split(' ')).is_ok(), "{example}");
         }
     }
 }

@@ -3,15 +3,60 @@
 
 use std::fmt;
 
-/// At the end of `--help`.
-pub const AFTER_HELP: &str = "\
-Times may have a unit: --slice-us 5ms is --slice-us 5000. A flag that is on or off may be given as --no-cgroups=false.
+/// At the end of `-h`.
+pub const AFTER_SHORT_HELP: &str = "scx_magpie --help has units, ranges, examples and exit statuses.";
 
-Exit codes: 0 detached on request; 1 ejected by the kernel, or another failure; 2 wrong flag, key or value; 3 not root;
-4 kernel without sched_ext; 5 another scheduler is attached; 6 malformed kfunc prototypes in the kernel's BTF;
-7 the machine's topology, as sysfs has it, cannot be right, or is too large; 8 isolcpus= on the kernel's command line; 9 too few
-files may be open; 10 the kernel is locked down; 11 no scx_magpie runs that could be asked (status, set, reload);
-12 ended by SysRq-S; 13 failed three times in ten minutes as a service.";
+/// How values and flags may be written.
+pub const VALUES: [&str; 3] = [
+    "A time may have a unit: --slice-us 5ms is the same as --slice-us 5000.",
+    "A switch may have a value: --no-cgroups=false overrides a true in the file.",
+    "Each tuning flag, without its dashes, is also a key of /etc/scx_magpie.toml.",
+];
+
+/// Command lines, each with what it does.
+pub const EXAMPLES: [(&str, &str); 6] = [
+    ("sudo scx_magpie --stats 1", "attach, and print a row each second"),
+    ("sudo systemctl enable --now scx_magpie", "start it now and at each boot"),
+    ("sudo scx_magpie status", "report whether a scheduler runs"),
+    ("sudo scx_magpie set slice-us=5ms", "change a flag while it runs"),
+    ("sudo scx_magpie top", "watch it full-screen"),
+    ("sudo systemctl disable --now scx_magpie", "stop it now and at each boot"),
+];
+
+/// Each status that the process may exit with.
+pub const STATUSES: [(u8, &str); 16] = [
+    (0, "The scheduler was detached on request."),
+    (EXIT_FAILURE, "The kernel ejected the scheduler, or another failure occurred."),
+    (EXIT_USAGE, "A flag, a key, a value or the configuration file is wrong."),
+    (3, "The user is not root, or root lacks capabilities, as in containers."),
+    (4, "The kernel has no sched_ext."),
+    (5, "Another sched_ext scheduler is attached."),
+    (6, "The kernel's BTF describes scx kfuncs wrongly."),
+    (7, "sysfs does not show all CPUs, or the machine exceeds a limit."),
+    (8, "The kernel's command line has isolcpus=."),
+    (9, "Too few files may be open."),
+    (10, "The kernel is locked down."),
+    (11, "No scx_magpie runs (status, set, reload)."),
+    (EXIT_SYSRQ, "SysRq-S detached the scheduler."),
+    (EXIT_GIVE_UP, "The service failed three times within ten minutes."),
+    (130, "A second SIGINT (Ctrl-C) ended the process at once."),
+    (143, "A second SIGTERM ended the process at once."),
+];
+
+/// Where a bug is reported, and with what.
+pub const BUGS: &str = "\
+Report a bug to the distribution whose package you use, or as an issue where
+you got the source. Attach the messages (journalctl -u scx_magpie) and the
+output of uname -r and of scx_magpie --version, topology and config.";
+
+/// Return what `--help` ends with. No line is longer than 80 columns.
+pub fn after_help() -> String {
+    let examples = EXAMPLES.map(|(command, what)| format!("  {command:<40} {what}")).join("\n");
+    let statuses = STATUSES.map(|(status, meaning)| format!("  {status:>3}  {meaning}")).join("\n");
+    let values = VALUES.map(|line| format!("  {line}")).join("\n");
+    let bugs = BUGS.replace('\n', "\n  ");
+    format!("Values:\n{values}\n\nExamples:\n{examples}\n\nExit status:\n{statuses}\n\nBugs:\n  {bugs}")
+}
 
 /// Ejected by the kernel, or another failure.
 pub const EXIT_FAILURE: u8 = 1;
@@ -73,7 +118,7 @@ pub enum Refusal {
 impl std::error::Error for Refusal {}
 
 impl Refusal {
-    /// The process's exit code, as listed in [`AFTER_HELP`].
+    /// The process's exit code, as listed in [`STATUSES`].
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotRoot | Self::RootOfNamespace | Self::RootWithout { .. } => 3,
@@ -94,52 +139,54 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotRoot => write!(f, "needs root: run it with sudo"),
+            Self::NotRoot => write!(f, "this command needs root: run it with sudo"),
             Self::RootOfNamespace => write!(
                 f,
-                "needs the machine's root, and is root of a user namespace only: run it outside, not in a rootless \
-                 container"
+                "this process is root of a user namespace only, and the machine's root is needed: run it on the host, \
+                 not in a rootless container"
             ),
             Self::RootWithout { capabilities } => {
                 write!(
                     f,
-                    "root lacks {capabilities} here, as in most containers: grant what is missing, or run it outside"
+                    "root lacks {capabilities} here, as in most containers: grant what is missing, or run scx_magpie on the host"
                 )
             }
             Self::NoSchedExt { release } => write!(
                 f,
-                "kernel {release} has no sched_ext: boot one of 6.12 or newer built with CONFIG_SCHED_CLASS_EXT=y"
+                "kernel {release} has no sched_ext: boot Linux 6.12 or newer, built with CONFIG_SCHED_CLASS_EXT=y"
             ),
             Self::Busy { ops } => {
-                write!(f, "another sched_ext scheduler is attached ({ops}): stop it first, for example with Ctrl-C")
+                write!(f, "another sched_ext scheduler is attached ({ops}): stop it or its service first")
             }
             Self::MalformedBtf { release, kfuncs } => write!(
                 f,
-                "kernel {release} describes {kfuncs} scx kfuncs wrongly in its BTF (built with pahole < 1.26), so no \
-                 sched_ext scheduler loads: boot another build"
+                "kernel {release} describes {kfuncs} scx kfuncs wrongly in its BTF (built with pahole < 1.26), and \
+                 no sched_ext scheduler can be loaded: boot another build of the kernel"
             ),
-            Self::Topology { problem } => write!(f, "the machine's topology cannot be right: {problem}"),
-            Self::TooLarge { problem } => write!(f, "the machine has more than scx_magpie can schedule: {problem}"),
+            Self::Topology { problem } => write!(f, "sysfs shows an incomplete CPU topology: {problem}"),
+            Self::TooLarge { problem } => write!(f, "this machine exceeds a limit of scx_magpie: {problem}"),
             Self::IsolatedCpus { cpus } => write!(
                 f,
-                "the kernel's sched_ext does not work with isolcpus= on its command line, which isolates CPUs {cpus}: boot \
-                 without it, and isolate CPUs by a cpuset partition"
+                "the kernel's command line isolates CPUs {cpus} with isolcpus=, and sched_ext does not work with it: boot \
+                 without it, and isolate CPUs with a cpuset partition"
             ),
             Self::FewFiles { limit } => write!(
                 f,
-                "may open {limit} files only and needs {FILES}: raise the limit (ulimit -n, LimitNOFILE= of a systemd unit)"
+                "this process may open {limit} files only and needs {FILES}: raise the limit (ulimit -n, or LimitNOFILE= of \
+                 a systemd unit)"
             ),
             Self::LockedDown => write!(
                 f,
-                "the kernel is locked down (lockdown=confidentiality), and lets no BPF program read its memory: boot \
-                 with lockdown=integrity or none"
+                "the kernel is locked down (lockdown=confidentiality) and lets no BPF program read its memory: boot \
+                 with lockdown=integrity, or without lockdown"
             ),
             Self::Usage { problem } => write!(f, "{problem}"),
             Self::NotRunning { state } => write!(f, "not running: {state}"),
             Self::FailsAgain => {
                 write!(
                     f,
-                    "failed three times in ten minutes: systemd does not restart it, 'systemctl start scx_magpie' does"
+                    "the service failed three times within ten minutes, and systemd does not restart it: read \
+                     'journalctl -u scx_magpie' for the reasons, then run 'systemctl start scx_magpie'"
                 )
             }
         }
@@ -174,7 +221,12 @@ mod tests {
     use super::*;
 
     fn is_documented(code: u8) -> bool {
-        AFTER_HELP.split_whitespace().any(|word| word == code.to_string())
+        STATUSES.iter().any(|(status, _)| *status == code)
+    }
+
+    #[test]
+    fn help_fits_into_80_columns() {
+        assert!(after_help().lines().all(|line| line.len() <= 80), "{}", after_help());
     }
 
     #[test]

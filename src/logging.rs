@@ -70,7 +70,9 @@ pub fn parse_level(text: &str) -> Result<String, String> {
     for part in text.split(',') {
         let is_level = part.parse::<LevelFilter>().is_ok();
         if !is_level && (!part.contains('=') || part.parse::<tracing_subscriber::filter::Directive>().is_err()) {
-            return Err(format!("'{part}' is none of off, error, warn, info, debug, trace, and no MODULE=LEVEL"));
+            return Err(format!(
+                "'{part}' is neither a level (off, error, warn, info, debug, trace) nor of the form MODULE=LEVEL"
+            ));
         }
     }
     Ok(text.into())

@@ -131,7 +131,9 @@ fn check_flags(opts: &Opts, matches: &ArgMatches) -> Result<(), Refusal> {
     let mut flags = keys::all().into_iter().chain(["config", "stats", "run-id"].map(String::from));
     match flags.find(|flag| flag != "log-level" && is_given(flag)) {
         Some(flag) => Err(Refusal::Usage {
-            problem: format!("--{flag} is for a scheduler that starts: 'scx_magpie set' changes one that runs"),
+            problem: format!(
+                "--{flag} has an effect only when a scheduler starts: use 'scx_magpie set' to change the running one"
+            ),
         }),
         None => Ok(()),
     }
@@ -156,13 +158,13 @@ fn schedule(opts: Opts, config: Config) -> Result<()> {
     flag::register(SIGHUP, hangup.clone()).context(NO_SIGNALS)?;
     info!("{SCHEDULER_NAME} {}", version());
     if let Some(run_id) = opts.run_id {
-        info!("run {run_id}");
+        info!("run id {run_id}");
     }
     if let Some(sec) = opts.stats {
         let (format, shutdown) = (Format::new(opts.json, &opts.table), shutdown.clone());
         thread::spawn(move || {
             if let Err(err) = monitor(Source::Own, Duration::from_secs_f64(sec), format, &shutdown) {
-                warn!("statistics stopped: {err:#}");
+                warn!("printing of statistics has stopped, the scheduler continues: {err:#}");
             }
         });
     }

@@ -19,23 +19,25 @@ use clap_mangen::roff::{Inline, Roff, bold, roman};
 
 use crate::SCHEDULER_NAME;
 use crate::cli::Opts;
-use crate::config::{Settings, keys};
+use crate::config::{DEFAULT_FILE, Settings, keys};
 use crate::exit;
 
 const MANUAL: &str = "sched_ext schedulers";
 
 /// What the daemon reads and makes; each with what it is.
-const FILES: [(&str, &str); 2] = [
-    ("/etc/scx_magpie.toml", "flags without dashes as keys; those of the command line win"),
-    (crate::stats::SOCKET, "statistics, for root: the protocol of scx_stats, a line of JSON a request"),
+const FILES: [(&str, &str); 4] = [
+    (DEFAULT_FILE, "The configuration: flags without dashes as keys. Flags of the command line override it."),
+    (crate::control::SOCKET, "The socket of set, reload, status and config, for root."),
+    (crate::stats::SOCKET, "The socket of statistics, for root: one line of JSON per request, as in scx_stats."),
+    ("/run/scx/scx_magpie.failures", "Failures since boot: one line each, with time and reason."),
 ];
 
 /// The page of the configuration file: what it is called, and what it says first.
 const FILE_PAGE: &str = "scx_magpie.toml";
 const FILE_ABOUT: &str = "configuration file of scx_magpie";
-const FILE_TEXT: &str = "TOML: a key and its value on each line. Keys are flags of scx_magpie(8) without dashes in front. Flags and \
-    variables of the environment win over the file, its values over those of a profile. scx_magpie-config(1) prints what is in \
-    force, and with --check what would be; scx_magpie-reload(1) reads the file again.";
+const FILE_TEXT: &str = "The file is TOML: one key and its value on each line. A key is a flag of scx_magpie(8) without its dashes. \
+    Flags of the command line and variables of the environment override the file; the file overrides a profile. \
+    scx_magpie-config(1) prints what is in force, and validates the file with --check. scx_magpie-reload(1) reads the file again.";
 
 /// Writes all pages into a folder, which is made if need be: the command's, one for each subcommand, the configuration file's.
 pub fn pages(folder: &Path) -> Result<()> {
@@ -81,8 +83,15 @@ fn main_sections(command: &Command) -> Roff {
         let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
         roff.control("TP", []).text([bold(page_name(subcommand)), roman("(1)")]).text([roman(about)]);
     }
-    let exit_codes = exit::AFTER_HELP.split("Exit codes: ").last().unwrap_or_default().replace('\n', " ");
-    roff.extend([section("EXIT STATUS", [roman(exit_codes)]), section("FILES", [])]);
+    roff.extend([section("VALUES", [roman(exit::VALUES.join(" "))]), section("EXAMPLES", [])]);
+    for (command, what) in exit::EXAMPLES {
+        roff.control("TP", []).text([bold(command)]).text([roman(what)]);
+    }
+    roff.extend([section("EXIT STATUS", [])]);
+    for (status, meaning) in exit::STATUSES {
+        roff.control("TP", []).text([bold(status.to_string())]).text([roman(meaning)]);
+    }
+    roff.extend([section("BUGS", [roman(exit::BUGS.replace('\n', " "))]), section("FILES", [])]);
     for (file, what) in FILES {
         roff.control("TP", []).text([bold(file)]).text([roman(what)]);
     }
@@ -131,7 +140,14 @@ mod tests {
         pages(folder.path()).unwrap();
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
         let main = read("scx_magpie.8");
-        for text in ["slice\\-us", "3 not root", ".SH FILES", "scx_magpie\\-export\\fR(1)"] {
+        for text in [
+            "slice\\-us",
+            "The user is not root",
+            ".SH FILES",
+            ".SH EXAMPLES",
+            ".SH BUGS",
+            "scx_magpie\\-export\\fR(1)",
+        ] {
             assert!(main.contains(text), "{text}: {main}");
         }
         assert!(read("scx_magpie-export.1").contains("textfile"));

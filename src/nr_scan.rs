@@ -13,15 +13,26 @@ use crate::tunables::{Switch, Tunables};
 /// For which LLC.
 #[derive(Debug, Args)]
 pub struct ScanTableOpts {
-    /// CPUs of the LLC, 1..1024.
+    /// Compute the table for an LLC of this many CPUs.
+    ///
+    /// Range: 1..1024.
+    ///
+    /// Example: --llc-weight 112
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1024))]
     pub llc_weight: u32,
 
-    /// How much of the LLC may be in use before wakeups stop to search it: 100 / this. Percent, 101..1000.
+    /// Stop searching the LLC when its utilization exceeds 100 / PCT.
+    ///
+    /// Unit: percent. Range: 101..1000. Set it to the value that you consider for the scheduler's
+    /// flag of this name.
+    ///
+    /// Example: --imbalance-pct 130
     #[arg(long, default_value_t = 117, value_name = "PCT", value_parser = value_parser!(u32).range(101..=1000))]
     pub imbalance_pct: u32,
 
-    /// Whether an LLC of 16 CPUs or fewer is searched further than its utilization would allow.
+    /// Search an LLC of 16 CPUs or fewer further than its utilization alone would allow.
+    ///
+    /// Example: --small-llc-boost off
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub small_llc_boost: Switch,
 

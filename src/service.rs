@@ -19,7 +19,7 @@ pub fn ready(status: &str) {
 
 fn notify(state: &[NotifyState<'_>]) {
     if let Err(err) = sd_notify::notify(state) {
-        warn!("the service manager cannot be told: {err}");
+        warn!("cannot notify the service manager: {err}");
     }
 }
 

@@ -10,125 +10,225 @@ use serde_json::Value;
 use crate::units::{micros, millis};
 
 /// The heading of flags that only a new start of the scheduler changes, in `--help` and for the configuration.
-pub const NEW_START: &str = "Options that take a new start (reload)";
+pub const NEW_START: &str = "Options that only a start or a reload changes";
 
 /// The flags and their defaults.
 #[derive(Clone, Debug, Args, Serialize)]
 #[command(mut_args(with_value))]
 pub struct Tunables {
-    /// Time a task runs before those that wait are considered. Microseconds, 100..100000.
+    /// Let a task run for this long before the tasks that wait for its CPU are considered.
     ///
-    /// Looked at on the timer tick, so it is rounded up to the kernel's tick (4 ms at HZ=250).
+    /// Unit: microseconds. Range: 100..100000. The kernel ends a slice on its timer tick, so a
+    /// slice is rounded up to the next tick (4 ms at HZ=250). Raise it for fewer context switches
+    /// among CPU-bound tasks; lower it for shorter waits in the queue.
+    ///
+    /// Example: --slice-us 5ms
     #[arg(short = 's', long, default_value_t = 3000, value_name = "US", value_parser = micros::<u64>(100..=100_000))]
     pub slice_us: u64,
 
-    /// How far ahead a task comes that a timer, a device or a futex woke, until it has run for a slice. Microseconds, 0..1000000.
+    /// Run a task sooner after a timer, a device or a futex woke it: credit its virtual deadline
+    /// with this time, until the task has run for one slice.
     ///
-    /// Tasks that were sent something by a pipe or a socket get nothing: they find more when they come later. More of it
-    /// lowers the wakeup latency of light tasks beside such; 0 gives them no preference.
+    /// Unit: microseconds. Range: 0..1000000. A task that was woken through a pipe or a socket gets
+    /// no credit, because it finds more data when it runs later. Raise it for lower wakeup latency
+    /// of light tasks alongside busy ones; 0 gives no task a preference.
+    ///
+    /// Example: --slice-us-lag 18ms
     #[arg(short = 'l', long, default_value_t = 9000, value_name = "US", value_parser = micros::<u64>(0..=1_000_000))]
     pub slice_us_lag: u64,
 
-    /// Woken tasks wait for the running one's slice to end, whatever they are owed.
+    /// Never preempt the running task in favor of a task that wakes up.
+    ///
+    /// A task that wakes up waits for the end of the running task's slice, however early its
+    /// deadline is. Use it for batch work only: latencies rise.
     #[arg(long)]
     pub no_wakeup_preempt: bool,
 
-    /// How far a CPU about to go idle looks for waiting tasks to take.
+    /// Choose how far a CPU that is about to go idle searches for waiting tasks to steal.
+    ///
+    /// Restrict it to keep tasks near their caches or their memory, at the cost of idle CPUs while
+    /// tasks wait elsewhere.
+    ///
+    /// Example: --steal node
     #[arg(long, value_enum, default_value_t = Steal::All)]
     pub steal: Steal,
 
-    /// CPUs that a CPU about to go idle tries to take a task from before it gives up. 1..64.
+    /// Give up stealing after this many CPUs had no task that may be taken.
+    ///
+    /// Range: 1..64. The CPU that steals then goes idle. Raise it if CPUs go idle while tasks wait
+    /// elsewhere and the statistic `steal_miss` is high.
+    ///
+    /// Example: --steal-tries 16
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = value_parser!(u32).range(1..=64))]
     pub steal_tries: u32,
 
-    /// How long a task that ran is left to the caches of its LLC, by idle CPUs of the node's others. Microseconds, 0..100000.
+    /// For this long after a task ran, do not let CPUs of other LLCs on the same node steal it.
     ///
-    /// 0: they take what waits at once. About the time in which they could fetch what it has in its caches; 500 is the kernel's
-    /// own guess, sched_migration_cost.
+    /// Unit: microseconds. Range: 0..100000. It should be about the time in which a CPU fetches
+    /// what the task has in its caches; the default is that of the kernel's sched_migration_cost.
+    /// Raise it if tasks lose their caches by moving; 0 lets other LLCs steal a task at once.
+    ///
+    /// Example: --migration-cost-llc-us 100
     #[arg(long, default_value_t = 500, value_name = "US", value_parser = micros::<u64>(0..=100_000))]
     pub migration_cost_llc_us: u64,
 
-    /// The same, by idle CPUs of other nodes. Microseconds, 0..100000.
+    /// For this long after a task ran, do not let CPUs of other NUMA nodes steal it.
+    ///
+    /// Unit: microseconds. Range: 0..100000. Raise it if tasks leave their node too soon; 0 lets
+    /// other nodes steal a task at once.
+    ///
+    /// Example: --migration-cost-node-us 2ms
     #[arg(long, default_value_t = 500, value_name = "US", value_parser = micros::<u64>(0..=100_000))]
     pub migration_cost_node_us: u64,
 
-    /// On machines with more NUMA nodes than this no task is taken from another node. 1..256.
+    /// Steal no task from another NUMA node on a machine with more nodes than this.
+    ///
+    /// Range: 1..256. Lower it if a machine of many nodes does less work with stealing across nodes
+    /// than without.
+    ///
+    /// Example: --steal-node-limit 2
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = value_parser!(u32).range(1..=256))]
     pub steal_node_limit: u32,
 
-    /// Rules by which a wakeup looks for an idle CPU near the waking one: of idle,sync, or off.
+    /// Choose the rules that may move a task, when it wakes up, near the CPU that wakes it.
     ///
-    /// idle: the waking CPU is idle, the previous is not. sync: the waker is about to sleep.
+    /// RULES is a list of idle and sync, or off. idle applies if the waking CPU is idle and the
+    /// task's previous CPU is not. sync applies if the waker is about to sleep. Remove rules to
+    /// keep tasks where they ran last, for comparison.
+    ///
+    /// Example: --wake-affine sync
     #[arg(long, default_value = "idle,sync", value_name = "RULES")]
     pub wake_affine: WakeAffine,
 
-    /// A waker that usually sleeps within this time of a wakeup by a pipe or socket hands its CPU to the wakee. Microseconds, 0..1000.
+    /// Hand the waker's CPU to the task that it wakes, if the waker usually sleeps within this time
+    /// after a wakeup through a pipe or a socket.
     ///
-    /// More of it lets slower wakers hand off. 0: the wakee goes to an idle CPU, if there is one.
+    /// Unit: microseconds. Range: 0..1000. Raise it if two tasks that answer each other have more
+    /// to do before they sleep; 0 sends every such task to an idle CPU, if there is one.
+    ///
+    /// Example: --handoff-us 50
     #[arg(long, default_value_t = 20, value_name = "US", value_parser = micros::<u64>(0..=1000))]
     pub handoff_us: u64,
 
-    /// How long a task that wake-affine took from its home node is not moved back, in scan periods of 1 s, 0..64.
+    /// Do not move a task back to its preferred node for this many scan periods after a wakeup took
+    /// it away.
     ///
-    /// 0: not at all, and the two fight over tasks that wake each other and have their memory on different nodes.
+    /// Unit: scan periods of 1 s. Range: 0..64. Raise it if tasks that wake each other have their
+    /// memory on different nodes and move back and forth; with 0 a task moves back at once.
+    ///
+    /// Example: --numa-backoff 8
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = value_parser!(u32).range(0..=64))]
     pub numa_backoff: u32,
 
-    /// How much of a CPU may be spent to find out where processes have their memory, 0 = do not. Percent, 0..50.
+    /// Spend at most this share of one CPU on sampling on which NUMA nodes processes have their
+    /// memory.
     ///
-    /// Nothing is spent on machines with one NUMA node.
+    /// Unit: percent of one CPU. Range: 0..50. With 0 there is no sampling, and a task's preferred
+    /// node is the one where it ran most. Machines with one node spend nothing. Use 0 if processes
+    /// with very many mappings suffer from the sampling.
+    ///
+    /// Example: --numa-sample-share 5
     #[arg(long, default_value_t = 2, value_name = "PCT", value_parser = value_parser!(u32).range(0..=50))]
     pub numa_sample_share: u32,
 
-    /// Most time for which one process's memory is looked at, at a time. Milliseconds, 1..1000.
+    /// Sample the memory of one process for at most this long without a pause.
+    ///
+    /// Unit: milliseconds. Range: 1..1000. The sampler holds the process's mmap lock for a part of
+    /// this time. Lower it if a process with many mappings stalls while it is sampled.
+    ///
+    /// Example: --numa-sample-ms 2
     #[arg(long, default_value_t = 10, value_name = "MS", value_parser = millis::<u64>(1..=1000))]
     pub numa_sample_ms: u64,
 
-    /// Tasks compete by their nice values alone, whatever cgroups they are in: no cpu.weight, cpu.max, cpu.idle.
+    /// Ignore cpu.weight, cpu.max and cpu.idle of all cgroups.
+    ///
+    /// Tasks then compete by their nice values alone. Use it for comparison, or if the weights that
+    /// a container manager sets should not count.
     #[arg(long, help_heading = NEW_START)]
     pub no_cgroups: bool,
 
-    /// For how many cgroups their cpu.weight, cpu.max and cpu.idle count; more are as part of their parents. 1..65535.
+    /// Honor cpu.weight, cpu.max and cpu.idle of at most this many cgroups.
     ///
-    /// Each takes 192 bytes of kernel memory from the start, 12 MB for all, and a hundred more while it is there.
+    /// Range: 1..65535. Tasks of a cgroup beyond the limit count as tasks of its parent. The limit
+    /// takes 192 bytes of kernel memory per cgroup, 12 MB for 65535; each cgroup that exists takes
+    /// about a hundred bytes more. Lower it on machines with little memory.
+    ///
+    /// Example: --max-cgroups 1000
     #[arg(long, help_heading = NEW_START, default_value_t = 65535, value_name = "N", value_parser = value_parser!(u32).range(1..=65535))]
     pub max_cgroups: u32,
 
-    /// CPUs count as equal, however they differ in capacity: tasks go to, and stay on, any of them.
+    /// Treat all CPUs as equally strong, even if they differ in capacity (big.LITTLE, P and E
+    /// cores).
+    ///
+    /// Use it for comparison only: big tasks then may stay on weak CPUs.
     #[arg(long, help_heading = NEW_START)]
     pub no_capacity: bool,
 
-    /// Whether CPUs' frequencies follow their utilization, where the governor is schedutil.
+    /// Choose whether CPU frequencies follow utilization.
+    ///
+    /// They can follow only under the frequency governor schedutil. Use off for full speed, or for
+    /// comparison.
+    ///
+    /// Example: --cpufreq off
     #[arg(long, help_heading = NEW_START, value_enum, default_value_t = CpuFreq::Auto)]
     pub cpufreq: CpuFreq,
 
-    /// What matters more, speed or energy: docs/tuning.md has what each sets.
+    /// Choose between speed and energy.
+    ///
+    /// docs/tuning.md lists what each value changes. Change it if the system's power profile is not
+    /// what you want for scheduling.
+    ///
+    /// Example: --power powersave
     #[arg(long, help_heading = NEW_START, value_enum, default_value_t = Power::Auto)]
     pub power: Power,
 
-    /// How much of an LLC may be in use before wakeups stop to search it: 100 / this. Percent, 101..1000.
+    /// Stop searching an LLC for an idle CPU when its utilization exceeds 100 / PCT.
     ///
-    /// SIS_UTIL: with the kernel's 117 an LLC is searched up to 85 % utilization, less of it the more it is used.
+    /// Unit: percent. Range: 101..1000. This is the bound of SIS_UTIL: with 117, as in the kernel,
+    /// wakeups search fewer CPUs as utilization rises, and none above 85 %. Raise it if wakeups on
+    /// large LLCs scan many busy CPUs; lower it if tasks wait while CPUs of their LLC are idle.
+    ///
+    /// Example: --imbalance-pct 130
     #[arg(long, default_value_t = 117, value_name = "PCT", value_parser = value_parser!(u32).range(101..=1000))]
     pub imbalance_pct: u32,
 
-    /// Wakeups search the whole LLC, however busy it is.
+    /// Search the whole LLC for an idle CPU at each wakeup, however busy it is.
+    ///
+    /// Use it for comparison, or on machines with few CPUs.
     #[arg(long)]
     pub no_scan_limit: bool,
 
-    /// Whether wakeups search more of an LLC of 16 CPUs or fewer than its utilization would allow: nr_scan * 32 / CPUs.
+    /// Search LLCs of 16 CPUs or fewer further than their utilization alone would allow.
+    ///
+    /// nr_scan is multiplied by 32 / CPUs. Turn it off to search small LLCs as little as large
+    /// ones, for comparison.
+    ///
+    /// Example: --small-llc-boost off
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub small_llc_boost: Switch,
 
-    /// Count how long searches for an idle CPU take: `top`, `export` and `--stats --details` show it.
+    /// Count how long the searches for an idle CPU take.
+    ///
+    /// The commands top and export, and --stats with --details, show the histogram. It costs about
+    /// 170 instructions at each wakeup, so leave it off unless you need it.
     #[arg(long)]
     pub latency_hist: bool,
 
-    /// How often each LLC's sum_util and nr_scan are published to the BPF program. Milliseconds, 1..1000.
+    /// Publish the utilization and nr_scan of each LLC to the BPF program at this interval.
+    ///
+    /// Unit: milliseconds. Range: 1..1000. Lower it for a search bound that follows load faster;
+    /// raise it if the loader uses too much CPU time or the statistic `stale` is above 0.
+    ///
+    /// Example: --util-interval 100
     #[arg(long, default_value_t = 32, value_name = "MS", value_parser = millis::<u64>(1..=1000))]
     pub util_interval: u64,
 
-    /// The kernel ejects the scheduler when a runnable task waited this long. Milliseconds, 1000..30000.
+    /// Let the kernel eject the scheduler when a runnable task has waited for this long.
+    ///
+    /// Unit: milliseconds. Range: 1000..30000. Lower it to make stalls visible sooner, for example
+    /// in tests.
+    ///
+    /// Example: --timeout-ms 5s
     #[arg(long, help_heading = NEW_START, env = "SCX_TIMEOUT_MS", default_value_t = 30_000, value_name = "MS", value_parser = millis::<u32>(1000..=30_000))]
     pub timeout_ms: u32,
 }
@@ -179,11 +279,11 @@ pub enum Switch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CpuFreq {
-    /// Follow, if any CPU has that governor
+    /// Follow utilization if any CPU has the governor schedutil
     Auto,
-    /// Follow, whatever the governor
+    /// Follow utilization, whatever the governor
     On,
-    /// Full speed
+    /// Request full speed
     #[value(alias = "performance")]
     Off,
 }
@@ -192,13 +292,13 @@ pub enum CpuFreq {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Power {
-    /// As the system's power profile, also when that changes
+    /// Follow the power profile of the system, also when it changes
     Auto,
-    /// Full speed, unless --cpufreq is on
+    /// Request full speed, unless --cpufreq is on
     Performance,
-    /// As the kernel's own scheduler
+    /// Behave like the kernel's own scheduler
     Balanced,
-    /// Less headroom in frequencies; light tasks are packed on few cores, weak ones first
+    /// Request lower frequencies, and pack light tasks on few cores, weak ones first
     Powersave,
 }
 
@@ -206,13 +306,13 @@ pub enum Power {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Steal {
-    /// None: tasks wait for the CPU that they were sent to
+    /// Steal nothing: a task waits for the CPU that it was sent to
     Off,
-    /// Those of the own LLC
+    /// Steal from CPUs of the same LLC
     Llc,
-    /// Those of the own node
+    /// Steal from CPUs of the same NUMA node
     Node,
-    /// All, nearest first
+    /// Steal from all CPUs, the nearest first
     All,
 }
 
@@ -246,7 +346,7 @@ impl FromStr for WakeAffine {
             *match rule {
                 "idle" => &mut rules.idle,
                 "sync" => &mut rules.sync,
-                _ => return Err(format!("'{rule}' is none of idle, sync; or off alone")),
+                _ => return Err(format!("'{rule}' is not a rule: the rules are idle and sync, or off alone")),
             } = true;
         }
         Ok(rules)
@@ -263,6 +363,6 @@ mod tests {
         assert_eq!("off".parse(), rules(false, false));
         assert_eq!("sync".parse(), rules(false, true));
         assert_eq!("sync,idle".parse(), rules(true, true));
-        assert!("idle,off".parse::<WakeAffine>().unwrap_err().contains("'off' is none of idle, sync"));
+        assert!("idle,off".parse::<WakeAffine>().unwrap_err().contains("'off' is not a rule"));
     }
 }

@@ -24,7 +24,7 @@ pub fn interval(text: &str) -> Result<f64, String> {
     if sec > 0.0 && sec <= MAX_INTERVAL {
         return Ok(sec);
     }
-    Err(format!("not in 0 (excluded) .. {MAX_INTERVAL} seconds"))
+    Err(format!("an interval is more than 0 and at most {MAX_INTERVAL} seconds"))
 }
 
 /// What clap takes for a parser.

@@ -22,6 +22,8 @@ const FOLDERS: [&str; 6] = ["", "docs", "docs/experiments", "bench", "sim", "vm"
 const HISTORY: &str = "docs/experiments";
 
 const MAX_COLUMNS: usize = 128;
+/// Of the page that is read first, in a terminal or on a web page.
+const README_COLUMNS: usize = 80;
 
 #[derive(Default)]
 struct Page {
@@ -307,24 +309,30 @@ fn figures_have_a_source() {
     }
 }
 
-/// Ratios to EEVDF's: those of scx_magpie, and the range of the others'.
+/// Ratios to EEVDF's: those of a scheduler, or the range of all but scx_magpie.
 #[test]
 fn figures_of_the_readme_are_those_of_the_table() {
     let (benchmarks, readme) = (Page::read("docs/benchmarks.md"), Page::read("README.md"));
     let table = benchmarks.tables.iter().find(|rows| rows[0].plain(1) == "EEVDF").unwrap();
-    let rows = &readme.tables.iter().find(|rows| rows[0].plain(1) == "row").unwrap()[1..];
+    let schedulers: Vec<_> = (0..table[0].cells.len()).map(|cell| table[0].plain(cell)).collect();
+    let of_figures = readme.tables.iter().filter(|rows| rows[0].plain(1) == "row");
+    let rows: Vec<_> = of_figures.flat_map(|rows| rows[1..].iter().map(|row| (&rows[0], row))).collect();
     assert!(rows.len() > 10);
-    for row in rows {
-        let [name, ours, others] = [1, 2, 3].map(|cell| row.plain(cell));
+    for (head, row) in rows {
+        let name = row.plain(1);
         let of = table.iter().find(|of| of.plain(0) == name);
         let of = of.unwrap_or_else(|| panic!("{}: no row {name}", readme.at(row.line)));
         // Without their intervals.
         let ratio = |cell| of.plain(cell).split(' ').next().unwrap_or_default().to_string();
-        let mut ratios: Vec<_> = (2..of.cells.len()).map(ratio).collect();
-        let expected = ratios.remove(0);
-        ratios.sort_by(|a, b| a.parse::<f64>().unwrap().total_cmp(&b.parse().unwrap()));
-        let range = format!("{} to {}", ratios[0], ratios[ratios.len() - 1]);
-        assert_eq!((ours, others), (expected, range), "{}: {name}", readme.at(row.line));
+        let mut others: Vec<_> = (3..of.cells.len()).map(ratio).collect();
+        others.sort_by(|a, b| a.parse::<f64>().unwrap().total_cmp(&b.parse().unwrap()));
+        for cell in 2..row.cells.len() {
+            let expected = match schedulers.iter().position(|scheduler| *scheduler == head.plain(cell)) {
+                Some(column) => ratio(column),
+                None => format!("{} to {}", others[0], others[others.len() - 1]),
+            };
+            assert_eq!(row.plain(cell), expected, "{}: {name}", readme.at(row.line));
+        }
     }
 }
 
@@ -364,14 +372,28 @@ fn messages_are_those_of_the_source() {
     }
 }
 
+/// A line without the targets of its links, which cannot be broken.
+fn without_targets(line: &str) -> String {
+    let parts = line.split("](").enumerate();
+    parts.map(|(i, part)| if i == 0 { part } else { part.split_once(')').map_or(part, |(_, rest)| rest) }).collect()
+}
+
 #[test]
 fn lines_are_short() {
     for page in present_pages() {
-        // Rows of tables cannot be broken.
-        for (nr, line) in (1..).zip(page.text.lines()).filter(|(_, line)| !line.starts_with('|')) {
-            assert!(line.chars().count() <= MAX_COLUMNS, "{}: more than {MAX_COLUMNS} columns", page.at(nr));
+        let max = if page.path == Path::new("README.md") { README_COLUMNS } else { MAX_COLUMNS };
+        // Rows of tables and pictures cannot be broken.
+        for (nr, line) in (1..).zip(page.text.lines()).filter(|(_, line)| !line.starts_with(['|', '!'])) {
+            assert!(without_targets(line).chars().count() <= max, "{}: more than {max} columns", page.at(nr));
         }
     }
+}
+
+#[test]
+fn packages_have_this_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(source("dist/PKGBUILD").contains(&format!("\npkgver={version}\n")), "dist/PKGBUILD: not {version}");
+    assert!(source("CHANGELOG.md").contains(&format!("\n## {version}\n")), "CHANGELOG.md: nothing about {version}");
 }
 
 #[test]

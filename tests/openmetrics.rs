@@ -74,7 +74,7 @@ fn figures_have_names_units_and_labels() {
         "scx_magpie_capacity_wakeups_total{case=\"llb\",cpu=\"big\",placed=\"scan\"} 3",
         "scx_magpie_search_duration_seconds_bucket{llc=\"0\",le=\"4e-09\"} 3",
         "scx_magpie_search_duration_seconds_bucket{llc=\"0\",le=\"+Inf\"} 4",
-        "# HELP scx_magpie_steal_misses_total victims with no task to steal",
+        "# HELP scx_magpie_steal_misses_total overloaded CPUs that had no task to steal when they were tried",
     ] {
         assert!(text.lines().any(|known| known == line), "{line}\n{text}");
     }

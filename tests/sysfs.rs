@@ -96,8 +96,8 @@ fn a_desktop_with_two_favoured_cores() {
 fn two_uneven_dies() {
     let lines = topology("uneven-ccds");
     has(&lines, "14 CPUs, 2 LLCs, 1 nodes, 1 CPUs a core");
-    has(&lines, "LLC 0 (L3): 8 CPUs, looks next at LLC 1");
-    has(&lines, "LLC 1 (L3): 6 CPUs, looks next at LLC 0");
+    has(&lines, "LLC 0 (L3): 8 CPUs; other LLCs, nearest first: 1");
+    has(&lines, "LLC 1 (L3): 6 CPUs; other LLCs, nearest first: 0");
     let cores = cores(&lines);
     assert_eq!((cores[0], cores[8]), ("1024 rank 190 CPU 0", "1024 rank 236 CPU 8"));
 }

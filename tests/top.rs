@@ -113,6 +113,6 @@ fn signals_leave_the_terminal_as_it_was() {
 #[test]
 fn a_terminal_without_a_size_is_refused() {
     let mut screen = Screen::new(0, 0);
-    screen.wait_for("does not say how large it is");
+    screen.wait_for("does not report its size");
     assert!(!screen.end().success());
 }

@@ -32,7 +32,7 @@ fn parse(text: &str, path: &Path) -> Result<Layer> {
         let origin = at(name.span().start);
         let setting = setting(name.get_ref(), value.into_inner()).map_err(|err| anyhow!("{origin}: {err}"))?;
         if layer.insert(setting.0.clone(), Setting { value: setting.1, origin: origin.clone() }).is_some() {
-            bail!("{origin}: '{}' is there twice", setting.0);
+            bail!("{origin}: key '{}' occurs twice", setting.0);
         }
     }
     Ok(layer)
@@ -91,7 +91,7 @@ mod tests {
             ("stats = 1", "f.toml:1: unknown key 'stats'"),
             ("slice-us = 5", "f.toml:1: invalid value '5' for '--slice-us <US>': 5 is not in 100..=100000"),
             ("\n\nno-cgroups = 3", "f.toml:3: invalid value '3' for '--no-cgroups[=<BOOL>]'"),
-            ("slice-us = 200\nslice_us = 300", "f.toml:2: 'slice-us' is there twice"),
+            ("slice-us = 200\nslice_us = 300", "f.toml:2: key 'slice-us' occurs twice"),
             ("slice-us = 200\nslice-us = 300", "f.toml:2: "),
             ("slice-us = 200\nsteal = \"all", "f.toml:2: "),
             ("[tunables]\nslice-us = 200", "f.toml:1: unknown key 'tunables'"),

@@ -36,7 +36,7 @@ pub fn canonical(text: &str) -> Result<String, String> {
     });
     Err(match nearest {
         Some(nearest) => format!("unknown key '{text}': the nearest one is '{nearest}'"),
-        None => format!("unknown key '{text}': --help has them, as flags"),
+        None => format!("unknown key '{text}': a key is a flag of --help without its dashes"),
     })
 }
 

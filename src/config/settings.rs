@@ -11,7 +11,12 @@ use crate::tunables::{NEW_START, Tunables};
 /// By key.
 #[derive(Clone, Debug, Args, Serialize)]
 pub struct Settings {
-    /// A set of flags, for those that are not given one by one.
+    /// Use a named set of flags for what this machine is for.
+    ///
+    /// A value that is given for a flag itself overrides the profile. docs/configuration.md has
+    /// what was measured of each profile.
+    ///
+    /// Example: --profile latency
     #[arg(long, value_enum, default_value_t)]
     pub profile: Profile,
 
@@ -19,11 +24,21 @@ pub struct Settings {
     #[serde(flatten)]
     pub tunables: Tunables,
 
-    /// Length of the exit dump, 0 = the kernel's default. Bytes, 0..16777216.
+    /// Reserve this many bytes for the dump that the kernel writes when it ejects the scheduler.
+    ///
+    /// Unit: bytes. Range: 0..16777216; 0 is the kernel's default of 32768. Raise it if the dump in
+    /// a bug report is cut off.
+    ///
+    /// Example: --exit-dump-len 1048576
     #[arg(long, help_heading = NEW_START, default_value_t = 0, value_name = "BYTES", value_parser = value_parser!(u32).range(0..=16 << 20))]
     pub exit_dump_len: u32,
 
-    /// Which messages are logged: off, error, warn, info, debug, trace, or by module, as in warn,scx_magpie::numa=debug.
+    /// Log messages of this level and above.
+    ///
+    /// Levels: off, error, warn, info, debug, trace; or levels by module. Use debug for a bug
+    /// report.
+    ///
+    /// Example: --log-level warn,scx_magpie::numa=debug
     #[arg(long, env = VARIABLE, default_value = "info", value_name = "LEVEL", value_parser = parse_level)]
     pub log_level: String,
 }
@@ -32,10 +47,10 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// No flags: a bit of everything
+    /// Set no flags: the defaults are for mixed loads
     #[default]
     Default,
-    /// Tasks that wake by a timer, a device or a futex run sooner beside busy ones
+    /// Run tasks that a timer, a device or a futex wakes sooner alongside busy ones
     Latency,
 }
 

@@ -23,9 +23,9 @@ pub fn print(request: &Request) -> Result<()> {
         Reply::Changes { changes, new_start } => {
             changes.iter().for_each(|change| println!("{change}"));
             if changes.is_empty() {
-                println!("nothing changes");
+                println!("nothing has changed");
             } else if new_start {
-                println!("the scheduler starts anew");
+                println!("the scheduler is loaded again");
             }
         }
         Reply::Refused(problem) => bail!(Refusal::Usage { problem }),
@@ -38,7 +38,7 @@ pub fn print_config(check: bool, configure: impl FnOnce() -> Result<Config>) -> 
     if !check {
         match print(&Request::Config) {
             Err(err) if matches!(err.downcast_ref(), Some(Refusal::NotRunning { .. })) => {
-                eprintln!("no scx_magpie runs: one that is started would have");
+                eprintln!("no scx_magpie runs; a start now would use:");
             }
             result => return result,
         }
@@ -52,16 +52,16 @@ pub fn print_config(check: bool, configure: impl FnOnce() -> Result<Config>) -> 
 fn ask(request: &Request) -> Result<Reply> {
     let mut client = StatsClient::new().set_path(SOCKET).connect(Some(TIMEOUT)).map_err(explain)?;
     let args = vec![("target".into(), "control".into()), ("request".into(), serde_json::to_string(request)?)];
-    client
-        .request("stats", args)
-        .with_context(|| format!("no good answer at {SOCKET}: is that scheduler of another version?"))
+    client.request("stats", args).with_context(|| {
+        format!("cannot understand the answer at {SOCKET}: is the running scheduler of another version?")
+    })
 }
 
 fn explain(err: anyhow::Error) -> anyhow::Error {
     match err.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
         Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Refusal::NotRunning { state: state() }.into(),
         Some(ErrorKind::PermissionDenied) => Refusal::NotRoot.into(),
-        _ => err.context(format!("cannot ask at {SOCKET}")),
+        _ => err.context(format!("cannot connect to {SOCKET}")),
     }
 }
 
@@ -71,7 +71,7 @@ fn state() -> String {
     let kernel = match (read("state"), read("root/ops")) {
         (None, _) => "this kernel has no sched_ext".into(),
         (Some(_), Some(ops)) if ops.starts_with("magpie") => {
-            format!("it is attached, and serves no socket at {SOCKET}")
+            format!("scx_magpie is attached, and serves no socket at {SOCKET}")
         }
         (Some(_), Some(ops)) => format!("another sched_ext scheduler is attached ({ops})"),
         (Some(state), None) => format!("sched_ext is {state}"),

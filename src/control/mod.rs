@@ -103,7 +103,7 @@ impl Control {
         self.nr_starts += 1;
         if self.server.is_none() {
             self.server = Server::launch(SOCKET.as_ref())
-                .inspect_err(|err| warn!("going on without 'set', 'reload' and 'status': {err:#}"))
+                .inspect_err(|err| warn!("continuing without 'set', 'reload' and 'status': {err:#}"))
                 .ok();
         }
     }
@@ -111,7 +111,7 @@ impl Control {
     /// The scheduler could not start. True if that is by a reload, which is taken back: to be started once more.
     pub fn take_back(&mut self, err: &anyhow::Error) -> bool {
         let Some(before) = self.before.take() else { return false };
-        warn!("cannot start with what was reloaded, going on as before: {err:#}");
+        warn!("cannot load the reloaded configuration, continuing with the previous one: {err:#}");
         self.config = before;
         let settings = self.config.settings();
         settings.and_then(|settings| logging::set_level(&settings.log_level).map(|()| self.settings = settings)).is_ok()
@@ -124,13 +124,13 @@ impl Control {
             if self.has_terminal && !(self.terminal)() {
                 shutdown.store(true, Ordering::Relaxed);
             } else if let Err(err) = self.reload(&mut apply) {
-                warn!("nothing is reloaded: {err:#}");
+                warn!("the configuration is not reloaded, and nothing has changed: {err:#}");
             }
         }
         while let Some(request) = self.server.as_ref().and_then(Server::request) {
             let reply = self.reply(request, &mut apply).unwrap_or_else(|err| Reply::Refused(format!("{err:#}")));
             if let Some(Err(err)) = self.server.as_ref().map(|server| server.reply(reply)) {
-                warn!("going on without 'set', 'reload' and 'status': {err:#}");
+                warn!("continuing without 'set', 'reload' and 'status': {err:#}");
                 self.server = None;
             }
         }
@@ -152,8 +152,9 @@ impl Control {
         }
         let new_start = changes(&self.config, &config).into_iter().find(|change| keys::needs_new_start(&change.key));
         if let Some(Change { key, .. }) = new_start {
-            let problem =
-                format!("'{key}' takes a new start: write it to the configuration file, then 'scx_magpie reload'");
+            let problem = format!(
+                "'{key}' cannot change while the scheduler runs: write it to the configuration file, then run 'scx_magpie reload'"
+            );
             bail!(Refusal::Usage { problem });
         }
         self.change(config, apply)
@@ -162,7 +163,7 @@ impl Control {
     fn reload(&mut self, apply: &mut impl FnMut(&Tunables) -> Result<()>) -> Result<Reply> {
         let mut config = self.config.clone();
         config.reload()?;
-        info!("reloaded");
+        info!("the configuration file was read again");
         self.change(config, apply)
     }
 
@@ -172,7 +173,7 @@ impl Control {
         let settings = config.settings()?;
         changes.iter().for_each(|change| info!("{change}"));
         if new_start {
-            info!("starting anew");
+            info!("loading the scheduler again");
             self.before.get_or_insert(self.config.clone());
         } else {
             apply(&settings.tunables)?;
@@ -234,7 +235,7 @@ mod tests {
         let file = NamedTempFile::new().unwrap();
         let mut control = control(&file, &[]);
         let (reply, applied, anew) = ask(&mut control, set(&["timeout-ms=5s", "slice-us=5000"]));
-        assert!(reply.unwrap_err().to_string().contains("'timeout-ms' takes a new start"));
+        assert!(reply.unwrap_err().to_string().contains("'timeout-ms' cannot change while the scheduler runs"));
         assert_eq!((applied, anew, control.settings().tunables.slice_us), (vec![], false, 3000));
 
         fs::write(&file, "timeout-ms = 5000").unwrap();

@@ -158,7 +158,7 @@ impl Failures {
 
     fn warn(&self, done: io::Result<()>) {
         if let Err(err) = done {
-            warn!("'status' will not tell of failures: cannot write in {}: {err}", self.folder.display());
+            warn!("'status' will not show failures: cannot write to {}: {err}", self.folder.display());
         }
     }
 

@@ -53,8 +53,8 @@ type Labelled = (&'static str, &'static str, &'static str, &'static [(&'static s
 const LLC_LABELLED: [Labelled; 3] = [
     (
         "wakeups",
-        "wakeups by where the task was placed: an idle CPU (the target, the previous, the recently used, another of the LLC, \
-         one beyond it), the waker's CPU, or a queue",
+        "wakeups by the place of the task: an idle CPU (target, previous, recent, another one of the LLC, one of another LLC), \
+         the CPU of the waker, or a queue",
         "placed",
         &[
             ("target", "target"),
@@ -68,13 +68,13 @@ const LLC_LABELLED: [Labelled; 3] = [
     ),
     (
         "steals",
-        "tasks stolen by a CPU about to go idle, by where they waited: in its LLC, its node, or another node",
+        "tasks stolen by a CPU about to go idle, by the place where they waited: the same LLC, the same node, or another node",
         "from",
         &[("llc", "steal_llc"), ("node", "steal_node"), ("far", "steal_far")],
     ),
     (
         "home_returns",
-        "tasks that returned to their home node: when they woke, while they waited, while they ran",
+        "tasks that returned to their preferred node: on wakeup, while they waited, while they ran",
         "by",
         &[("wakeup", "home_wake"), ("steal", "home_steal"), ("move", "home_move")],
     ),
@@ -83,8 +83,8 @@ const LLC_LABELLED: [Labelled; 3] = [
 /// Of each LLC: the metric, its help text, the statistic, and how many of its unit are a second.
 const LLC_TIMES: [(&str, &str, &str, f64); 3] = [
     ("busy", "CPU time that was not idle", "busy_ns", NS),
-    ("stolen_wait", "time that tasks taken by another CPU had waited", "stolen_ns", NS),
-    ("misfit", "time for which tasks ran on a CPU that they are too big for", "misfit_ms", MS),
+    ("stolen_wait", "time that tasks waited before another CPU took them", "stolen_ns", NS),
+    ("misfit", "time that tasks ran on a CPU too small for them", "misfit_ms", MS),
 ];
 
 /// One LLC, or what else there are several of.
@@ -113,7 +113,7 @@ impl Families<'_> {
         let ratio = Unit::Other("ratio".into());
         self.gauge(
             "utilization",
-            "utilization of the capacity: at 1 all CPUs are busy at full speed",
+            "utilization (PELT), as a part of the capacity; at 1 all CPUs are busy at full speed",
             Some(&ratio),
             &util,
         )?;
@@ -138,7 +138,7 @@ impl Families<'_> {
         }
         let timed = metrics.llcs.iter().filter(|(_, llc)| llc.latencies.iter().any(|&count| count > 0));
         let timed: Vec<_> = timed.map(|(id, llc)| (label("llc", id), &llc.latencies[..])).collect();
-        self.histogram("search_duration", "time of searches for an idle CPU, with --latency-hist", &timed)
+        self.histogram("search_duration", "duration of searches for an idle CPU, with --latency-hist", &timed)
     }
 
     pub fn nodes(&mut self, metrics: &Metrics) -> fmt::Result {
@@ -146,7 +146,8 @@ impl Families<'_> {
             let of = |home: bool, count| (vec![("node", id.to_string()), ("home", home.to_string())], count);
             [of(true, node.looks_home), of(false, node.looks - node.looks_home)]
         });
-        let help = "ticks that found a task with a home node running there, by whether it is its home";
+        let help =
+            "ticks that found a task with a preferred node running on the node; home is true if the task prefers it";
         self.counter("node_ticks", help, None, &ticks.collect::<Vec<_>>())
     }
 
@@ -159,42 +160,57 @@ impl Families<'_> {
         let seconds = Some(&Unit::Seconds);
         self.counter(
             "memory_samples",
-            "processes whose memory was looked at, whole",
+            "processes whose memory was sampled completely",
             None,
             &[(vec![], memory.samples)],
         )?;
-        let help = "looks at a process's memory left for later, after --numa-sample-ms";
+        let help = "samplings interrupted after --numa-sample-ms, to be continued later";
         self.counter("memory_cut_samples", help, None, &[(vec![], memory.cut)])?;
-        self.counter("memory_sampling", "CPU time for that", seconds, &[(vec![], memory.cpu_ns as f64 / NS)])?;
+        self.counter(
+            "memory_sampling",
+            "CPU time of memory sampling",
+            seconds,
+            &[(vec![], memory.cpu_ns as f64 / NS)],
+        )?;
         let longest = memory.longest_us as f64 / US;
-        self.gauge("memory_longest_look", "CPU time of the longest look at a time", seconds, &[(vec![], longest)])?;
+        self.gauge(
+            "memory_longest_look",
+            "CPU time of the longest sampling without a pause",
+            seconds,
+            &[(vec![], longest)],
+        )?;
         let help = "processes known now to have most of their memory on one node";
         self.gauge("memory_homes", help, None, &[(vec![], memory.homes)])
     }
 
     pub fn cgroups(&mut self, metrics: &Metrics) -> fmt::Result {
         let cgroups = &metrics.cgroups;
-        let help = "cgroups with a share of their own, the root not counted";
+        let help = "cgroups with a weight of their own, without the root";
         self.gauge("cgroups", help, None, &[(vec![], cgroups.nr_groups)])?;
-        let help = "cgroups beyond --max-cgroups, which count as part of their parents";
+        let help = "cgroups beyond --max-cgroups, whose tasks count as tasks of the parent cgroup";
         self.gauge("lost_cgroups", help, None, &[(vec![], cgroups.nr_lost)])?;
-        let help = "--max-cgroups: how many cgroups may have a share of their own";
+        let help = "limit of cgroups with a weight of their own (--max-cgroups)";
         self.gauge("max_cgroups", help, None, &[(vec![], metrics.max_cgroups)])?;
 
         let top: Vec<_> = cgroups.top.iter().map(|(path, cgroup)| (label("cgroup", path), cgroup)).collect();
         let weights: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.weight)).collect();
         self.gauge("cgroup_weight", "cpu.weight", None, &weights)?;
         let periods: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.nr_periods)).collect();
-        let help = "periods of its cpu.max in which it ran or was throttled";
+        let help = "periods of cpu.max in which the cgroup ran or was throttled";
         self.counter("cgroup_periods", help, None, &periods)?;
         let throttled: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.nr_throttled)).collect();
-        self.counter("cgroup_throttled_periods", "periods in which it was throttled", None, &throttled)?;
+        self.counter(
+            "cgroup_throttled_periods",
+            "periods of cpu.max in which the cgroup was throttled",
+            None,
+            &throttled,
+        )?;
         let seconds = Some(&Unit::Seconds);
         let throttled: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.throttled_ms as f64 / MS)).collect();
-        let help = "time for which it was throttled, counted when it goes on";
+        let help = "time that the cgroup was throttled, counted when it is unthrottled";
         self.counter("cgroup_throttled", help, seconds, &throttled)?;
         let usage: Vec<_> = top.iter().map(|(labels, of)| (labels.clone(), of.usage_us as f64 / US)).collect();
-        self.counter("cgroup_cpu", "CPU time of tasks in it and in cgroups below it", seconds, &usage)
+        self.counter("cgroup_cpu", "CPU time of the tasks of the cgroup and its descendants", seconds, &usage)
     }
 
     /// Nothing where CPUs are of one kind.
@@ -213,8 +229,8 @@ impl Families<'_> {
                 (labels.into(), count)
             })
         });
-        let help = "wakeups where CPUs differ in capacity, by case (task, previous and waking CPU each l(ittle) or b(ig)), and by \
-                    where the task was placed";
+        let help = "wakeups by case (size of the task, the previous CPU and the waking CPU: l(ittle) or b(ig)) and by the place of \
+                    the task";
         self.counter("capacity_wakeups", help, None, &samples.collect::<Vec<_>>())
     }
 }

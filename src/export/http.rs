@@ -57,7 +57,7 @@ pub fn serve(address: SocketAddr, reader: Reader) -> Result<()> {
     let last = Last::new(reader);
     // Says at once if there is no scheduler, or none that can be read.
     lock(&last).text(Format::Prometheus)?;
-    let listener = TcpListener::bind(address).with_context(|| format!("cannot listen at {address}"))?;
+    let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
     info!("metrics at http://{}/metrics", listener.local_addr()?);
     thread::scope(|scope| {
         for _ in 0..CLIENTS {

@@ -40,19 +40,37 @@ const PATIENCE: u64 = 5000;
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("way").required(true).args(["textfile", "listen"]))]
 pub struct ExportOpts {
-    /// Write this file at each interval, for node_exporter's textfile collector. Its name ends in .prom.
+    /// Write the metrics to this file at each interval, for node_exporter's textfile collector.
+    ///
+    /// The name of the file must end in .prom.
+    ///
+    /// Example: --textfile /var/lib/prometheus/node-exporter/scx_magpie.prom
     #[arg(long, value_name = "PATH")]
     pub textfile: Option<PathBuf>,
 
-    /// Serve at this port on /metrics, in OpenMetrics or Prometheus' text format. Without ADDR to this machine only.
+    /// Serve the metrics over HTTP at this port, at the path /metrics.
+    ///
+    /// Without ADDR only this machine can connect. There is no password, and metrics name cgroups.
+    /// The format is OpenMetrics if the client asks for it, else Prometheus' text format.
+    ///
+    /// Example: --listen 9811
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = listen_address)]
     pub listen: Option<SocketAddr>,
 
-    /// How often --textfile is written. Seconds, more than 0.
+    /// Write the file of --textfile at this interval.
+    ///
+    /// Unit: seconds, more than 0. Set it to the scrape interval of node_exporter.
+    ///
+    /// Example: --interval 30
     #[arg(long, default_value_t = 15.0, value_name = "SEC", value_parser = interval, conflicts_with = "listen")]
     pub interval: f64,
 
-    /// How many cgroups have metrics of their own: those throttled for longest, then those that used most CPU time. 0..10000.
+    /// Export metrics of this many cgroups.
+    ///
+    /// Range: 0..10000. The cgroups that were throttled for longest come first, then those that
+    /// used most CPU time.
+    ///
+    /// Example: --cgroups 100
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = value_parser!(u32).range(0..=10_000))]
     pub cgroups: u32,
 }
@@ -71,14 +89,13 @@ pub fn export(args: &ExportOpts) -> Result<()> {
 fn to_textfile(path: &Path, interval: Duration, mut reader: Reader) -> Result<()> {
     ensure!(
         path.extension() == Some(OsStr::new("prom")),
-        "node_exporter reads files only whose names end in .prom: call {} so",
+        "node_exporter reads only files whose names end in .prom: rename {}",
         path.display()
     );
     loop {
         let text = encode(reader.read()?.as_ref(), Format::Prometheus)?;
-        replace(path, &text).with_context(|| {
-            format!("cannot write {}: see to it that its folder exists and may be written", path.display())
-        })?;
+        replace(path, &text)
+            .with_context(|| format!("cannot write {}: its folder must exist and be writable", path.display()))?;
         thread::sleep(interval);
     }
 }
@@ -134,7 +151,7 @@ impl Reader {
 
 fn listen_address(s: &str) -> Result<SocketAddr, String> {
     let local = s.parse().map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());
-    local.or_else(|_| s.parse()).map_err(|_| "not PORT, ADDR:PORT or [IPV6]:PORT".into())
+    local.or_else(|_| s.parse()).map_err(|_| "an address is PORT, ADDR:PORT or [IPV6]:PORT".into())
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Host for Loader {
 
     fn serve(&mut self, scheduler: &mut Self::Program) -> Result<Served> {
         if let Some(others) = scheduler.other_capacities()?.filter(|others| *others != self.capacities) {
-            info!("the kernel knows of other capacities than sysfs shows: starting anew");
+            info!("the kernel's CPU capacities differ from those in sysfs: loading the scheduler again");
             self.capacities = others;
             return Ok(Served::Outdated);
         }

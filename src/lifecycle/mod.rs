@@ -84,14 +84,17 @@ pub fn run(host: &mut impl Host) -> Result<()> {
                 pause = QUIET;
             }
             Err(err) if host.hotplug_seq() != hotplugs => {
-                warn!("{err:#}; but CPUs came or went: once more when none does for {} s", pause.as_secs());
+                warn!("{err:#}; CPUs were hotplugged meanwhile: retrying after {} s without hotplug", pause.as_secs());
                 host.wait_until_quiet(pause);
                 pause = longer(pause);
                 continue;
             }
             Err(err) if let Some(program) = &mut attached => {
                 if !host.take_back(&err) {
-                    warn!("cannot start anew, going on as before for {} s at least: {err:#}", pause.as_secs());
+                    warn!(
+                        "cannot load the scheduler again, continuing with the attached one for at least {} s: {err:#}",
+                        pause.as_secs()
+                    );
                 }
                 host.put_off(program, pause);
                 pause = longer(pause);
@@ -99,7 +102,7 @@ pub fn run(host: &mut impl Host) -> Result<()> {
             Err(err) if host.take_back(&err) => continue,
             // A program was attached until now: so one can be.
             Err(err) if is_restart => {
-                warn!("cannot start anew, once more: {err:#}");
+                warn!("cannot attach the scheduler again, retrying: {err:#}");
                 continue;
             }
             Err(err) => return Err(err),
@@ -113,7 +116,7 @@ pub fn run(host: &mut impl Host) -> Result<()> {
                 if !wants_restart {
                     return Ok(());
                 }
-                info!("the kernel wants a new start");
+                info!("the kernel asked for a restart");
                 host.wait_until_quiet(pause);
             }
         }

@@ -115,7 +115,7 @@ impl Sampler {
                     continue;
                 }
                 if let Err(err) = worker.round() {
-                    return warn!("memory is not looked at any more: {err:#}");
+                    return warn!("NUMA memory sampling has stopped: {err:#}");
                 }
                 thread::park_timeout(ROUND);
             }
@@ -237,8 +237,8 @@ impl Worker {
     fn warn_if_refused(&mut self, err: &io::Error) {
         if err.kind() == ErrorKind::PermissionDenied && !mem::replace(&mut self.is_refused, true) {
             warn!(
-                "the kernel refuses to say where some processes have their memory, so they have no home node: grant CAP_SYS_PTRACE, or \
-                 do not look (--numa-sample-share 0)"
+                "the kernel does not reveal on which nodes some processes have their memory, so these have no preferred node: grant \
+                 CAP_SYS_PTRACE, or turn sampling off with --numa-sample-share 0"
             );
         }
     }
@@ -247,7 +247,7 @@ impl Worker {
         match self.processes.update(bytes_of(&tgid), bytes_of(&process), MapFlags::EXIST) {
             // Forgotten meanwhile, for others ran more.
             Err(err) if err.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
-            result => result.context("cannot tell of a process's memory"),
+            result => result.context("cannot publish the preferred node of a process"),
         }
     }
 }

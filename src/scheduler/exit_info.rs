@@ -91,7 +91,7 @@ impl Exit {
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { reason, message, cpu, .. } = self;
-        write!(f, "EXIT: {}", if reason.is_empty() { "for no reason that the kernel told" } else { reason })?;
+        write!(f, "EXIT: {}", if reason.is_empty() { "the kernel gave no reason" } else { reason })?;
         if !message.is_empty() {
             write!(f, " ({message})")?;
         }

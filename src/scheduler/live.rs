@@ -35,7 +35,7 @@ impl Scheduler<'_> {
         match &self.sampler {
             Some(sampler) => sampler.set(flags),
             None if self.layout.nr_nodes() > 1 && flags.numa_sample_share > 0 => {
-                warn!("memory is not looked at: the thread for it could not start");
+                warn!("NUMA memory is not sampled: its thread could not be started");
             }
             None => {}
         }
@@ -73,7 +73,7 @@ impl Scheduler<'_> {
             self.publisher.set_layout(&self.layout);
             let mut args = placed_cpu { cpu: cpu as i32 };
             call_with(&mut self.skel.progs.place_cpu, Some(bytes_of_mut(&mut args)))?;
-            info!("CPU {cpu} came, in LLC {}", self.layout.cpus[&cpu].llc);
+            info!("CPU {cpu} came online, in LLC {}", self.layout.cpus[&cpu].llc);
         }
         if !cpus.is_empty() {
             self.policies = energy::policies();

@@ -115,7 +115,7 @@ impl<'a> Scheduler<'a> {
         let mut layout = Layout::of_this_machine(tunables.power == Power::Powersave)?;
         change(&mut layout);
         if !tunables.no_cgroups && !compat::struct_has_field("sched_ext_ops", "cgroup_init")? {
-            warn!("cgroups do not count: this kernel was built without CONFIG_EXT_GROUP_SCHED");
+            warn!("cgroups are ignored: this kernel was built without CONFIG_EXT_GROUP_SCHED");
             tunables.no_cgroups = true;
         }
         skel.progs.decay_cpuperfs.set_autoload(tunables.cpufreq == CpuFreq::On);
@@ -136,14 +136,14 @@ impl<'a> Scheduler<'a> {
         let groups = variables::cut_groups(&mut skel.maps.bss_groups, tunables.max_cgroups + 1)?;
         if !tunables.no_cgroups {
             let megabytes = (tunables.max_cgroups as usize + 1) * size_of::<group>() / 1_000_000;
-            info!("room for {} cgroups takes {megabytes} MB", tunables.max_cgroups);
+            info!("memory for {} cgroups: {megabytes} MB", tunables.max_cgroups);
         }
 
         let dump = Dump::make_room(&mut skel, opts.settings.exit_dump_len)?;
         // scx_ops_load! would refuse a kernel without function tracing.
         let skel = skel.load().map_err(|err| match preflight::malformed_btf() {
             Some(refusal) => anyhow!(refusal),
-            None => anyhow!(err).context("the kernel refused the BPF programs; -v prints libbpf's reasons"),
+            None => anyhow!(err).context("the kernel refused to load the BPF programs (-v prints libbpf's messages)"),
         })?;
 
         Ok(Self {
@@ -178,7 +178,7 @@ impl<'a> Scheduler<'a> {
             let exit = self.end()?;
             exit.print_dump();
             exit.check()?;
-            bail!("the kernel ended it as it started: {exit}");
+            bail!("the kernel ejected the scheduler as it was attached: {exit}");
         }
         self.about = Arc::new(self.about(monotonic()));
         self.publish()?;
@@ -220,7 +220,7 @@ impl<'a> Scheduler<'a> {
         match self.sampler_of_processes() {
             Ok(sampler) => self.sampler = Some(sampler),
             Err(_) if self.tunables.numa_sample_share == 0 => {}
-            Err(err) => warn!("memory is not looked at: {err:#}"),
+            Err(err) => warn!("NUMA memory is not sampled: {err:#}"),
         }
     }
 
@@ -229,7 +229,7 @@ impl<'a> Scheduler<'a> {
         let ours = self.skel.maps.bss_data.as_ref().context("no .bss")?.loader_tgid;
         ensure!(
             ours == std::process::id() as i32,
-            "/proc here has other process numbers than the kernel (a PID namespace)"
+            "the process ids in /proc are not those of the kernel (a PID namespace)"
         );
         let processes = MapHandle::try_from(&self.skel.maps.processes).context("no map of processes")?;
         Sampler::start(processes, &self.layout, &self.tunables)
@@ -263,7 +263,7 @@ impl<'a> Scheduler<'a> {
                 let loaded = (self.tunables.power, self.tunables.cpufreq);
                 let seen = energy::of_this_machine(&self.asked, &self.policies);
                 if self.energy.has_changed(loaded, seen, now) && now >= self.outdated_from {
-                    info!("another power profile or frequency governor: starting anew");
+                    info!("the power profile or the frequency governor has changed: loading the scheduler again");
                     return Ok(Served::Outdated);
                 }
                 self.publish_limits()?;
@@ -278,7 +278,7 @@ impl<'a> Scheduler<'a> {
                 cgroups_at = now + CGROUP_INTERVAL;
             }
             if self.follow_hotplugs(now)? && now >= self.outdated_from {
-                info!("the machine has CPUs that there is no place for: starting anew");
+                info!("CPUs have appeared that do not fit the topology: loading the scheduler again");
                 return Ok(Served::Outdated);
             }
             if control.answer(shutdown, |flags| self.set(flags)) {
@@ -307,8 +307,8 @@ impl<'a> Scheduler<'a> {
         if !self.has_warned_of_few && u64::from(nr) * 100 >= u64::from(max) * NEARLY_ALL {
             self.has_warned_of_few = true;
             warn!(
-                "{nr} cgroups of at most --max-cgroups {max}: the cpu.weight, cpu.max and cpu.idle of those beyond it will not \
-                 count"
+                "{nr} of at most {max} cgroups are in use (--max-cgroups): cpu.weight, cpu.max and cpu.idle of those beyond \
+                 it will be ignored"
             );
         }
     }

@@ -43,7 +43,7 @@ pub fn fit(ops: &mut types::sched_ext_ops, no_cgroups: bool) -> Result<bool> {
     if no_cgroups || missing.is_empty() {
         return Ok(false);
     }
-    info!("this kernel does not report changes of {}: looking ten times a second", missing.join(" and "));
+    info!("this kernel does not report changes of {}: reading them ten times a second", missing.join(" and "));
     Ok(true)
 }
 

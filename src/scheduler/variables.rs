@@ -21,7 +21,7 @@ use crate::tunables::Tunables;
 /// Cut the program's array of groups to `nr`, and return it. The memory remains in place when the program is loaded.
 pub fn cut_groups(map: &mut OpenMapMut<'_>, nr: u32) -> Result<NonNull<UnsafeCell<group>>> {
     let size = nr as usize * size_of::<group>();
-    map.set_value_size(size as u32).with_context(|| format!("cannot make room for {nr} cgroups"))?;
+    map.set_value_size(size as u32).with_context(|| format!("cannot allocate memory for {nr} cgroups"))?;
     let memory = map.initial_value_mut().filter(|memory| memory.len() == size).context("no map of cgroups")?;
     Ok(NonNull::from(memory).cast())
 }

@@ -84,19 +84,19 @@ pub struct Snapshot {
 #[serde(default)]
 #[stat(_om_prefix = "c_", _om_label = "cgroup")]
 pub struct Cgroup {
-    #[stat(desc = "CPU time that the tasks in it used, not those in cgroups below it, in percent of one CPU")]
+    #[stat(desc = "CPU time of the tasks of the cgroup, without those of child cgroups, in % of one CPU")]
     pub cpu_pct: f64,
-    #[stat(desc = "CPU time that the tasks in it and in cgroups below it used, microseconds")]
+    #[stat(desc = "CPU time of the tasks of the cgroup and its descendants, in microseconds")]
     pub usage_us: u64,
     #[stat(desc = "cpu.weight")]
     pub weight: u64,
-    #[stat(desc = "cpu.max, in percent of one CPU; 0: none")]
+    #[stat(desc = "cpu.max in % of one CPU; 0 if there is no limit")]
     pub quota_pct: f64,
-    #[stat(desc = "periods of its cpu.max in which it ran or was throttled")]
+    #[stat(desc = "periods of cpu.max in which the cgroup ran or was throttled")]
     pub nr_periods: u64,
-    #[stat(desc = "... in which it was throttled")]
+    #[stat(desc = "periods of cpu.max in which the cgroup was throttled")]
     pub nr_throttled: u64,
-    #[stat(desc = "milliseconds that it was throttled for; counted when it goes on")]
+    #[stat(desc = "time that the cgroup was throttled, in milliseconds; counted when it is unthrottled")]
     pub throttled_ms: u64,
 }
 
@@ -113,19 +113,21 @@ pub fn start_warner(max: u32) -> SyncSender<Snapshot> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[serde(default)]
 pub struct Cgroups {
-    #[stat(desc = "cgroups with a share of their own, the root not counted")]
+    #[stat(desc = "cgroups with a weight of their own, without the root")]
     pub nr_groups: u64,
-    #[stat(desc = "cgroups beyond --max-cgroups, which count as part of their parents")]
+    #[stat(desc = "cgroups beyond --max-cgroups, whose tasks count as tasks of the parent cgroup")]
     pub nr_lost: u64,
-    #[stat(desc = "level of the deepest: 1 below the root")]
+    #[stat(desc = "level of the deepest cgroup; 1 is below the root")]
     pub max_level: u64,
-    #[stat(desc = "periods of their cpu.max in which they ran or were throttled, summed up")]
+    #[stat(desc = "periods of cpu.max in which cgroups ran or were throttled, summed over the cgroups")]
     pub nr_periods: u64,
-    #[stat(desc = "... in which they were throttled")]
+    #[stat(desc = "periods of cpu.max in which cgroups were throttled, summed over the cgroups")]
     pub nr_throttled: u64,
-    #[stat(desc = "milliseconds that they were throttled for so, summed up; counted when they go on")]
+    #[stat(
+        desc = "time that cgroups were throttled, in milliseconds, summed over the cgroups; counted when they are unthrottled"
+    )]
     pub throttled_ms: u64,
-    #[stat(desc = "those that used most CPU time, by path")]
+    #[stat(desc = "the cgroups that used most CPU time, by path")]
     pub top: BTreeMap<String, Cgroup>,
 }
 
@@ -190,7 +192,7 @@ impl Snapshot {
     pub fn warn_of_lost(&self, max: u32, root: &Path) {
         let Self { cgroups, nr_lost } = self;
         warn!(
-            "{nr_lost} cgroups more than --max-cgroups {max}: their cpu.weight, cpu.max and cpu.idle do not count; start with \
+            "{nr_lost} cgroups exceed --max-cgroups {max}, and their cpu.weight, cpu.max and cpu.idle are ignored: use \
              --max-cgroups {}",
             (max + nr_lost).saturating_mul(2).min(u32::from(u16::MAX))
         );
@@ -201,7 +203,7 @@ impl Snapshot {
         let lost: Vec<_> = folders(root).filter(is_limited).map(|folder| printable(&folder.name)).collect();
         if let Some(names) = lost.chunks(NAMED).next() {
             let more = if lost.len() > NAMED { format!(", and {} more", lost.len() - NAMED) } else { String::new() };
-            warn!("cpu.max does not count in {}{more}", names.join(", "));
+            warn!("cpu.max is ignored in {}{more}", names.join(", "));
         }
     }
 

@@ -26,7 +26,7 @@ impl Client {
         match self.0.request("stats", vec![]) {
             Ok(metrics) => Ok(Some(metrics)),
             Err(err) if is_foreign(&err) => {
-                bail!("what serves statistics at {SOCKET} is not scx_magpie of this version: {err}")
+                bail!("the statistics at {SOCKET} are not those of scx_magpie of this version: {err}")
             }
             Err(_) => Ok(None),
         }
@@ -39,7 +39,7 @@ fn check_absent(err: anyhow::Error) -> Result<()> {
         Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(()),
         Some(ErrorKind::PermissionDenied) => Err(Refusal::NotRoot.into()),
         _ => Err(err)
-            .with_context(|| format!("no scheduler can serve statistics at {SOCKET}, remove what is in the way")),
+            .with_context(|| format!("no scheduler can create the socket {SOCKET}: remove the file in its place")),
     }
 }
 

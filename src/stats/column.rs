@@ -110,7 +110,7 @@ impl FromStr for Column {
             Some(StatsData::Datum(StatsKind::Float)) => Unit::Percent,
             Some(StatsData::Datum(_)) if name == "max_queued" => Unit::Now,
             Some(StatsData::Datum(_)) => Unit::PerSecond,
-            _ => return Err(format!("no column '{name}'; --help-stats has their names, under [Group]")),
+            _ => return Err(format!("there is no column '{name}': --help-stats lists their names under [Group]")),
         };
         Ok(Self { head: name.to_owned().into(), field: name.to_owned().into(), unit })
     }

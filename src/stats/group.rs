@@ -20,127 +20,129 @@ const CAPACITY_SCALE: usize = pelt_consts_CAPACITY_SCALE as usize;
 #[stat(_om_prefix = "l_", _om_label = "llc")]
 #[serde(default)]
 pub struct Group {
-    #[stat(desc = "CPUs")]
+    #[stat(desc = "CPUs online")]
     pub nr_cpus: u64,
-    #[stat(desc = "utilization % of the capacity (100% means all CPUs busy at full speed)")]
+    #[stat(desc = "utilization (PELT) in % of the capacity; at 100 all CPUs are busy at full speed")]
     pub util: f64,
     #[stat(
-        desc = "mean target that the kernel has for the governor schedutil now %; 100 is full speed, as with --cpufreq off"
+        desc = "mean frequency target that the governor schedutil gets now, in %; 100 is full speed, as with --cpufreq off"
     )]
     pub cpuperf_target: f64,
-    #[stat(desc = "tasks waiting in queues now")]
+    #[stat(desc = "tasks that wait in queues now")]
     pub nr_queued: u64,
-    #[stat(desc = "tasks waiting in the longest queue now")]
+    #[stat(desc = "tasks that wait in the longest queue now")]
     pub max_queued: u64,
-    #[stat(desc = "CPUs that a search may go over now, of all in nr_cpus")]
+    #[stat(desc = "CPUs of the LLC that a search may scan now; the machine has the sum of its LLCs")]
     pub nr_scan: u64,
-    #[stat(desc = "searches for an idle CPU, one a wakeup")]
+    #[stat(desc = "searches for an idle CPU; one per wakeup")]
     pub search: u64,
-    #[stat(desc = "searches that went past the fast candidates: target, previous and recently used CPU")]
+    #[stat(desc = "searches that scanned the LLC because target, previous and recent CPU were busy")]
     pub domain_search: u64,
-    #[stat(desc = "CPUs that searches went over: 1 for a fast hit, all up to the one found in the LLC and beyond")]
+    #[stat(
+        desc = "CPUs that searches checked: 1 if target, previous or recent CPU was idle, else all that were scanned"
+    )]
     pub scanned: u64,
-    #[stat(desc = "searches that found no idle CPU")]
+    #[stat(desc = "searches that found no idle CPU; the task waits in a queue")]
     pub failed: u64,
-    #[stat(desc = "search efficiency, CPUs found per CPU scanned %: (search - failed) / scanned")]
+    #[stat(desc = "idle CPUs found per CPU checked, in %: (search - failed) / scanned")]
     pub se_eff: f64,
-    #[stat(desc = "the same past the fast candidates %: (domain_search - failed) / CPUs scanned there")]
+    #[stat(
+        desc = "idle CPUs found per CPU scanned, of searches that scanned the LLC, in %: (domain_search - failed) / CPUs scanned"
+    )]
     pub dom_eff: f64,
-    #[stat(desc = "searches that ended at a fast candidate %: (search - domain_search) / search")]
+    #[stat(desc = "searches that found target, previous or recent CPU idle, in %: (search - domain_search) / search")]
     pub fast_rate: f64,
-    #[stat(desc = "searches that found a CPU %: (search - failed) / search")]
+    #[stat(desc = "searches that found an idle CPU, in %: (search - failed) / search")]
     pub success_rate: f64,
-    #[stat(desc = "searches by time, with --latency-hist: item i took 2^i .. 2^(i+1) ns")]
+    #[stat(desc = "histogram of search times with --latency-hist: item i counts searches of 2^i to 2^(i+1) ns")]
     pub latencies: Vec<u64>,
-    #[stat(desc = "times that the BPF program began to estimate nr_scan itself, for the loader was late")]
+    #[stat(desc = "times that the BPF program started to compute nr_scan itself because the loader was late")]
     pub stale: u64,
-    #[stat(desc = "wakeups placed on an idle target: the previous or the waking CPU")]
+    #[stat(desc = "wakeups placed on the target if it was idle: the previous CPU or the waking CPU")]
     pub target: u64,
-    #[stat(desc = "wakeups placed on the idle previous CPU, when it was not the target")]
+    #[stat(desc = "wakeups placed on the previous CPU if it was idle and not the target")]
     pub prev: u64,
-    #[stat(desc = "wakeups placed on the idle CPU used before the previous one")]
+    #[stat(desc = "wakeups placed on the CPU that the task used before the previous one, if it was idle")]
     pub recent: u64,
-    #[stat(desc = "wakeups placed on another idle CPU of the target's LLC")]
+    #[stat(desc = "wakeups placed on another idle CPU of the LLC of the target")]
     pub scan: u64,
     #[stat(desc = "wakeups placed on an idle CPU of another LLC")]
     pub beyond: u64,
-    #[stat(desc = "wakeups without a search: the waker was about to sleep, and handed its CPU off")]
+    #[stat(desc = "wakeups without a search, because the waker was about to sleep and handed its CPU to the wakee")]
     pub handoff: u64,
-    #[stat(desc = "tasks enqueued on a CPU that turned out idle, pinned tasks mostly")]
+    #[stat(desc = "tasks enqueued on a CPU that was found idle; mostly pinned tasks")]
     pub local: u64,
-    #[stat(desc = "per-CPU kernel threads and the loader, run at once")]
+    #[stat(desc = "per-CPU kernel threads and the loader, which run without waiting in a queue")]
     pub kthread: u64,
-    #[stat(desc = "wakees that preempted current")]
+    #[stat(desc = "wakeups that preempted the running task")]
     pub preempt: u64,
-    #[stat(desc = "tasks put into a queue")]
+    #[stat(desc = "tasks inserted into a queue")]
     pub queued: u64,
-    #[stat(desc = "tasks made to wait, for their cgroup had used up its cpu.max")]
+    #[stat(desc = "tasks held back because their cgroup had used up its cpu.max")]
     pub throttled: u64,
-    #[stat(desc = "throttled tasks that a CPU took when their group was released")]
+    #[stat(desc = "throttled tasks that a CPU took after their cgroup was unthrottled")]
     pub released: u64,
     #[stat(desc = "idle CPUs woken to take a waiting task")]
     pub kick: u64,
     #[stat(desc = "interrupts sent to other CPUs, to take a task or to preempt one")]
     pub ipi: u64,
-    #[stat(desc = "tasks taken from the CPU's own queue")]
+    #[stat(desc = "tasks that a CPU took from its own queue")]
     pub own: u64,
-    #[stat(desc = "slices prolonged: no task with an earlier deadline was waiting")]
+    #[stat(desc = "slices extended because no task with an earlier deadline was waiting")]
     pub keep: u64,
-    #[stat(desc = "times that a CPU without work looked for some at others")]
+    #[stat(desc = "times that a CPU without work searched the queues of other CPUs")]
     pub steal: u64,
     #[stat(desc = "tasks stolen from a CPU of the same LLC")]
     pub steal_llc: u64,
-    #[stat(desc = "tasks stolen from another LLC of the node")]
+    #[stat(desc = "tasks stolen from another LLC of the same node")]
     pub steal_node: u64,
     #[stat(desc = "tasks stolen from another node")]
     pub steal_far: u64,
-    #[stat(desc = "tasks stolen: steal_llc + steal_node + steal_far")]
+    #[stat(desc = "tasks stolen by CPUs about to go idle: steal_llc + steal_node + steal_far")]
     pub stolen: u64,
-    #[stat(desc = "steal_node and steal_far by where the tasks came from: item i from LLC i, of the first 8")]
+    #[stat(desc = "tasks stolen from other LLCs: item i counts those from LLC i; the first 8 LLCs only")]
     pub stolen_from: Vec<u64>,
-    #[stat(desc = "microseconds that a task taken by another CPU had waited, on average")]
+    #[stat(desc = "mean time that a task waited before another CPU took it, in microseconds")]
     pub stolen_wait_us: f64,
-    #[stat(desc = "time that tasks taken by another CPU had waited, nanoseconds")]
+    #[stat(desc = "total time that tasks waited before another CPU took them, in nanoseconds")]
     pub stolen_ns: u64,
-    #[stat(desc = "time that CPUs were not idle %")]
+    #[stat(desc = "time that CPUs were not idle, in %")]
     pub busy: f64,
-    #[stat(desc = "the same in nanoseconds, up to each CPU's last tick")]
+    #[stat(desc = "time that CPUs were not idle, in nanoseconds, up to the last tick of each CPU")]
     pub busy_ns: u64,
-    #[stat(desc = "tasks that a busy CPU took from one where they are owed more, or waited longer")]
+    #[stat(desc = "waiting tasks that a busy CPU took from another one where tasks waited longer or had more lag")]
     pub balance: u64,
-    #[stat(desc = "tasks run out of turn, for they had waited for a quarter of --timeout-ms")]
+    #[stat(desc = "tasks run ahead of their turn because they had waited for a quarter of --timeout-ms")]
     pub starved: u64,
-    #[stat(desc = "victims with no task to steal")]
+    #[stat(desc = "overloaded CPUs that had no task to steal when they were tried")]
     pub steal_miss: u64,
-    #[stat(desc = "times a CPU found nothing to run")]
+    #[stat(desc = "times that a CPU found no task to run")]
     pub empty: u64,
-    #[stat(desc = "tasks re-enqueued, for a higher scheduling class took their CPU")]
+    #[stat(desc = "tasks enqueued again because a higher scheduling class took their CPU")]
     pub reenqueue: u64,
-    #[stat(desc = "wakeups that wake-affine pulled to the waking CPU, away from the previous one")]
+    #[stat(desc = "wakeups that wake-affine moved from the previous CPU to the waking CPU")]
     pub affine: u64,
-    #[stat(desc = "the same, from another node")]
+    #[stat(desc = "wakeups that wake-affine moved from another node to the waking CPU")]
     pub affine_far: u64,
-    #[stat(desc = "tasks that returned to their home node when they woke")]
+    #[stat(desc = "tasks that returned to their preferred node when they woke up")]
     pub home_wake: u64,
-    #[stat(desc = "waiting tasks that a CPU of their home node took")]
+    #[stat(desc = "waiting tasks that a CPU of their preferred node took")]
     pub home_steal: u64,
-    #[stat(desc = "running tasks moved to their home node")]
+    #[stat(desc = "running tasks that were moved to their preferred node")]
     pub home_move: u64,
-    #[stat(desc = "times that a tick found a task away from home, held back by --numa-backoff")]
+    #[stat(desc = "ticks that found a task off its preferred node and left it there because of --numa-backoff")]
     pub home_held: u64,
-    #[stat(desc = "run time of tasks on their home nodes %, by ticks; 0 on machines with one node")]
+    #[stat(desc = "run time of tasks on their preferred node, in %, sampled by ticks; 0 on machines with one node")]
     pub at_home: f64,
-    #[stat(desc = "running tasks too big for their CPU; 0, as the next three, where CPUs are of one kind")]
+    #[stat(desc = "running tasks found too big for their CPU; 0 if all CPUs have the same capacity")]
     pub misfit: u64,
-    #[stat(desc = "milliseconds for which such tasks ran there")]
+    #[stat(desc = "time that tasks ran on a CPU too small for them, in milliseconds")]
     pub misfit_ms: u64,
-    #[stat(desc = "such tasks that were moved to a stronger CPU")]
+    #[stat(desc = "running tasks moved to a stronger CPU because they were too big for theirs")]
     pub misfit_move: u64,
-    #[stat(desc = "... which a task had to leave that fits elsewhere")]
+    #[stat(desc = "of misfit_move, tasks that took the CPU of a smaller task")]
     pub misfit_swap: u64,
-    #[stat(
-        desc = "long-running tasks that were moved off a shared core, to a preferred core, or to an LLC with more room"
-    )]
+    #[stat(desc = "long-running tasks moved off a shared core, to a preferred core, or to an LLC with more idle CPUs")]
     pub room_move: u64,
 }
 

@@ -26,40 +26,40 @@ with_prefix!(prefix_memory "memory_");
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[stat(top)]
 pub struct Metrics {
-    #[stat(desc = "milliseconds for which events were counted")]
+    #[stat(desc = "length of the interval, in milliseconds")]
     pub interval_ms: u64,
     #[stat(desc = "version of the scheduler")]
     #[serde(default)]
     pub version: String,
-    #[stat(desc = "release of the kernel that it runs on")]
+    #[stat(desc = "release of the kernel")]
     #[serde(default)]
     pub kernel: String,
-    #[stat(desc = "seconds since it was attached")]
+    #[stat(desc = "time since the scheduler was attached, in seconds")]
     #[serde(default)]
     pub uptime_s: u64,
-    #[stat(desc = "what of it counts on this machine: cgroups, NUMA, SMT, capacity")]
+    #[stat(desc = "features that are active on this machine: cgroups, NUMA, SMT, capacity")]
     #[serde(default)]
     pub mode: String,
-    #[stat(desc = "its flags that are not the default, as on a command line")]
+    #[stat(desc = "flags of the scheduler that differ from the default, as on a command line")]
     #[serde(default)]
     pub flags: String,
-    #[stat(desc = "--max-cgroups: how many cgroups may have a share of their own")]
+    #[stat(desc = "limit of cgroups with a weight of their own (--max-cgroups)")]
     #[serde(default)]
     pub max_cgroups: u32,
-    #[stat(desc = "the whole machine")]
+    #[stat(desc = "figures of the whole machine")]
     #[serde(flatten)]
     pub total: Group,
-    #[stat(desc = "cgroups")]
+    #[stat(desc = "figures of cgroups")]
     #[serde(flatten, with = "prefix_cgroups")]
     pub cgroups: Cgroups,
-    #[stat(desc = "where processes have their memory")]
+    #[stat(desc = "figures of memory sampling")]
     #[serde(flatten, with = "prefix_memory")]
     pub memory: Memory,
-    #[stat(desc = "where wakeups went, by the size of the task and of its CPUs")]
+    #[stat(desc = "placement of wakeups by the size of the task and of its CPUs; where CPUs differ in capacity")]
     pub wake_cases: BTreeMap<usize, WakeCase>,
-    #[stat(desc = "by NUMA node")]
+    #[stat(desc = "figures of each NUMA node")]
     pub nodes: BTreeMap<usize, Node>,
-    #[stat(desc = "by LLC")]
+    #[stat(desc = "figures of each LLC")]
     pub llcs: BTreeMap<usize, Group>,
 }
 

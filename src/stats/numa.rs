@@ -18,25 +18,27 @@ use crate::bpf_intf::*;
 #[stat(_om_prefix = "n_", _om_label = "node")]
 #[serde(default)]
 pub struct Node {
-    #[stat(desc = "run time there of tasks whose home it is %, by ticks")]
+    #[stat(desc = "run time on this node of tasks that prefer it, in %, sampled by ticks")]
     pub at_home: f64,
-    #[stat(desc = "tasks seen to run there by ticks")]
+    #[stat(desc = "ticks that found a task with a preferred node running on this node")]
     pub looks: u64,
-    #[stat(desc = "... whose home it is")]
+    #[stat(desc = "of looks, ticks that found a task that prefers this node")]
     pub looks_home: u64,
-    #[stat(desc = "CPUs")]
+    #[stat(desc = "CPUs online")]
     pub nr_cpus: u64,
-    #[stat(desc = "utilization % of the capacity of its CPUs")]
+    #[stat(desc = "utilization (PELT) in % of the capacity of the CPUs of this node")]
     pub util: f64,
-    #[stat(desc = "tasks waiting in queues there now")]
+    #[stat(desc = "tasks that wait in queues of this node now")]
     pub nr_queued: u64,
-    #[stat(desc = "wakeups that wake-affine pulled there from other nodes")]
+    #[stat(desc = "wakeups that wake-affine moved from other nodes to this node")]
     pub affine_far: u64,
-    #[stat(desc = "tasks that CPUs there stole from other nodes")]
+    #[stat(desc = "tasks that CPUs of this node stole from other nodes")]
     pub steal_far: u64,
-    #[stat(desc = "tasks that returned there, their home: woken, stolen or moved while they ran")]
+    #[stat(desc = "tasks that returned to this node, which they prefer: on wakeup, by stealing, or while they ran")]
     pub home_back: u64,
-    #[stat(desc = "times that a tick there found a task away from home, held back by --numa-backoff")]
+    #[stat(
+        desc = "ticks on this node that found a task off its preferred node and left it there because of --numa-backoff"
+    )]
     pub home_held: u64,
 }
 
@@ -84,15 +86,15 @@ impl Snapshot {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[serde(default)]
 pub struct Memory {
-    #[stat(desc = "processes looked at, whole")]
+    #[stat(desc = "processes whose memory was sampled completely")]
     pub samples: u64,
-    #[stat(desc = "times that a look was left for later, after --numa-sample-ms")]
+    #[stat(desc = "samplings interrupted after --numa-sample-ms, to be continued later")]
     pub cut: u64,
-    #[stat(desc = "CPU time for that, % of a CPU")]
+    #[stat(desc = "CPU time of memory sampling, in % of one CPU")]
     pub cost: f64,
-    #[stat(desc = "the same in nanoseconds")]
+    #[stat(desc = "CPU time of memory sampling, in nanoseconds")]
     pub cpu_ns: u64,
-    #[stat(desc = "the longest look at a time since the start, microseconds of CPU time")]
+    #[stat(desc = "longest sampling without a pause since the start, in microseconds of CPU time")]
     pub longest_us: u64,
     #[stat(desc = "processes known now to have most of their memory on one node")]
     pub homes: u64,

@@ -27,7 +27,7 @@ impl Server {
         let place = socket.display();
         let server = launched
             .map_err(|err| {
-                warn!("going on without statistics: {err:#}: see to it that root can make the socket {place}")
+                warn!("continuing without statistics: {err:#}: root must be able to create the socket {place}")
             })
             .ok();
         Self { socket: socket.into(), server }
@@ -39,7 +39,7 @@ impl Server {
         while req.try_recv().is_ok() {
             // Nobody receives any more if the server's threads are gone.
             if let Err(err) = snapshot().and_then(|snapshot| Ok(res.send(snapshot)?)) {
-                warn!("going on without statistics: {err:#}");
+                warn!("continuing without statistics: {err:#}");
                 self.end();
                 return;
             }

@@ -28,19 +28,24 @@ const BAR: u64 = 40;
 /// What of the statistics is printed as text.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TableOpts {
-    /// Columns of the statistics' table, by the names that --help-stats has for [Group].
+    /// Print these columns of the statistics.
+    ///
+    /// Names are the heads of the table, or those that --help-stats lists under [Group].
+    ///
+    /// Example: --columns util,search,kick
     #[arg(long, requires = "interval", value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["json", "wide"])]
     pub columns: Vec<Column>,
 
-    /// More columns than fit into 80 characters.
+    /// Print more columns than fit into 80 characters.
     #[arg(long, requires = "interval", conflicts_with = "json")]
     pub wide: bool,
 
-    /// A row for each LLC, also where there are more than 4.
+    /// Print a row for each LLC, even if there are more than 4.
     #[arg(long, requires = "interval", conflicts_with = "json")]
     pub llcs: bool,
 
-    /// Also cgroups, NUMA nodes, wake cases and the histogram of search times, each interval.
+    /// Print cgroups, NUMA nodes, wake cases and the histogram of search times at each interval,
+    /// too.
     #[arg(long, requires = "interval", conflicts_with = "json")]
     pub details: bool,
 }
@@ -147,7 +152,7 @@ impl Metrics {
         let Group { misfit, misfit_ms, misfit_move, misfit_swap, .. } = self.total;
         writeln!(
             w,
-            "misfits: {misfit}, for {misfit_ms} ms; moved up {misfit_move}, in place of small tasks {misfit_swap}"
+            "misfits: {misfit}, for {misfit_ms} ms; moved to stronger CPUs {misfit_move}, in place of small tasks {misfit_swap}"
         )?;
         Ok(())
     }
@@ -157,15 +162,18 @@ impl Metrics {
         if self.nodes.is_empty() {
             return Ok(());
         }
-        write!(w, "at home %:")?;
+        write!(w, "on preferred node %:")?;
         for (id, node) in &self.nodes {
             write!(w, " node {id} {:.1}", node.at_home)?;
         }
         let Group { affine, affine_far, home_wake, home_steal, home_move, home_held, .. } = &self.total;
         let Memory { samples, cost, homes, .. } = &self.memory;
         let returns = home_wake + home_steal + home_move;
-        write!(w, "; pulled {affine}, from other nodes {affine_far}; returned {returns}, held back {home_held}; ")?;
-        Ok(writeln!(w, "memory of {homes} processes known, {samples} looked at, {cost:.2} % of a CPU")?)
+        write!(
+            w,
+            "; moved by wake-affine {affine}, from other nodes {affine_far}; returned {returns}, held back {home_held}; "
+        )?;
+        Ok(writeln!(w, "memory of {homes} processes known, {samples} sampled, {cost:.2} % of a CPU")?)
     }
 }
 

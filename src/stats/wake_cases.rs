@@ -37,19 +37,19 @@ struct Counts {
 #[stat(_om_prefix = "w_", _om_label = "wake_case")]
 #[serde(default)]
 pub struct WakeCase {
-    #[stat(desc = "task, previous CPU and waking CPU: l(ittle) or b(ig)")]
+    #[stat(desc = "size of the task, the previous CPU and the waking CPU: l(ittle) or b(ig)")]
     pub case: String,
-    #[stat(desc = "wakeups placed on an idle little CPU: the target, the previous or the recently used one")]
+    #[stat(desc = "wakeups placed on an idle little CPU that was the target, the previous or the recent CPU")]
     pub little_fast: u64,
-    #[stat(desc = "... on another idle little CPU")]
+    #[stat(desc = "wakeups placed on another idle little CPU")]
     pub little_scan: u64,
-    #[stat(desc = "... queued at a little CPU")]
+    #[stat(desc = "wakeups queued at a little CPU")]
     pub little_fallback: u64,
-    #[stat(desc = "wakeups placed on an idle big CPU: the target, the previous or the recently used one")]
+    #[stat(desc = "wakeups placed on an idle big CPU that was the target, the previous or the recent CPU")]
     pub big_fast: u64,
-    #[stat(desc = "... on another idle big CPU")]
+    #[stat(desc = "wakeups placed on another idle big CPU")]
     pub big_scan: u64,
-    #[stat(desc = "... queued at a big CPU")]
+    #[stat(desc = "wakeups queued at a big CPU")]
     pub big_fallback: u64,
 }
 

@@ -45,15 +45,27 @@ use theme::Theme;
 /// What is watched.
 #[derive(Debug, Args)]
 pub struct TopOpts {
-    /// Time between two looks. Seconds, more than 0.
+    /// Read the statistics at this interval.
+    ///
+    /// Unit: seconds, more than 0. The keys + and - change it.
+    ///
+    /// Example: --interval 500ms
     #[arg(long, default_value_t = 1.0, value_name = "SEC", value_parser = crate::units::interval)]
     pub interval: f64,
 
-    /// Also append what is seen to this file, a line of JSON an interval, for --replay.
+    /// Append the statistics to this file, for --replay.
+    ///
+    /// Each interval is one line of JSON.
+    ///
+    /// Example: --record /tmp/load.jsonl
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub record: Option<PathBuf>,
 
-    /// Play this file in place of watching: lines of --record, or of --monitor SEC --json.
+    /// Replay this file instead of watching the running scheduler.
+    ///
+    /// The file was written by --record or by --monitor SEC --json. Needs no root.
+    ///
+    /// Example: --replay /tmp/load.jsonl
     #[arg(long, value_name = "FILE")]
     pub replay: Option<PathBuf>,
 }
@@ -82,11 +94,11 @@ const TICK: Duration = Duration::from_secs(1);
 pub fn run(opts: &TopOpts) -> Result<()> {
     ensure!(
         std::io::stdout().is_terminal() && std::io::stdin().is_terminal(),
-        "top needs a terminal; --monitor SEC prints lines of text, with --json of JSON"
+        "top needs a terminal: use --monitor SEC for lines of text, and --json for JSON"
     );
     ensure!(
         terminal_size::terminal_size().is_some_and(|(width, height)| width.0 > 0 && height.0 > 0),
-        "the terminal does not say how large it is, as on serial lines: first stty rows 24 cols 80"
+        "the terminal does not report its size, as on serial lines: run 'stty rows 24 cols 80' first"
     );
     let (events, received) = mpsc::sync_channel(BACKLOG);
     let controls = source::start(opts, events.clone())?;
@@ -94,7 +106,7 @@ pub fn run(opts: &TopOpts) -> Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot handle signals")?;
 
     let mut app = App::new(opts, controls, Theme::from_env());
-    let mut terminal = ratatui::try_init().context("cannot set the terminal up")?;
+    let mut terminal = ratatui::try_init().context("cannot set up the terminal")?;
     let quit = events.clone();
     thread::spawn(move || signals.forever().try_for_each(|_| quit.send(Event::Quit)));
     thread::spawn(move || input(&events));

@@ -123,13 +123,8 @@ impl Recording {
     fn next(&mut self) -> Result<Option<Metrics>> {
         self.line += 1;
         let Some(text) = self.lines.next().transpose()? else { return Ok(None) };
-        let metrics = serde_json::from_str(&text).with_context(|| {
-            format!(
-                "{} line {} has no statistics of scx_magpie, as --record keeps them",
-                self.path.display(),
-                self.line
-            )
-        })?;
+        let metrics = serde_json::from_str(&text)
+            .with_context(|| format!("{} line {} is not a line that --record wrote", self.path.display(), self.line))?;
         Ok(Some(metrics))
     }
 }
@@ -186,7 +181,7 @@ mod tests {
     fn what_is_no_recording_is_said_with_its_line() {
         let events = played(&[line(1), "{}\n".into()].concat(), &[]);
         let Some(Event::Failed(err)) = events.last() else { panic!("no error") };
-        assert!(format!("{err:#}").contains("recording line 2 has no statistics of scx_magpie"), "{err:#}");
+        assert!(format!("{err:#}").contains("recording line 2 is not a line that --record wrote"), "{err:#}");
         let opts = TopOpts { interval: 1.0, record: None, replay: Some("/nonexistent".into()) };
         assert!(start(&opts, mpsc::sync_channel(1).0).unwrap_err().to_string().contains("cannot replay /nonexistent"));
     }

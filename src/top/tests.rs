@@ -194,7 +194,7 @@ fn the_interval_and_the_view_follow_keys() {
     assert_eq!(controls, [2000, 1000, 500].map(|ms| Control::Interval(std::time::Duration::from_millis(ms))));
     assert!(screen.draw().contains("every 0.5 s"));
     screen.press(KeyCode::BackTab);
-    assert!(screen.draw().contains("returned home"));
+    assert!(screen.draw().contains("returned to preferred node"));
     screen.press(KeyCode::Tab);
     screen.press(KeyCode::Tab);
     assert!(screen.draw().contains("stolen from"));

@@ -11,7 +11,7 @@ use scx_utils::ROOT_PREFIX;
 
 use super::cpulist::list;
 
-const UNMASK: &str = "run it where all of sysfs is seen, outside of the container";
+const UNMASK: &str = "run scx_magpie outside of the container, where all of sysfs is visible";
 
 /// What is wrong with `laid_out`, the CPUs of a layout, and what to do. `shown` are those that sysfs has online.
 pub fn problem(laid_out: &BTreeSet<usize>, shown: &BTreeSet<usize>) -> Option<String> {

@@ -60,8 +60,8 @@ impl fmt::Display for Layout {
             writeln!(f, "node {node}")?;
             for (index, llc) in self.llcs.iter().enumerate().filter(|(_, llc)| llc.node == node) {
                 let order: Vec<_> = llc.others.iter().map(usize::to_string).collect();
-                let order = if order.is_empty() { "-".into() } else { order.join(" ") };
-                writeln!(f, "  LLC {index} ({}): {} CPUs, looks next at LLC {order}", llc.kind, llc.nr_cpus)?;
+                let order = if order.is_empty() { "none".into() } else { order.join(" ") };
+                writeln!(f, "  LLC {index} ({}): {} CPUs; other LLCs, nearest first: {order}", llc.kind, llc.nr_cpus)?;
                 let mut cores: BTreeMap<usize, Vec<(usize, &CpuPlace)>> = BTreeMap::new();
                 for (id, cpu) in self.cpus.iter().filter(|(_, cpu)| cpu.llc == index) {
                     cores.entry(cpu.core).or_default().push((*id, cpu));

@@ -65,11 +65,11 @@ end_hogs
 grep -q "slice-us: 5000 -> 40ms" $LOG || fail "the change is not logged"
 
 refused 2 "invalid value '99' for '--slice-us <US>': 99 is not in 100..=100000" scx_magpie set handoff-us=1 slice_us=99
-refused 2 "'timeout-ms' takes a new start" scx_magpie set timeout-ms=5s
+refused 2 "'timeout-ms' cannot change while the scheduler runs" scx_magpie set timeout-ms=5s
 printf 'slice-us = 1000\nsteal = 3\n' >$FILE
 refused 2 "$FILE:2: invalid value '3' for '--steal <STEAL>'" scx_magpie reload
 kill -HUP $MAGPIE
-wait_for 10 "a warning" grep -q "WARN nothing is reloaded: $FILE:2" $LOG
+wait_for 10 "a warning" grep -q "WARN the configuration is not reloaded, and nothing has changed: $FILE:2" $LOG
 in_force slice-us '"40ms"' set
 in_force handoff-us '"30us"' "command line"
 
@@ -93,7 +93,7 @@ scx_magpie set slice-us=5000 >/dev/null
 printf 'timeout-ms = 5000\nslice-us = 4000\n' >$FILE
 enabled=$(cat $SCX/enable_seq)
 scx_magpie reload >/tmp/out || fail "not reloaded"
-grep -q "the scheduler starts anew" /tmp/out || fail "no word of a new start: $(cat /tmp/out)"
+grep -q "the scheduler is loaded again" /tmp/out || fail "no word of a new start: $(cat /tmp/out)"
 wait_for 60 "another scheduler" sh -c "[ \$(cat $SCX/enable_seq) = $((enabled + 1)) ]"
 wait_for 10 "a second start" sh -c 'scx_magpie status | grep "starts: 2,"'
 in_force timeout-ms 5000 "$FILE:1"

@@ -70,4 +70,4 @@ wait $load || fail "hackbench: $(tail -n 3 /tmp/out)"
 say "the load went on: $(cat /tmp/rounds) rounds of hackbench"
 no_error_events
 stop_magpie
-! grep "anew" $LOG || fail "started anew"
+! grep "the scheduler again" $LOG || fail "started anew"

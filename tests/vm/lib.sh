@@ -104,7 +104,7 @@ suspend() {
 	still_enabled
 	[ "$(suspend_events)" = "$before" ] || fail "$what: events $(suspend_events); before: $before"
 	EVENTS=$(error_events)
-	! grep "anew" $LOG || fail "$what: started anew"
+	! grep "the scheduler again" $LOG || fail "$what: started anew"
 }
 
 # suspend_to_ram SECONDS: S3, ended by an alarm of the real-time clock.

@@ -33,15 +33,15 @@ start_magpie --max-cgroups 8
 for i in $(seq 10); do
 	mkdir $CG/g"$i"
 	[ "$i" != 8 ] ||
-		wait_for 10 "a warning of few" grep -q "8 cgroups of at most --max-cgroups 8: " $LOG
+		wait_for 10 "a warning of few" grep -q "8 of at most 8 cgroups are in use (--max-cgroups): " $LOG
 done
 scx_magpie status | grep -q "cgroups: 8 of 8," || fail "status: $(scx_magpie status)"
 # At once, for the loader looks within a second which limits are lost.
 echo "20000 100000" >$CG/g10/cpu.max
 in_group g8
 in_group g10
-wait_for 10 "a warning" grep -q "2 cgroups more than --max-cgroups 8: .*; start with --max-cgroups 20" $LOG
-wait_for 10 "the name of the one whose cpu.max is lost" grep -q "cpu.max does not count in g10$" $LOG
+wait_for 10 "a warning" grep -q "2 cgroups exceed --max-cgroups 8, .*: use --max-cgroups 20" $LOG
+wait_for 10 "the name of the one whose cpu.max is lost" grep -q "cpu.max is ignored in g10$" $LOG
 lost=$(nr nr_lost)
 say "$(nr nr_groups) groups, $lost lost"
 [ "$lost" = 2 ] || fail "2 are"

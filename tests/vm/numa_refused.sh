@@ -20,7 +20,7 @@ has_looked() {
 }
 
 warnings() {
-	grep -c "WARN the kernel refuses to say where some processes have their memory" $LOG
+	grep -c "WARN the kernel does not reveal on which nodes some processes have their memory" $LOG
 }
 
 mount -o remount,hidepid=1,gid=12345 /proc || fail "cannot remount /proc"

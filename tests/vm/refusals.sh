@@ -21,7 +21,7 @@ refused() {
 read -r arguments </proc/cmdline
 case $arguments in
 *isolcpus=*)
-	refused 8 "isolates CPUs 1: boot without it" scx_magpie
+	refused 8 "isolates CPUs 1 with isolcpus=, and sched_ext does not work with it: boot without it" scx_magpie
 	is_state disabled || fail "state is $(state)"
 	exit
 	;;
@@ -67,7 +67,7 @@ stop_magpie
 # What containers do to sysfs, with their masks over parts of it.
 echo 0 >/tmp/online
 mount --bind /tmp/online /sys/devices/system/cpu/online
-refused 7 "hides CPUs 1 of the 0-1 that are online: run it where" scx_magpie
+refused 7 "hides CPUs 1 of the 0-1 that are online: run scx_magpie outside of the container" scx_magpie
 refused 7 "hides CPUs 1 of the 0-1 that are online" scx_magpie topology
 umount /sys/devices/system/cpu/online
 mount -t tmpfs none /sys/devices/system/node

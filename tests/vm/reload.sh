@@ -11,7 +11,7 @@ serves() {
 
 # has_refused N: so many reloads were undone.
 has_refused() {
-	[ "$(grep -c "WARN cannot start with what was reloaded, going on as before: " $LOG)" = "$1" ]
+	[ "$(grep -c "WARN cannot load the reloaded configuration, continuing with the previous one: " $LOG)" = "$1" ]
 }
 
 start_magpie

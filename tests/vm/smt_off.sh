@@ -25,4 +25,4 @@ done
 end_hogs
 no_error_events
 stop_magpie
-! grep "anew" $LOG || fail "started anew"
+! grep "the scheduler again" $LOG || fail "started anew"

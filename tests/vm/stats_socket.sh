@@ -46,10 +46,10 @@ stop_magpie
 # folder.
 goes_on_without() {
 	start_magpie --stats 0.1
-	wait_for 10 "a warning" grep -q "WARN going on without statistics: .*$1.*: see to it that root can make the socket" $LOG
+	wait_for 10 "a warning" grep -q "WARN continuing without statistics: .*$1.*: root must be able to create the socket" $LOG
 	hackbench -g 1 -l 20 >/tmp/out 2>&1 || fail "hackbench: $(tail -n 3 /tmp/out)"
 	still_enabled
-	[ "$(grep WARN $LOG | grep -vcE "without 'set', 'reload' and 'status'|will not tell of failures")" = 1 ] || fail "not one warning"
+	[ "$(grep WARN $LOG | grep -vcE "without 'set', 'reload' and 'status'|will not show failures")" = 1 ] || fail "not one warning"
 	say "$(grep WARN $LOG)"
 	stop_magpie
 }

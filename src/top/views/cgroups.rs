@@ -57,7 +57,7 @@ fn summary(cgroups: &Cgroups, interval_ms: u64, theme: &Theme) -> Vec<Line<'stat
         )),
     ];
     if *nr_lost > 0 {
-        let text = format!("{nr_lost} more than --max-cgroups: their weights and limits do not count");
+        let text = format!("{nr_lost} cgroups exceed --max-cgroups: their weights and limits are ignored");
         lines.push(Line::styled(text, theme.warning()));
     }
     lines.push(Line::default());

@@ -42,14 +42,14 @@ fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
     let notes = [
         String::new(),
         format!(
-            "returned home: {} woken, {} stolen, {} while running; a second",
+            "returned to preferred node: {} on wakeup, {} stolen, {} running; per second",
             rate(home_wake),
             rate(home_steal),
             rate(home_move)
         ),
-        format!("pulled by wake-affine: {}, of them from other nodes {}; a second", rate(affine), rate(affine_far)),
-        format!("memory known of {homes} processes; {} looked at a second, {cost:.2} % of a CPU", rate(samples)),
-        format!("longest look at a process's memory: {longest_us} us"),
+        format!("moved by wake-affine: {}, from other nodes: {}; per second", rate(affine), rate(affine_far)),
+        format!("memory known of {homes} processes; {} sampled per second, {cost:.2} % of a CPU", rate(samples)),
+        format!("longest sampling of memory without a pause: {longest_us} us"),
     ];
     frame.render_widget(Text::from_iter(notes.into_iter().map(Line::from)), below);
 }

@@ -197,7 +197,7 @@ end_hogs
 wait $load || fail "hackbench: $(tail -n 3 /tmp/out)"
 still_enabled
 no_error_events
-! grep "anew" $LOG || fail "started anew"
+! grep "the scheduler again" $LOG || fail "started anew"
 [ -n "$first_rss" ] || fail "no line of the table after a tenth of the time: $SECONDS_ALL s are too few"
 growth=$(awk -v first="$first_rss" -v last="$RSS" 'BEGIN { printf "%.1f", (last - first) * 100 / first }')
 say "RSS: $first_rss KiB after a tenth of the time, $RSS KiB at the end: $growth % more"
