@@ -18,7 +18,7 @@ pub const NEW_START: &str = "Options that take a new start (reload)";
 pub struct Tunables {
     /// Time a task runs before those that wait are considered. Microseconds, 100..100000.
     ///
-    /// Looked at on the timer tick, so it is rounded up to the kernel's tick (4 ms at HZ=250).
+    /// A timer ends it where a task waits when the slice begins or at a tick; else the next tick does (4 ms at HZ=250).
     #[arg(short = 's', long, default_value_t = 3000, value_name = "US", value_parser = micros::<u64>(100..=100_000))]
     pub slice_us: u64,
 
