@@ -52,6 +52,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 			return err;
 		}
 		init_throttle_timer(cpu);
+		init_slice_timer(cpu);
 		cpu_ctx(cpu)->pelt.updated_at = cpu_ctx(cpu)->pelt.since = scx_bpf_now();
 		note_clock(cpu_ctx(cpu), scx_bpf_now());
 		cpu_ctx(cpu)->steal_slot = NO_SLOT;

@@ -318,6 +318,10 @@ struct cpu_ctx {
 	s32 yield_to;	/* DUE_YIELD: PID of the task */
 	s32 yield_from; /* ... and the CPU for which it waits */
 
+	/* order/slice_timer.bpf.h */
+	u64 slice_ends;	    /* scx_bpf_now() when current's slice is over */
+	u64 slice_timer_at; /* ... when the timer fires; 0: not set */
+
 	/* steal/ */
 	u64 balanced_at;  /* scx_bpf_now() of the last balance_victim() */
 	u32 balance_turn; /* counts them */

@@ -63,6 +63,7 @@
 #include "steal/balance.bpf.h"
 #include "cgroup/throttle.bpf.h"
 #include "order/tickless.bpf.h"
+#include "order/slice_timer.bpf.h"
 #include "order/insert.bpf.h"
 #include "order/pick.bpf.h"
 #include "cgroup/groups.bpf.h"
@@ -214,6 +215,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	}
 	limit_slice(p, tctx, cpu);
 	set_tickless(p, tctx, cpu, cctx);
+	note_slice(cpu, cctx, cctx->curr_started, p->scx.slice, cctx->queued);
 }
 
 /* @p stops, to wait again if @runnable; else it sleeps, or one of these changes. As running(). */
@@ -321,6 +323,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	if ((cctx->due || READ_ONCE(cctx->throttled_due)) &&
 	    (is_tickless(cctx) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu)))
 		scx_bpf_task_set_slice(p, 0);
+	note_slice(cpu, cctx, now, p->scx.slice, others_wait(cpu, cctx));
 	kick_idle_for_queued(cpu);
 }
 

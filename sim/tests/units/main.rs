@@ -18,6 +18,7 @@ mod order {
     mod pick;
     mod preempt;
     mod queue;
+    mod slice_timer;
     mod tickless;
 }
 mod search {
