@@ -1,35 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * cpu.max: how much CPU time a group may use in each period. throttle.bpf.h has what becomes of its
- * tasks when that is used up.
+ * cpu.max: how much CPU time a group may use in each period. throttle.bpf.h has the tasks of a
+ * group that has used it up.
  *
- *	pool         group.budget: a quota a period, saved up to quota + burst, filled by the
- *	   |         first CPU that asks after the period's end
- *	   |         a slice of it, when the cpu_budget is empty           take_slice()
+ *	pool         group.budget: one quota a period, saved up to quota + burst. The first CPU
+ *	   |         that needs a slice after the end of a period fills it  bw_refill()
+ *	   |
+ *	   |         a slice of the pool, when the cpu_budget is empty      take_slice()
  *	   v
- *	cpu_budget   of a CPU, one for each group that it runs: runtime
- *	             is charged here                                       charge_groups()
+ *	cpu_budget   of a CPU, for each group that it runs: run time is
+ *	             charged here                                           charge_groups()
  *
- * Invariant: what all CPUs took, less what they have left, is what the group used. So over time a
- * group uses its quota and no more, although a task runs on until the next tick: the cpu_budget is
- * negative then, and the next slice pays for that.
+ * Invariant: a group has used the sum of the slices that CPUs took, minus the sum of their
+ * cpu_budgets. A task runs until the next tick, which makes the cpu_budget negative; the next slice
+ * pays for that. So over time a group uses its quota and no more.
  *
- * The pool, which all CPUs share, is written once a slice, not at each switch. A cpu_budget belongs
+ * All CPUs share the pool, so it is written once a slice, not at each switch. A cpu_budget belongs
  * to its CPU, under the rq lock.
  */
 #pragma once
 
 enum {
-	CPU_BUDGETS = 8, /* of a CPU; by group id, modulo */
-	/* from the pool to a cpu_budget at a time, as sched_cfs_bandwidth_slice_us */
+	CPU_BUDGETS = 8, /* of a CPU; index: group id modulo CPU_BUDGETS */
+	/* ns from the pool to a cpu_budget at a time, as sched_cfs_bandwidth_slice_us */
 	BW_SLICE_MAX = 5000000,
 	BW_SLICE_MIN = 500000,
-	BW_PERIODS = 1024, /* that are made up for when a pool was not looked at for long */
+	BW_PERIODS = 1024, /* that a refill makes up for at most */
 };
 
 struct cpu_budget {
-	u32 group; /* 0: none's */
-	s64 left;  /* ns; negative: owed */
+	u32 group; /* 0: unused */
+	s64 left;  /* ns; negative: overrun */
 };
 
 struct cpu_budgets {
@@ -38,22 +39,21 @@ struct cpu_budgets {
 
 struct cpu_budgets cpu_budgets[MAX_CPUS];
 
-/* By the last look at the task's weight. */
+/* Return true if a group of the task has a cpu.max, as of the last update of its share. */
 static bool is_limited(const struct task_ctx *tctx)
 {
 	return tctx->group && tctx->share & GROUP_LIMITED;
 }
 
-/* Never throttled: what the kernel waits for, and what never goes to user space. */
+/* Return true for tasks that are never throttled: critical and exiting ones, and kernel threads. */
 static bool is_exempt(const struct task_struct *p)
 {
 	return is_critical(p) || p->flags & (PF_EXITING | PF_KTHREAD);
 }
 
 /*
- * @periods have ended since the last refill; the group may have been throttled in them.
- * Counted as the kernel's cpu.stat does, except the time: that of the group, not the sum over the
- * CPUs that its tasks wait on.
+ * Count @periods that have ended since the last refill, as the kernel's cpu.stat does. Except the
+ * throttled time: it is that of the group, not the sum over the CPUs on which its tasks wait.
  */
 static void note_refilled(struct group *g, u64 periods, u64 now)
 {
@@ -69,8 +69,8 @@ static void note_refilled(struct group *g, u64 periods, u64 now)
 }
 
 /*
- * Fill the pool for the periods that have passed. One of several callers does. The new period
- * begins after that: the others see the old one, and look again soon if they find nothing.
+ * Fill the pool for the periods that have ended. One of several callers does, and then starts the
+ * new period. The others still see the old period, and check again soon if the pool is empty.
  */
 static void bw_refill(struct group *g, u64 now)
 {
@@ -100,9 +100,8 @@ static struct cpu_budget *cpu_budget(s32 cpu, u32 id)
 }
 
 /*
- * Puts a slice of the pool into the cpu_budget, or what is left of it. False if there is nothing.
- * CPUs that look at the same time may take more than is left: the pool owes that in the next
- * period.
+ * Move a slice, or the rest of the pool, to the cpu_budget. Return false if nothing is left to
+ * spend. CPUs that do so at the same time may overdraw the pool; the next period pays for that.
  */
 static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u64 now)
 {
@@ -120,8 +119,8 @@ static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u6
 }
 
 /*
- * For how long a task of the group may run on @cpu, whose rq lock is held; 0: not now, for a
- * group's quota is used up. Bounded by the group's level.
+ * Return the ns for which a task of the group may run on @cpu, whose rq lock is held; 0 if a quota
+ * is used up. Bounded by the group's level.
  */
 __noinline u64 take_slice(s32 cpu, u32 id, u64 now)
 {
@@ -148,7 +147,7 @@ __noinline u64 take_slice(s32 cpu, u32 id, u64 now)
 	return slice;
 }
 
-/* A task of the group ran on @cpu, whose rq lock is held. Bounded by the group's level. */
+/* Charge @ran ns to the group, on @cpu, whose rq lock is held. Bounded by its level. Return 0. */
 __noinline s32 charge_groups(s32 cpu, u32 id, u64 ran)
 {
 	while (id && can_loop) {
@@ -167,10 +166,9 @@ __noinline s32 charge_groups(s32 cpu, u32 id, u64 ran)
 }
 
 /*
- * Return when a task of the group, for which there is no slice, is to be checked again: when the
- * last of the periods ends that have nothing left. That may be too early, because a pool may have
- * to make up for several. The period is read before the pool: pairs with bw_refill(). Bounded by
- * the group's level.
+ * Return when to check a throttled task of the group again: when the last period ends of the groups
+ * whose pool is empty. That may be too early, because a pool may have to make up for several
+ * periods. Read the period before the pool: pairs with bw_refill(). Bounded by the group's level.
  */
 __noinline u64 next_refill(u32 id, u64 now)
 {
@@ -180,7 +178,7 @@ __noinline u64 next_refill(u32 id, u64 now)
 		struct group *g = group(id);
 		u64 end = READ_ONCE(g->period_start) + g->period;
 
-		/* The value makes it a full barrier. */
+		/* Full barrier, because the value is used. */
 		if (g->quota && (s64)__sync_fetch_and_add(&g->budget, 0) <= 0 &&
 		    time_before(at, end))
 			at = end;
@@ -190,8 +188,8 @@ __noinline u64 next_refill(u32 id, u64 now)
 }
 
 /*
- * cpu.max is set, in ns; a quota of 0: there is none. Tasks that wait are checked when the old
- * period ends.
+ * Set cpu.max, in ns; a @quota of 0 means no limit. In cgroup callbacks and poll_groups().
+ * Throttled tasks are checked when the old period ends.
  */
 static void set_limit(u32 id, u64 period, u64 quota, u64 burst)
 {

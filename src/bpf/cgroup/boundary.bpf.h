@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A task whose group has used up its cpu.max must not wait for the next period while it holds a
- * kernel lock: all tasks that want the lock would wait with it. So it runs on, and its group pays
- * later, until it is known to be at the boundary of user space, where it holds none (at_user):
+ * kernel lock: all tasks that want the lock would wait, too. So the task continues, and its group
+ * pays later, until the task is known to be at the boundary of user space (at_user), where it holds
+ * no kernel lock:
  *
  *	in tick      its slice is over, and the tick interrupted
- *	             user space: at_user                             note_boundary()
- *	in running   it has no slice, and is not known to be there:
- *	             ask for task work (from 6.18 on)                ask_boundary()
- *	task work    on the way to user space: at_user, preempted    boundary_reached()
+ *	             user space: at_user                              note_boundary()
+ *	in running   it has no slice, and at_user is not set:
+ *	             request task work (from 6.18 on)                 ask_boundary()
+ *	task work    on the way to user space: set at_user, preempt   boundary_reached()
  *
- * The kernel throttles by such task work, too. Before 6.18 there is only the tick: a task that is
- * nearly always in the kernel runs for longer, and then waits for longer.
+ * The kernel's own throttling uses such task work, too. Before 6.18 there is only the tick: a task
+ * that is nearly always in the kernel runs for longer, and then waits for longer.
  *
- * The task work runs with migration disabled, and most kernels preempt the task right there: it
- * waits so, and continues on its CPU.
+ * Task work runs with migration disabled, and most kernels preempt the task inside it: the task
+ * waits there, and continues on the same CPU.
  */
 #pragma once
 
-enum { MAX_ASKED = 16384 }; /* tasks at a time; others are found by the tick */
+enum { MAX_ASKED = 16384 }; /* tasks at a time; the tick finds the others */
 
 struct boundary_work {
 	struct bpf_task_work work;
 };
 
-/* By pid, from when it is asked until it tells. */
+/* By pid; an entry exists while task work is requested. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_ASKED);
@@ -33,7 +34,7 @@ struct {
 	__type(value, struct boundary_work);
 } boundary_works SEC(".maps");
 
-/* From 6.18 on by the second name, which is an older one from 7.0 on. */
+/* From 6.18 on the kernel has the second one, from 7.0 on also the first. */
 extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *tw,
 					 void *map__const_map,
 					 bpf_task_work_callback_t callback) __ksym __weak;
@@ -50,9 +51,9 @@ static bool has_task_work(void)
 }
 
 /*
- * In tick of @p. If its slice is over it is preempted on the way back from this interrupt: where
- * that has interrupted user space the task is at the boundary until then, though another tick may
- * come while the first interrupt is still at its work.
+ * In tick of @p: set at_user if the slice is over, and the tick has interrupted user space. @p is
+ * then preempted when the interrupt returns. Until then it is at the boundary, even if more ticks
+ * follow.
  */
 static void note_boundary(const struct task_struct *p, struct task_ctx *tctx)
 {
@@ -60,7 +61,7 @@ static void note_boundary(const struct task_struct *p, struct task_ctx *tctx)
 		tctx->at_user = true;
 }
 
-/* Task work of the current task, on its way to user space; sleepable, migration disabled. */
+/* Task work of current, on its way to user space. Sleepable, migration disabled. */
 static int boundary_reached(struct bpf_map *map, void *key, void *value)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
@@ -73,8 +74,8 @@ static int boundary_reached(struct bpf_map *map, void *key, void *value)
 	tctx->asked = false;
 	tctx->at_user = true;
 	/*
-	 * Last, for it is preempted here; not within the kick, where the kernel is an RCU reader:
-	 * grace periods would wait for it.
+	 * Last, because it preempts this task. Not inside kick_cpu(), where the kernel is an RCU
+	 * reader: grace periods would wait for the preempted task.
 	 */
 	bpf_preempt_disable();
 	kick_cpu(bpf_get_smp_processor_id(), SCX_KICK_PREEMPT);
@@ -82,9 +83,7 @@ static int boundary_reached(struct bpf_map *map, void *key, void *value)
 	return 0;
 }
 
-/*
- * In running of @p. Whatever fails here, the next tick or the next time that it runs makes up for.
- */
+/* In running of @p: request task work. If that fails, the next tick or run makes up for it. */
 static void ask_boundary(struct task_struct *p, struct task_ctx *tctx)
 {
 	struct boundary_work empty = {}, *w;

@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Groups appear, change and are removed; ids.bpf.h has how autogroups are.
+ * Groups appear, change and are removed. ids.bpf.h describes this for autogroups.
  *
- *	cgroup_init     gets an id, and the settings of the kernel's own task_group
+ *	cgroup_init     gives the group an id, and the settings of the kernel's task_group
  *	cgroup_set_*    a setting has changed
- *	poll_groups()   the same where the kernel does not report it: cpu.idle before 6.19,
+ *	poll_groups()   finds changes that the kernel does not report: of cpu.idle before 6.19, of
  *	                cpu.max before 6.17
  *	cgroup_exit     frees the id
  */
 #pragma once
 
 enum {
-	SHARES_SHIFT = 10, /* of task_group.shares, over the weight */
+	SHARES_SHIFT = 10, /* task_group.shares is the weight << this */
 	CPU_WEIGHT_DFL = 100,
-	MAX_LOOKS = 1024,   /* groups */
-	UNUSED_LOOKS = 100, /* ten seconds: a task that joins an autogroup first wakes again */
+	MAX_LOOKS = 1024,   /* groups that one poll checks */
+	UNUSED_LOOKS = 100, /* ten seconds: a task joins an autogroup only when it next wakes */
 };
 
-u32 looked_at; /* id */
+u32 looked_at; /* the id checked last */
 
 #define NSEC_PER_USEC 1000ULL
 #define RUNTIME_INF   (~0ULL)
 
 /*
- * The kernel's own idea of a group. It reports changes, by callbacks, and not all that is set when
- * we come. NULL while a group is being made: nothing is set of it then.
+ * Return the kernel's state of a cgroup. It has the settings from before this scheduler was
+ * attached, which no callback reports. NULL while the cgroup is being created: it has no settings
+ * then.
  */
 static struct task_group *task_group(struct cgroup *cgrp)
 {
@@ -34,15 +35,15 @@ static struct task_group *task_group(struct cgroup *cgrp)
 	return css ? bpf_core_cast(css, struct task_group) : NULL;
 }
 
-/* What the kernel keeps of a cpu.weight. */
+/* Convert a cpu.weight (100 is the default) to the kernel's scale (1024). */
 static u32 kernel_weight(u32 cpu_weight)
 {
 	return (cpu_weight * WEIGHT_DFL + CPU_WEIGHT_DFL / 2) / CPU_WEIGHT_DFL;
 }
 
 /*
- * @weight: what it is where the kernel has no shares of its own. @tg: NULL while the group is being
- * made.
+ * Update the group's settings from @tg, which is NULL while the cgroup is being created. @weight is
+ * used if cpu.idle is set, or if the kernel has no task_group.shares.
  */
 static void look_at_group(u32 id, const struct task_group *tg, u32 weight)
 {
@@ -53,8 +54,8 @@ static void look_at_group(u32 id, const struct task_group *tg, u32 weight)
 		return;
 	idle = tg->idle;
 	/*
-	 * Not with CONFIG_CFS_BANDWIDTH=n: there is no cpu.max up to 6.16, and what is set before
-	 * we come is not seen from 6.17 on.
+	 * CONFIG_CFS_BANDWIDTH=n has no such field: then there is no cpu.max up to 6.16, and from
+	 * 6.17 on a cpu.max that was set before the scheduler was attached is not seen.
 	 */
 	if (bpf_core_field_exists(tg->cfs_bandwidth)) {
 		u64 period = tg->cfs_bandwidth.period, quota = tg->cfs_bandwidth.quota;
@@ -65,7 +66,7 @@ static void look_at_group(u32 id, const struct task_group *tg, u32 weight)
 		if (g->quota != quota || g->burst != burst || (quota && g->period != period))
 			set_limit(id, period, quota, burst);
 	}
-	/* It is another one when cpu.idle is cleared. (Without FAIR_GROUP_SCHED there are none.) */
+	/* Clearing cpu.idle resets the weight. FAIR_GROUP_SCHED=n has no shares. */
 	if (!idle && bpf_core_field_exists(tg->shares))
 		weight = tg->shares >> SHARES_SHIFT;
 	if (g->idle != idle || g->weight != weight) {
@@ -76,8 +77,8 @@ static void look_at_group(u32 id, const struct task_group *tg, u32 weight)
 }
 
 /*
- * Claim an id that is free; 0 if none is. The one used longest ago, because tasks that exit leave
- * their group late.
+ * Claim a free id; return 0 if there is none. Prefer the id that was used longest ago, because
+ * tasks that exit leave their group late. Bounded by max_groups.
  */
 static u32 free_group(void)
 {
@@ -121,9 +122,9 @@ static void init_group(u32 id, u64 key, u32 parent, u32 level, u32 weight)
 }
 
 /*
- * Free the group's id. CPUs may still have a budget for it. A member that exits later changes the
- * sum of the next group with the id: free_group() takes the one that was freed longest ago. Bounded
- * by the number of CPUs.
+ * Free the group's id: flush all changes, and remove the budgets that CPUs still have for it. A
+ * member that exits later changes the sum of the next group with this id, which is rare, because
+ * free_group() prefers other ids. Bounded by the number of CPUs.
  */
 static void free_id(u32 id)
 {
@@ -141,14 +142,14 @@ static void free_id(u32 id)
 	WRITE_ONCE(g->weight, 0);
 }
 
-/* Sleepable. Parents come before their children. */
+/* In cgroup_init, sleepable. Parents are created before their children. Return 0 or an error. */
 static s32 add_group(struct cgroup *cgrp, u32 weight)
 {
 	u32 parent = group_id(cgrp), id = free_group();
 	u64 cgroup = cgrp->kn->id, own = id;
 	s32 err;
 
-	/* Its tasks count as its parent's. */
+	/* Its tasks count as tasks of its parent. */
 	if (!id) {
 		lost_groups++;
 		return 0;
@@ -163,7 +164,7 @@ static s32 add_group(struct cgroup *cgrp, u32 weight)
 	return 0;
 }
 
-/* Sleepable. */
+/* In cgroup_exit, sleepable. */
 static void remove_group(struct cgroup *cgrp)
 {
 	u64 cgroup = cgrp->kn->id;
@@ -183,8 +184,8 @@ static const struct task_group *autogroup(u32 id)
 }
 
 /*
- * Give an autogroup an id. If half of all ids are taken it has none, and counts as part of the
- * root: the others are for cgroups.
+ * Give an autogroup an id. If half of all ids are taken, it has none, and its tasks count as tasks
+ * of the root: the other ids are for cgroups.
  */
 static void add_autogroup(u64 address)
 {
@@ -201,23 +202,20 @@ static void add_autogroup(u64 address)
 	bpf_map_update_elem(&group_ids, &address, &id, BPF_NOEXIST);
 }
 
-/* Remove an autogroup without members, unless a task joins meanwhile: see join_autogroup(). */
+/* Remove an autogroup without members, unless a task joins it meanwhile: see join_autogroup(). */
 static void remove_autogroup(u32 id)
 {
 	u64 address = group(id)->cgroup, own = id;
 
 	bpf_map_delete_elem(&group_ids, &address);
-	/* The value makes it a full barrier. */
+	/* Full barrier, because the value is used. */
 	if (__sync_fetch_and_add(&group(id)->members, 0))
 		bpf_map_update_elem(&group_ids, &address, &own, BPF_NOEXIST);
 	else
 		free_id(id);
 }
 
-/*
- * Update the weight of an autogroup, whose nice value may have changed. Remove it after
- * UNUSED_LOOKS without members.
- */
+/* Update the weight of an autogroup: its nice value may have changed. Remove one that is unused. */
 static void look_at_autogroup(u32 id)
 {
 	struct group *g = group(id);
@@ -231,8 +229,8 @@ static void look_at_autogroup(u32 id)
 }
 
 /*
- * What the kernel does not report: autogroups, and of cgroups what older kernels do not. The next
- * MAX_LOOKS at a time, run by the loader ten times a second.
+ * In poll_groups(), ten times a second: add and check autogroups, and check the settings of cgroups
+ * that the kernel does not report. Bounded by MAX_LOOKS; the next call continues.
  */
 static void look_at_groups(void)
 {

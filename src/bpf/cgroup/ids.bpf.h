@@ -1,36 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The groups that have a share: cgroups, and the kernel's autogroups, which are sessions. A task is
- * in the autogroup of its session if it is in the root cgroup, or in one without the cpu
- * controller, and kernel.sched_autogroup_enabled is set; the kernel has it in p->sched_task_group
- * then.
+ * Groups that have a share: cgroups, and the kernel's autogroups. An autogroup is a session. A task
+ * is in the autogroup of its session if kernel.sched_autogroup_enabled is set, and the task is in
+ * the root cgroup or in one without the cpu controller. The autogroup is then p->sched_task_group.
  *
- * Cgroups are reported by callbacks (groups.bpf.h). Autogroups are not:
+ * The kernel reports cgroups by callbacks (groups.bpf.h). It does not report autogroups:
  *
  *	a task becomes runnable, and its sched_task_group
- *	has changed: it joins the group, or, if that has no
- *	id, its address is noted                                find_autogroup()
- *	a tenth of a second later at most: noted addresses
- *	get an id, autogroups without members lose theirs       poll_groups(), run by the loader
+ *	has changed: it joins that group, or notes its
+ *	address if it has no id yet                             find_autogroup()
+ *	within a tenth of a second: noted addresses get
+ *	an id, autogroups without members lose theirs           poll_groups(), run by the loader
  *
- * The address cannot be another autogroup's while the group has members: each holds a reference.
+ * Each member holds a reference to its autogroup: the address is not reused while there are any.
  */
 #pragma once
 
 enum { WANTED_AUTOGROUPS = 64 };
 
-/* By id. As long as --max-cgroups says: the loader cuts it. */
+/* By id. The loader resizes it to --max-cgroups. */
 struct group groups[MAX_GROUPS] SEC(".bss.groups");
 
 u32 nr_groups;	 /* without the root */
-u32 last_group;	 /* id given last */
-u32 max_group;	 /* the highest that was ever given */
-u32 lost_groups; /* for which there was no id */
+u32 last_group;	 /* the id given last */
+u32 max_group;	 /* the highest id given so far */
+u32 lost_groups; /* cgroups without an id, because none was free */
 
 /*
- * By the kernel's id, or the address of an autogroup, which no id reaches. Not in cgroup storage,
- * which cannot be made on a CPU where a task that makes some was preempted (bpf_cgrp_storage_busy):
- * mkdir would fail now and then.
+ * From the kernel's cgroup id, or the address of an autogroup, to the group's id. Addresses are
+ * greater than all cgroup ids. Not in cgroup storage, because two tasks cannot create some on the
+ * same CPU at the same time (bpf_cgrp_storage_busy): mkdir would fail now and then.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -41,8 +40,7 @@ struct {
 } group_ids SEC(".maps");
 
 /*
- * As with other_llc(), the compiler may know that the id is in range, and the verifier wants to see
- * it.
+ * Return the group with @id. The compiler must not drop the bounds check, which the verifier needs.
  */
 static struct group *group(u32 id)
 {
@@ -50,7 +48,7 @@ static struct group *group(u32 id)
 	return &groups[id < machine.max_groups ? id : 0];
 }
 
-/* 0, the root's, also for a group that counts as part of its parent, for there was no id left. */
+/* Return the id of the cgroup; 0 for the root, and for one that counts as part of its parent. */
 static u32 own_group(struct cgroup *cgrp)
 {
 	u64 cgroup = cgrp->kn->id, *id = bpf_map_lookup_elem(&group_ids, &cgroup);
@@ -58,7 +56,7 @@ static u32 own_group(struct cgroup *cgrp)
 	return id ? *id : 0;
 }
 
-/* That of the nearest above it, if it has none of its own. Bounded by its level. */
+/* Return the id of the cgroup, or of its nearest ancestor that has one. Bounded by its level. */
 static u32 group_id(struct cgroup *cgrp)
 {
 	u32 id = own_group(cgrp);
@@ -70,13 +68,10 @@ static u32 group_id(struct cgroup *cgrp)
 	return id;
 }
 
-/*
- * Addresses of the task_groups of autogroups without an id, by CPU, modulo. One that is overwritten
- * is noted again.
- */
+/* Addresses of autogroups without an id; index: CPU, modulo. An overwritten one is noted again. */
 u64 wanted_autogroups[WANTED_AUTOGROUPS];
 
-/* Move the task, which is not counted in its group any more, to the one with @id. */
+/* Move the task to the group @id. It is not counted in its old group any more. */
 static void join_group(struct task_ctx *tctx, u32 id)
 {
 	if (group(tctx->group)->autogroup)
@@ -87,7 +82,7 @@ static void join_group(struct task_ctx *tctx, u32 id)
 	tctx->prio = 0;
 }
 
-/* @tctx leaves its autogroup, because the task leaves sched_ext, or was moved. */
+/* Leave the autogroup, because the task leaves sched_ext, or was moved. */
 static void leave_autogroup(struct task_ctx *tctx)
 {
 	tctx->task_group = 0;
@@ -96,8 +91,12 @@ static void leave_autogroup(struct task_ctx *tctx)
 }
 
 /*
- * Pairs with remove_autogroup(), which removes the id and then looks at the members: either it sees
- * this one, or the id is not found again here.
+ * Join the autogroup at @address; return its id, 0 if it has none.
+ *
+ *	this CPU                      the loader, remove_autogroup()
+ *	add to members                remove the id
+ *	full barrier                  full barrier
+ *	look up the id                read members
  */
 static u32 join_autogroup(struct task_ctx *tctx, u64 address)
 {
@@ -106,7 +105,7 @@ static u32 join_autogroup(struct task_ctx *tctx, u64 address)
 
 	if (!joined)
 		return 0;
-	/* The value makes it a full barrier. */
+	/* Full barrier, because the value is used. */
 	before = __sync_fetch_and_add(&group(joined)->members, 1);
 	barrier_var(before);
 	if (!bpf_map_lookup_elem(&group_ids, &address)) {
@@ -117,15 +116,15 @@ static u32 join_autogroup(struct task_ctx *tctx, u64 address)
 	return joined;
 }
 
-/* Has the task's sched_task_group changed since find_autogroup()? */
+/* Return true if the task's sched_task_group has changed since find_autogroup(). */
 static bool is_elsewhere(const struct task_struct *p, const struct task_ctx *tctx)
 {
 	return machine.autogroups && (u64)p->sched_task_group != tctx->task_group;
 }
 
 /*
- * Find the group of @p, which is not counted, once the kernel has moved it to another task_group.
- * Until an autogroup has an id the task is in the root's.
+ * Find the group of @p, which is not counted, after the kernel has moved it to another task_group.
+ * It is in the root until its autogroup has an id.
  */
 static void find_autogroup(const struct task_struct *p, struct task_ctx *tctx)
 {
@@ -133,7 +132,7 @@ static void find_autogroup(const struct task_struct *p, struct task_ctx *tctx)
 	u64 address = (u64)tg;
 
 	leave_autogroup(tctx);
-	/* An autogroup's is of no cgroup. cgroup_move() has reported others. */
+	/* An autogroup has no cgroup. For other task_groups cgroup_move() has been called. */
 	if (!tg->css.cgroup && !join_autogroup(tctx, address)) {
 		WRITE_ONCE(wanted_autogroups[bpf_get_smp_processor_id() % WANTED_AUTOGROUPS],
 			   address);

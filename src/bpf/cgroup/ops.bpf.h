@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Callbacks by which the kernel reports cgroups: groups.bpf.h has what follows from them. */
+/* Callbacks for cgroups; groups.bpf.h carries them out. */
 #pragma once
 
-/*
- * Sleepable. Comes before any task is in the group, and for groups that are there already before
- * init_task().
- */
+/* Sleepable. Called before a task is in the group, and, for existing groups, before init_task(). */
 s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_cgroup_init, struct cgroup *cgrp,
 			     struct scx_cgroup_init_args *args)
 {
 	return cgrp->level ? add_group(cgrp, args->weight) : 0;
 }
 
-/* Sleepable. Tasks that are about to die may still be in the group. */
+/* Sleepable. Tasks that are exiting may still be in the group. */
 void BPF_STRUCT_OPS_SLEEPABLE(magpie_cgroup_exit, struct cgroup *cgrp)
 {
 	remove_group(cgrp);

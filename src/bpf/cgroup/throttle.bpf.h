@@ -1,34 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What becomes of the tasks of a group that has used up its cpu.max (bandwidth.bpf.h). Each waits
- * on its own CPU, in a third queue, ordered by the time at which it is to be checked. Nothing looks
- * there earlier: a throttled group costs nothing, however many tasks it has.
+ * Tasks of a group that has used up its cpu.max (bandwidth.bpf.h). Each task waits on its own CPU,
+ * in a third queue, ordered by the time of the next check. No CPU scans that queue earlier, so a
+ * throttled group costs nothing, however many tasks it has.
  *
  *	                 no slice left, at the boundary of user space
  *	  +---------+    throttle(), in enqueue                          +-----------+
  *	  | queued, | -------------------------------------------------> | throttled |
  *	  | runs    |                                                    | queue     |
  *	  +---------+ <------------------------------------------------- +-----------+
- *	    |     ^      timer fires; slices again: unthrottle(),          |     ^
- *	    |     |      in dispatch: queued by its deadline               +-----+
+ *	    |     ^      timer fires, a slice is left: unthrottle(),       |     ^
+ *	    |     |      in dispatch: queued by deadline                   +-----+
  *	    +-----+                                                        no slice yet: until the
- *	    no slice, but not at the boundary: runs on for                 end of the next period
- *	    OWED_SLICE_NS, and is asked to report (boundary.bpf.h)
+ *	    no slice, but not at the boundary: continues for               end of the next period
+ *	    OWED_SLICE_NS, with task work requested (boundary.bpf.h)
  *
- * A task that has waited for starve_ns is queued though its group is throttled, because the kernel
- * ejects a scheduler that lets one wait for too long. It does not get far: running() finds no
- * slice, and sends it back (sent_back).
+ * A task that has waited for starve_ns is queued even if its group is still throttled, because the
+ * kernel ejects a scheduler that lets a task wait for too long. running() finds no slice for the
+ * task, and sends it back (sent_back).
  *
- * The queue, and what is known of its tasks, belongs to its CPU, under the rq lock; the timer sets
- * only throttled_due.
+ * The CPU owns this queue and its tasks, under the rq lock. The timer only sets throttled_due.
  */
 #pragma once
 
 enum {
-	/* tasks in a dispatch; the others at the next, which comes at once */
+	/* tasks in one dispatch; the timer fires again for the others */
 	MAX_UNTHROTTLES = 8,
-	THROTTLE_MIN_NS = 50000, /* no timer is set for less */
-	/* until the next tick: a task that has no slice, and may hold a kernel lock */
+	THROTTLE_MIN_NS = 50000, /* shortest delay of the timer */
+	/* for a task without a slice that may hold a kernel lock; ends at the next tick */
 	OWED_SLICE_NS = 500000,
 };
 
@@ -44,18 +43,19 @@ struct {
 	__type(value, struct throttle_timer);
 } throttle_timers SEC(".maps");
 
-/* After the other queues of the CPUs: order/queue.bpf.h. */
+/* The third queue; order/queue.bpf.h has the other two. */
 static u64 throttled_queue(s32 cpu)
 {
 	return 2 * MAX_CPUS + cpu;
 }
 
-/* Is it in the throttled queue? Its positive lag is dropped, as after sleep. */
+/* Return true if the task is in the throttled queue. It is placed as after sleep then. */
 static bool is_throttled(const struct task_ctx *tctx)
 {
 	return tctx->enqueued_at && tctx->queued_cpu == NO_CPU;
 }
 
+/* Make the CPU call unthrottle() in dispatch. On any CPU; no rq lock is held. */
 static int throttle_timer_fires(void *map, u32 *key, struct throttle_timer *t)
 {
 	s32 cpu = *key;
@@ -76,9 +76,7 @@ static void init_throttle_timer(s32 cpu)
 	bpf_timer_set_callback(&t->timer, throttle_timer_fires);
 }
 
-/*
- * The timer of @cpu, whose rq lock is held, is to come @at that time, if it does not come sooner.
- */
+/* Set the timer of @cpu to fire at @at, unless it fires earlier. The rq lock of @cpu is held. */
 static void set_throttle_timer(s32 cpu, struct cpu_ctx *cctx, u64 at, u64 now)
 {
 	struct throttle_timer *t = bpf_map_lookup_elem(&throttle_timers, &cpu);
@@ -90,14 +88,14 @@ static void set_throttle_timer(s32 cpu, struct cpu_ctx *cctx, u64 at, u64 now)
 	if (!bpf_timer_start(&t->timer, delay, 0))
 		return;
 	/*
-	 * From 7.0 on the kernel allocates memory for it where interrupts are off: until there is
-	 * some, the CPU looks.
+	 * From 7.0 on the kernel allocates memory for the timer with interrupts off, which may
+	 * fail: let the CPU check the queue instead.
 	 */
 	WRITE_ONCE(cctx->throttled_due, true);
 	kick_cpu(cpu, 0);
 }
 
-/* When @p is looked at that has to wait. */
+/* Return when to check a throttled task again: starve_ns after it was queued at the latest. */
 static u64 throttled_until(const struct task_ctx *tctx, u64 now)
 {
 	u64 at = next_refill(tctx->group, now), latest = tctx->enqueued_at + machine.starve_ns;
@@ -105,7 +103,7 @@ static u64 throttled_until(const struct task_ctx *tctx, u64 now)
 	return (s64)(at - latest) > 0 ? latest : at;
 }
 
-/* In enqueue. True if @p has to wait until its groups have a slice for it. */
+/* In enqueue: let @p wait if its groups have no slice for it. Return true if it waits. */
 static bool throttle(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
 		     u64 enq_flags)
 {
@@ -115,8 +113,8 @@ static bool throttle(struct task_struct *p, struct task_ctx *tctx, s32 cpu, stru
 		return false;
 	tctx->sent_back = false;
 	/*
-	 * Its affinity is set: it has to leave its task work for that. (While it is current, the
-	 * prolog disables migration.)
+	 * Its affinity is being set, which waits for the end of its task work: let it run. (If it
+	 * is current, the prolog has disabled migration.)
 	 */
 	if (is_throttled(tctx) && p->migration_disabled && p != bpf_get_current_task_btf()) {
 		tctx->at_user = false;
@@ -131,17 +129,15 @@ static bool throttle(struct task_struct *p, struct task_ctx *tctx, s32 cpu, stru
 		tctx->queued_cpu = NO_CPU;
 	}
 	until = throttled_until(tctx, now);
+	/* The throttled queue, because no CPU scans it before @until. */
 	scx_bpf_dsq_insert_vtime(p, throttled_queue(cpu), tunables.slice_ns, until, enq_flags);
 	set_throttle_timer(cpu, cctx, until, now);
-	/* Not runnable, as far as the weights of its groups go. */
+	/* Throttled tasks do not count in the sums of their groups. */
 	group_leave(tctx, cpu);
 	return true;
 }
 
-/*
- * As place(), for a task that was throttled on @cpu. Not inlined, for the verifier's sake. Returns
- * 0.
- */
+/* Call place() for a throttled task on @cpu. Not inlined, for the verifier. Return 0. */
 __noinline s32 place_unthrottled(struct task_struct *p __arg_trusted, s32 cpu)
 {
 	struct task_ctx *tctx = task_ctx(p);
@@ -152,8 +148,8 @@ __noinline s32 place_unthrottled(struct task_struct *p __arg_trusted, s32 cpu)
 }
 
 /*
- * In dispatch of @cpu, whose rq lock is held: puts throttled tasks whose time has come into its
- * queues. Returns how many. Bounded by MAX_UNTHROTTLES.
+ * In dispatch of @cpu, whose rq lock is held: move throttled tasks that are due to its other
+ * queues. Return how many. Bounded by MAX_UNTHROTTLES.
  */
 __noinline u32 unthrottle(s32 cpu)
 {
@@ -162,7 +158,7 @@ __noinline u32 unthrottle(s32 cpu)
 	u64 now = scx_bpf_now(), queue, at;
 	struct task_struct *p;
 
-	/* Before the look: what the timer sets from here on is for the next. */
+	/* Clear it first: if the timer fires from here on, the next dispatch() checks again. */
 	WRITE_ONCE(cctx->throttled_due, false);
 	cctx->throttle_timer_at = 0;
 	bpf_for_each(scx_dsq, p, throttled_queue(cpu), 0)
@@ -186,7 +182,7 @@ __noinline u32 unthrottle(s32 cpu)
 			set_throttle_timer(cpu, cctx, at, now);
 			continue;
 		}
-		/* It is not to stay in its task work for ever. */
+		/* Let it leave its task work, although it has no slice. */
 		if (!has_slice && p->migration_disabled)
 			tctx->at_user = false;
 		place_unthrottled(p, cpu);
@@ -204,7 +200,9 @@ __noinline u32 unthrottle(s32 cpu)
 	return nr;
 }
 
-/* The same, and tells as many idle CPUs that may take them. */
+/*
+ * In dispatch of @cpu: unthrottle tasks, and kick an idle CPU for each. Bounded by MAX_UNTHROTTLES.
+ */
 static void offer_unthrottled(s32 cpu)
 {
 	u32 nr = unthrottle(cpu), i;
@@ -215,8 +213,11 @@ static void offer_unthrottled(s32 cpu)
 }
 
 /*
- * In running of @p, which its groups may have no slice for: then it goes back to where it came
- * from, if it has done nothing since it was at the boundary of user space, or on until it is there.
+ * In running of @p: limit its slice to the slice of its groups.
+ *
+ * 1. If there is none, and @p is still at the boundary of user space, send it back to the throttled
+ *    queue.
+ * 2. If there is none otherwise, let it run to the next tick, and request task work.
  */
 static void limit_slice(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
@@ -228,8 +229,8 @@ static void limit_slice(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	}
 	slice = take_slice(cpu, tctx->group, scx_bpf_now());
 	/*
-	 * Once for each time that it is queued: while the kernel bypasses us it is not, and would
-	 * be preempted for ever.
+	 * Once for each enqueue: while the kernel bypasses this scheduler it does not call
+	 * enqueue(), and would preempt the task for ever.
 	 */
 	if (!slice && tctx->at_user && !tctx->sent_back) {
 		tctx->sent_back = true;

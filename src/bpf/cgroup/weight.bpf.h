@@ -1,65 +1,59 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Hierarchical weight: a task's weight is its nice weight, times the share of its group at each
- * level of the cgroup tree. Shares follow what is runnable now (Tejun Heo's runnable_load_avg), on
- * any CPU:
+ * Hierarchical weight: the weight of a task is its nice weight, times the share of its group at
+ * each level of the cgroup tree. A share depends on the weights that are runnable now, on any CPU
+ * (Tejun Heo's runnable_load_avg):
  *
  *	root -+- a (cpu.weight 100) -+- task, nice 0     1024 * 1024 / (1024 + 3072) = 256
  *	      |                      +- a/b (300) - task 1024 * 3072 / (1024 + 3072) = 768
  *	      +- c (300), nothing runnable               counts for nothing
  *	      +- task, nice 0                            1024: tasks of the root have plain weights
  *
- * Weights are the kernel's: 1024 is nice 0, and cpu.weight 100. (p->scx.weight is rounded to
- * hundredths of that: it is the same for nice 19's 15 and for 14.)
+ * Weights are the kernel's: 1024 for nice 0 and for cpu.weight 100. (p->scx.weight is rounded to
+ * hundredths of that, and is the same for nice 19 and SCHED_IDLE.)
  *
- * Each group has the sum of the weights of what is runnable directly in it: tasks, and groups that
- * have something runnable. All CPUs share it, so it is neither written at each wakeup nor read at
- * each switch:
+ * Each group has a sum: the weights of its runnable tasks, and of its child groups that have
+ * runnable tasks. All CPUs share the sum, so most wakeups do not write it, and most switches do not
+ * read it:
  *
- *	change   of a CPU: what wakes and sleeps there, by group             group_change()
- *	   |     SETTLE_NS after the last time; by its tick, or, if it has
- *	   v     none, by ticks of others                                    settle_cpu()
- *	sum      of a group, and its parent's if the group gets its first
- *	   |     runnable task or loses the last                             group_add()
- *	   v     when the task wakes or is charged, SHARE_NS after the last
- *	share    of a task, by which its virtual time advances               update_share()
+ *	change   of a CPU: weights that woke minus weights that slept    group_change()
+ *	   |     flushed after SETTLE_NS, by its tick, or by ticks of
+ *	   v     other CPUs if it has none                               settle_cpu()
+ *	sum      of a group, and of its parent if the group gets its
+ *	   |     first runnable task or loses the last                   group_add()
+ *	   v     read when a task wakes or is charged, after SHARE_NS
+ *	share    of a task, by which its vruntime advances               update_share()
  */
 #pragma once
 
 enum {
-	CHANGE_SLOTS = 8, /* groups that a CPU has changes of; by id, modulo */
-	/* how often a CPU reports them; the kernel's own shares follow as often */
+	CHANGE_SLOTS = 8, /* groups for which a CPU has changes; index: id modulo CHANGE_SLOTS */
+	/* how often a CPU flushes them; the kernel's own shares follow as often */
 	SETTLE_NS = 1000000,
 	SETTLE_CPUS = 8,    /* CPUs that a tick checks for one that has no tick of its own */
 	SHARE_NS = 1000000, /* how often the share of a task is checked */
-	WEIGHT_SHIFT = 9,   /* of a task's weight: shares get small */
+	WEIGHT_SHIFT = 9,   /* of a task's weight, because shares get small */
 	SHARE_SHIFT = 29,   /* while they are computed: weight * weight has 34 bits */
 	WEIGHT_DFL = 1024,  /* nice 0; a group's with cpu.weight 100 */
 	WEIGHT_IDLE = 3,    /* SCHED_IDLE; a group's with cpu.idle */
 	NR_NICE = 40,
 	MAX_WEIGHT = 102400,	 /* a group's with cpu.weight 10000 */
-	MAX_LAG_NS = 1000000000, /* that is kept when a weight changes */
-	/* With the weight in task_ctx.share. */
+	MAX_LAG_NS = 1000000000, /* lag that is kept when a weight changes */
+	/* In task_ctx.share, together with the weight. */
 	GROUP_IDLE = 1U << 31,	  /* cpu.idle, at some level */
 	GROUP_LIMITED = 1U << 30, /* cpu.max, at some level */
 	GROUP_FLAGS = GROUP_IDLE | GROUP_LIMITED,
 };
 
-/*
- * Of a CPU. Any may write it: that one, the one where a task of it wakes, and the one that settles
- * it.
- */
+/* Of a CPU. Written by this CPU, by CPUs that wake a task of it, and by CPUs that flush it. */
 struct changes {
 	u64 slots[CHANGE_SLOTS]; /* group id << 32 | weight, signed; atomic */
-	u64 settled_at;		 /* scx_bpf_now() of one of the last times; not exact */
+	u64 settled_at;		 /* scx_bpf_now() of a recent flush; not exact */
 } __attribute__((aligned(CACHE_LINE)));
 
 struct changes changes[MAX_CPUS];
 
-/*
- * sched_prio_to_weight, from nice -20 to 19: one step is a tenth of the CPU for which two tasks
- * compete.
- */
+/* sched_prio_to_weight, from nice -20 to 19: with two tasks, a step is a tenth of the CPU. */
 static const u32 nice_weights[NR_NICE] = {
 	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916,
 	9548,  7620,  6100,  4904,  3906,  3121,  2501,	 1991,	1586,  1277,
@@ -67,7 +61,7 @@ static const u32 nice_weights[NR_NICE] = {
 	110,   87,    70,    56,    45,	   36,	  29,	 23,	18,    15,
 };
 
-/* The weight of a task by its nice value, or its policy. */
+/* Return the weight of a task by its nice value or policy. */
 static u32 plain_weight(const struct task_struct *p)
 {
 	u32 nth = p->static_prio - MAX_RT_PRIO;
@@ -77,27 +71,27 @@ static u32 plain_weight(const struct task_struct *p)
 	return nth < NR_NICE ? nice_weights[nth] : WEIGHT_DFL;
 }
 
-/* Return what plain_weight() depends on, in one word. */
+/* Return policy and nice value, on which plain_weight() depends, in one word. */
 static u32 prio(const struct task_struct *p)
 {
 	return p->policy << 16 | p->static_prio;
 }
 
-/* What the group counts for in its parent's sum while it has something runnable. */
+/* Return the weight of the group in its parent's sum while it has runnable tasks. */
 static u32 group_weight(const struct group *g)
 {
 	return g->idle ? WEIGHT_IDLE : g->weight;
 }
 
-/* What the group is to count for now. */
+/* Return the weight that the parent's sum should have for the group now. */
 static u64 due_count(const struct group *g)
 {
 	return (s64)READ_ONCE(g->sum) > 0 ? group_weight(g) : 0;
 }
 
 /*
- * Make g->counted what the parent's sum is to have for the group; return the difference. The sum is
- * read again after the exchange, so that of two CPUs the later one writes what is right.
+ * Set g->counted to the weight that the parent's sum should have for the group. Return the
+ * difference. Re-read the sum after the exchange: of two CPUs the later one writes the final value.
  */
 static s64 group_counts(struct group *g)
 {
@@ -112,8 +106,8 @@ static s64 group_counts(struct group *g)
 }
 
 /*
- * Adds to the sum of a group, and of those above it that get or lose something runnable. Bounded by
- * its level.
+ * Add to the sum of the group, and to the sums of its ancestors if they get their first runnable
+ * task or lose the last. Bounded by its level. Return 0.
  */
 __noinline s32 group_add(u32 id, s64 change)
 {
@@ -128,8 +122,8 @@ __noinline s32 group_add(u32 id, s64 change)
 }
 
 /*
- * A group's own weight has changed. Returns 0. Not inlined: 6.16's verifier crashes in
- * widen_imprecise_scalars().
+ * Update the parent's sum after a change of the group's weight. Return 0. Not inlined, because the
+ * verifier of 6.16 crashes in widen_imprecise_scalars().
  */
 __noinline s32 group_reweighted(u32 id)
 {
@@ -138,7 +132,7 @@ __noinline s32 group_reweighted(u32 id)
 	return g->parent ? group_add(g->parent, group_counts(g)) : 0;
 }
 
-/* Tells the sums what has changed on @cpu. Bounded by CHANGE_SLOTS. */
+/* Flush the changes of @cpu to the sums. On any CPU. Bounded by CHANGE_SLOTS. Return 0. */
 __noinline s32 settle_cpu(s32 cpu)
 {
 	struct changes *c = &changes[cpu & (MAX_CPUS - 1)];
@@ -158,8 +152,8 @@ __noinline s32 settle_cpu(s32 cpu)
 }
 
 /*
- * By so much the weight changes that is runnable in the group, where a task of @cpu wakes or
- * sleeps.
+ * Add @by to the changes of @cpu for the group. Flush them if SETTLE_NS have passed. On any CPU.
+ * Bounded by CHANGE_SLOTS. Return 0.
  */
 __noinline s32 group_change(s32 cpu, u32 id, s32 by)
 {
@@ -168,7 +162,7 @@ __noinline s32 group_change(s32 cpu, u32 id, s32 by)
 	s32 sum = (s32)was + by;
 
 	now = sum ? (u64)id << 32 | (u32)sum : 0;
-	/* Another group's, or another CPU was faster. */
+	/* The slot has changes of another group, or another CPU was faster. */
 	if ((was && was >> 32 != id) || __sync_val_compare_and_swap(slot, was, now) != was)
 		group_add(id, by);
 	if (scx_bpf_now() - READ_ONCE(c->settled_at) >= SETTLE_NS)
@@ -177,8 +171,8 @@ __noinline s32 group_change(s32 cpu, u32 id, s32 by)
 }
 
 /*
- * In tick of @cpu. What has changed on a CPU that is idle has no other way to be told. Bounded by
- * SETTLE_CPUS.
+ * In tick of @cpu: flush its changes, and the changes of the next CPUs that run no task of
+ * sched_ext, because they may have no tick. Bounded by SETTLE_CPUS.
  */
 static void settle(s32 cpu, struct cpu_ctx *cctx)
 {
@@ -196,8 +190,8 @@ static void settle(s32 cpu, struct cpu_ctx *cctx)
 }
 
 /*
- * The weight of a task in a group, << WEIGHT_SHIFT, and GROUP_* flags. A share is at most all: sums
- * may lag. Bounded by the group's level.
+ * Return the weight of a task in the group, << WEIGHT_SHIFT, and GROUP_* flags. A part may exceed
+ * its sum, which is flushed late: its share is 1 then. Bounded by the group's level.
  */
 __noinline u32 group_share(u32 id, u32 weight)
 {
@@ -223,8 +217,8 @@ __noinline u32 group_share(u32 id, u32 weight)
 }
 
 /*
- * The lag of a task is CPU time: by another weight that is another stretch of virtual time. Bounded
- * by MAX_LAG_NS: the clock of a sleeper's CPU may be anywhere by now.
+ * Scale the lag of a task, which is CPU time, to its new weight. Bound it by MAX_LAG_NS, because
+ * the virtual time of a sleeper's CPU may be far away by now.
  */
 static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 {
@@ -241,8 +235,9 @@ static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 }
 
 /*
- * Looks at the share of a task that is runnable, where nothing else changes the task: its CPU's rq
- * lock is held, or in select_cpu. In the root it has all of its weight.
+ * Update the share of a runnable task if its weight has changed, or SHARE_NS have passed. A task of
+ * the root has its full weight. No other CPU changes the task: the rq lock of its CPU is held, or
+ * select_cpu runs.
  */
 static void update_share(struct task_ctx *tctx)
 {
@@ -258,7 +253,7 @@ static void update_share(struct task_ctx *tctx)
 	WRITE_ONCE(tctx->share, share);
 }
 
-/* On @cpu, its rq lock held: a task that was runnable there sleeps. */
+/* Stop counting a task that sleeps, is throttled or leaves the group. @cpu's rq lock is held. */
 static void group_leave(struct task_ctx *tctx, s32 cpu)
 {
 	s32 counted = tctx->counted;
@@ -271,8 +266,8 @@ static void group_leave(struct task_ctx *tctx, s32 cpu)
 }
 
 /*
- * The part of group_enter() for a task in a group, or with another weight or autogroup than before.
- * Global, so that the verifier checks it once. Returns 0.
+ * Carry out group_enter() for a task in a group, or with a new weight or autogroup. Not static, so
+ * that the verifier checks it once. Return 0.
  */
 __noinline s32 count_in_group(struct task_struct *p __arg_trusted,
 			      struct task_ctx *tctx __arg_nonnull)
@@ -294,23 +289,20 @@ __noinline s32 count_in_group(struct task_struct *p __arg_trusted,
 	return 0;
 }
 
-/* @p becomes runnable, or is so and changed its weight. */
+/* Count @p, which becomes runnable, or is runnable and has a new weight or autogroup. */
 static __always_inline void group_enter(const struct task_struct *p, struct task_ctx *tctx)
 {
 	if (tctx->group || tctx->prio != prio(p) || is_elsewhere(p, tctx))
 		count_in_group((struct task_struct *)p, tctx);
 }
 
-/*
- * What all of virtual time goes by: 1 .. MAX_WEIGHT << WEIGHT_SHIFT, when its share was last looked
- * at.
- */
+/* Return the weight of the task as of the last update_share(): 1 .. MAX_WEIGHT << WEIGHT_SHIFT. */
 static u32 task_weight(const struct task_ctx *tctx)
 {
 	return READ_ONCE(tctx->share) & ~GROUP_FLAGS;
 }
 
-/* Does the task run only when no other wants to: its own policy, or cpu.idle at some level? */
+/* Return true if the task runs only when no other task wants to: by its policy, or by cpu.idle. */
 static bool is_idle_policy(const struct task_struct *p, const struct task_ctx *tctx)
 {
 	return p->policy == SCHED_IDLE || tctx->share & GROUP_IDLE;

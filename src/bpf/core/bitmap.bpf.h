@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Sparse bitmaps, idle_map and overload_map: one bit a CPU, SLOTS_PER_LINE bits a cache line, each
- * LLC on lines of its own, so that a line is written by few CPUs (Sistare's task stealing):
+ * Sparse bitmaps, idle_map and overload_map: one bit a CPU, SLOTS_PER_LINE bits a cache line. Each
+ * LLC begins a new cache line, so that few CPUs write a line (Sistare's task stealing). A slot is
+ * the position of a CPU in these bitmaps:
  *
  *	LLC 0 (40 slots)                                                     LLC 1
  *	[. 1 . 1 . . . .]    [. . . . . . . .]    [1 . . . . . . .]          [. . 1 ...
  *
- * There is no summary of which lines have bits set: clearing its bits would hide bits of the lines
- * for a moment, and the largest LLCs have 16 lines.
+ * There is no summary word that says which lines have bits set. To clear its bits would hide lines
+ * for a moment, and the largest LLCs have only 16 lines.
  *
- * A walk visits the set bits of a window of one LLC's slots once: so many from the slot after a
- * given one on, wrapping:
+ * A walk visits the set bits in a window of one LLC's slots once. The window begins after a given
+ * slot, and wraps at the end of the LLC:
  *
  *	struct map_walk walk = map_walk_from(llc, slot, ALL_SLOTS);
  *	map_for_each(&map, &walk)
@@ -20,22 +21,22 @@
  */
 #pragma once
 
-/* By line, the slots whose CPU is present; atomic. */
+/* By line, the slots whose CPU is usable; atomic. */
 u32 present_slots[MAX_LINES];
 
 enum { ALL_SLOTS = 1 << 30 }; /* a window as large as the LLC */
 
 struct map_walk {
-	u32 first;    /* slot of the LLC */
+	u32 first;    /* first slot of the LLC */
 	u32 nr_slots; /* of the LLC */
 	u32 pos;      /* where the window begins, relative to the first slot */
 	u32 window;   /* its slots: 0..nr_slots */
-	u32 done;     /* slots of the window whose bits were read, */
-	u32 before;   /* ... and up to base */
-	u64 bits;     /* read last: set, and not yet visited; bit 0 is that of the slot base */
+	u32 done;     /* slots of the window that were read, with the present line, */
+	u32 before;   /* ... and without it */
+	u64 bits;     /* of the present line: set, not yet visited; bit 0 is slot base */
 	u32 base;
-	u32 slot;	  /* where the walk is */
-	bool whole_cores; /* only the first slots of cores all of whose CPUs are set */
+	u32 slot;	  /* the present position */
+	bool whole_cores; /* visit only the first slots of cores whose CPUs are all set */
 };
 
 static struct map_line *map_line(struct sparse_map *map, u32 slot)
@@ -58,7 +59,7 @@ static bool map_test(struct sparse_map *map, u32 slot)
 	return READ_ONCE(map_line(map, slot)->bits) & map_bit(slot);
 }
 
-/* Part of map_any(): the lines of @llc after the first. */
+/* Check the lines of @llc after the first, for map_any(). Bounded by LINES_PER_LLC. */
 __noinline bool map_any_further(struct sparse_map *map __arg_nonnull, u32 llc)
 {
 	u32 first = llc_layout(llc)->first_line, end = first + llc_layout(llc)->nr_lines, i;
@@ -78,9 +79,7 @@ static bool map_any(struct sparse_map *map, u32 llc)
 	       (l->nr_lines > 1 && map_any_further(map, llc));
 }
 
-/*
- * Set the bit. Full barrier: the compiler keeps the value, without which BPF's atomic is relaxed.
- */
+/* Set the bit. Full barrier, because the value is used; otherwise BPF's atomic would be relaxed. */
 static void map_set(struct sparse_map *map, u32 slot)
 {
 	u64 before = __sync_fetch_and_or(&map_line(map, slot)->bits, map_bit(slot));
@@ -89,8 +88,8 @@ static void map_set(struct sparse_map *map, u32 slot)
 }
 
 /*
- * Clear the bit; return true if it was set, which only one of several callers sees. Full barrier if
- * it seemed to be set; otherwise only a read.
+ * Clear the bit. Return true if it was set; of several callers only one sees that. Full barrier if
+ * the bit was read as set, otherwise only a read.
  */
 static bool map_test_and_clear(struct sparse_map *map, u32 slot)
 {
@@ -99,8 +98,9 @@ static bool map_test_and_clear(struct sparse_map *map, u32 slot)
 }
 
 /*
- * The first slots of those cores of a line all of whose CPUs that are present are set. Added to a
- * core's bits but the last, a one carries into the last if they are all set:
+ * Return the first slots of the cores in a line whose usable CPUs are all set. A core whose first
+ * CPU is not usable is left out. Add 1 to the bits of a core except its last bit: the carry reaches
+ * the last bit if all of them are set:
  *
  *	cores of four    0111 & 1111   last bit apart   111 + 001 = 1000   and last bit set? whole
  */
@@ -113,7 +113,7 @@ static u64 whole_cores(u64 set, u32 line)
 	return (bits & last) >> (machine.smt_width - 1) & set;
 }
 
-/* @window: ALL_SLOTS, or 1 and more. */
+/* Begin a walk of @window slots after @slot: ALL_SLOTS, or at least 1. */
 static struct map_walk map_walk_from(u32 llc, u32 slot, u32 window)
 {
 	const volatile struct llc_layout *l = llc_layout(llc);
@@ -123,7 +123,7 @@ static struct map_walk map_walk_from(u32 llc, u32 slot, u32 window)
 	};
 	u32 pos = slot - walk.first;
 
-	/* A slot of another LLC: any start will do, and its offset spreads the callers. */
+	/* A slot of another LLC only spreads the callers by its offset. */
 	if (pos >= walk.nr_slots)
 		pos = slot % SLOTS_PER_LINE;
 	walk.pos = pos + 1 < walk.nr_slots ? pos + 1 : 0;
@@ -132,8 +132,8 @@ static struct map_walk map_walk_from(u32 llc, u32 slot, u32 window)
 }
 
 /*
- * Read the bits of the next line that has some, as far as it is in the window. Return 0. Global, so
- * that the verifier checks it once for all walks.
+ * Read the bits of the next line that has some set in the window. Bounded by the LLC's lines. Not
+ * static, so that the verifier checks it once for all walks. Return 0.
  */
 __noinline s32 map_walk_line(struct sparse_map *map __arg_nonnull,
 			     struct map_walk *walk __arg_nonnull)
@@ -171,9 +171,7 @@ static bool map_walk_next(struct sparse_map *map, struct map_walk *walk)
 
 #define map_for_each(map, walk) while (map_walk_next(map, walk) && can_loop)
 
-/*
- * Slots that the walk went over until it came where it is; all of the window, if it @found nothing.
- */
+/* Return how many slots the walk has passed: to the present one, or all if it @found none. */
 static u32 map_walked(const struct map_walk *walk, bool found)
 {
 	return found ? walk->before + walk->slot - walk->base + 1 : walk->window;

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a CPU was at when it came to call us: a task's system call, or an interrupt of whatever it
- * ran.
+ * What this CPU was doing when the kernel called a callback: a system call of a task, or an
+ * interrupt.
  *
- * An interrupt has no waker: the task that it interrupted has nothing to do with the one that it
- * wakes, though the kernel passes WF_SYNC for what comes from the network. Soft interrupts run
- * after hard ones, and also at the end of a system call that sends a packet: over loopback its
- * receiver is woken there, by the sender. So a task is the waker in a soft interrupt if it is in a
- * system call, and a packet from outside that comes just then is taken for its own.
+ * An interrupt has no waker. The interrupted task has nothing to do with the wakee, although the
+ * kernel passes WF_SYNC for packets from the network. Soft interrupts run after hard ones, and also
+ * at the end of a system call that sends a packet: over loopback the sender wakes the receiver
+ * there. So in a soft interrupt current counts as the waker if it is in a system call. A packet
+ * that arrives from outside at that moment is taken for one that current has sent.
  */
 #pragma once
 
-/* As include/linux/preempt.h has them. */
+/* As in include/linux/preempt.h. */
 enum {
 	SERVING_SOFTIRQ = 1 << 8,
 	IN_HARDIRQ = 0xf << 16,
 	IN_NMI = 0xf << 20,
 };
 
-/* As asm/unistd.h has them. */
+/* As in asm/unistd.h. */
 enum {
 #ifdef __TARGET_ARCH_arm64
 	NR_FUTEX = 98,
@@ -34,7 +34,7 @@ enum {
 extern int __preempt_count __ksym __weak;
 #endif
 
-/* What the interrupt that goes on has interrupted. Of the CPU. */
+/* The registers that the running interrupt has saved. Of the CPU. */
 extern struct pt_regs *__irq_regs __ksym __weak;
 
 static u32 preempt_count(void)
@@ -49,7 +49,7 @@ static u32 preempt_count(void)
 #endif
 }
 
-/* In a tick: has it interrupted user space? */
+/* In tick: return true if it has interrupted user space. */
 static bool tick_in_user(void)
 {
 	struct pt_regs **at = bpf_ksym_exists(&__irq_regs) ? bpf_this_cpu_ptr(&__irq_regs) : NULL;
@@ -62,7 +62,7 @@ static bool tick_in_user(void)
 #endif
 }
 
-/* By which system call @curr, no kernel thread, has entered the kernel; -1: by an interrupt. */
+/* Return the number of @curr's system call, -1 in an interrupt. @curr is not a kernel thread. */
 static long syscall_nr(struct task_struct *curr)
 {
 	const struct pt_regs *regs = (void *)bpf_task_pt_regs(curr);
@@ -74,7 +74,7 @@ static long syscall_nr(struct task_struct *curr)
 #endif
 }
 
-/* Kernel threads are always there. */
+/* Return true if @curr is in a system call. Kernel threads count as such, except the idle task. */
 static bool in_syscall(struct task_struct *curr)
 {
 	if (curr->flags & PF_KTHREAD)
@@ -82,7 +82,7 @@ static bool in_syscall(struct task_struct *curr)
 	return syscall_nr(curr) != -1;
 }
 
-/* Does current wake a task by a futex? */
+/* Return true if current wakes a task by a futex. */
 static bool in_futex(void)
 {
 	struct task_struct *curr = bpf_get_current_task_btf();
@@ -91,7 +91,7 @@ static bool in_futex(void)
 	return nr == NR_FUTEX || nr == NR_FUTEX_WAKE || nr == NR_FUTEX_REQUEUE;
 }
 
-/* Is it an interrupt that wakes a task, and not current? */
+/* Return true if an interrupt wakes a task, and not current. */
 static bool in_interrupt(void)
 {
 	u32 count = preempt_count();

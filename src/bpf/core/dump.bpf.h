@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * What an ejected scheduler leaves in the kernel's exit dump: its own view of the CPUs and tasks.
- */
+/* The part of an ejected scheduler in the kernel's exit dump: its state of CPUs and tasks. */
 #pragma once
 
 void BPF_STRUCT_OPS(magpie_dump, struct scx_dump_ctx *dctx)

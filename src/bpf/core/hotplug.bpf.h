@@ -1,28 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * CPUs that come online and go offline while the program is attached: SMT switched off, suspend, a
- * virtual machine. A CPU is present when both bits of its state are set:
+ * virtual machine. A CPU is usable when both bits of its state are set:
  *
  *	CPU_ONLINE   the kernel uses it            init, cpu_online, cpu_offline
  *	CPU_PLACED   cpu_layouts[] describes it    the loader: before it loads the program, or when
  *	                                           a CPU appears that it had never seen
  *
- * Only present CPUs are searched, sent tasks and counted. What waits in the queues of a CPU that
- * goes offline is put into its local DSQ, from where the kernel moves it to other CPUs.
+ * Only usable CPUs are searched, receive tasks and are counted. The tasks in the queues of a CPU
+ * that goes offline move to its local DSQ, from where the kernel moves them to other CPUs.
  *
  * The kernel does not call dispatch() on a CPU that is not online; it takes the first task of the
- * local DSQ. A task whose slice is over goes there, too, and if it was the only one, the CPU idles
- * although it waits (SCX_OPS_ENQ_LAST). So slices there are infinite.
+ * local DSQ. A task whose slice is over goes there, too. If it is the only one, the CPU idles
+ * although the task waits (SCX_OPS_ENQ_LAST). So slices there are infinite.
  *
- * Callbacks of CPUs that come and go do not run at the same time; the loader's place_cpu() may.
+ * Hotplug callbacks do not run at the same time; the loader's place_cpu() may.
  */
 #pragma once
 
-enum { ABSENT_CPUS = 4 }; /* that a tick looks at */
+enum { ABSENT_CPUS = 4 }; /* that a tick checks */
 
-u64 nr_hotplugs; /* CPUs that went or came; the loader looks whether it has to do something */
+u64 nr_hotplugs; /* CPUs that came online or went offline; the loader polls it */
 
-/* Update nr_cpus and present_slots of the LLC: @cpu has become present, or is no longer. */
+/*
+ * Update nr_cpus and present_slots of the LLC: @cpu has become usable, or is no longer.
+ *
+ *	CPU 0, @cpu appears                  CPU 1, @cpu goes offline
+ *	set the slot's bit, full barrier     clear the state, full barrier
+ *	not usable: clear the slot's bit     clear the slot's bit
+ */
 static void count_present(s32 cpu, bool present)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
@@ -32,10 +38,6 @@ static void count_present(s32 cpu, bool present)
 	if (present) {
 		u32 was = __sync_fetch_and_or(slots, map_bit(l->slot));
 
-		/*
-		 * The CPU may have gone offline meanwhile: then cpu_goes() cleared the bit too
-		 * early.
-		 */
 		barrier_var(was);
 		if (!is_present(cpu))
 			__sync_fetch_and_and(slots, ~map_bit(l->slot));
@@ -46,7 +48,9 @@ static void count_present(s32 cpu, bool present)
 	}
 }
 
-/* @p runs on a CPU that is not present. In its tick: others come to their turn. */
+/*
+ * Set the slice of @p on a CPU that is not usable: 0 at a @tick if others wait, otherwise infinite.
+ */
 static void run_on_absent(struct task_struct *p, bool tick)
 {
 	bool others = tick && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | scx_bpf_task_cpu(p));
@@ -55,8 +59,8 @@ static void run_on_absent(struct task_struct *p, bool tick)
 }
 
 /*
- * In tick of any CPU: one that is not present may idle, or run a task without a tick, although its
- * local DSQ has a task; it is kicked. Bounded by ABSENT_CPUS, the next ones each time.
+ * In tick of any CPU: kick CPUs that are not usable and have a task in the local DSQ. They may
+ * idle, or run a task without a tick. Bounded by ABSENT_CPUS; the next call continues.
  */
 static void look_at_absent(struct cpu_ctx *cctx)
 {
@@ -71,7 +75,7 @@ static void look_at_absent(struct cpu_ctx *cctx)
 	}
 }
 
-/* @cpu came, or the loader has found its place. */
+/* Note that @cpu came online (@by is CPU_ONLINE), or that the loader has placed it. */
 static void cpu_comes(s32 cpu, u32 by)
 {
 	u32 was = __sync_fetch_and_or(&cpu_layouts[cpu & (MAX_CPUS - 1)].state, by);
@@ -81,8 +85,8 @@ static void cpu_comes(s32 cpu, u32 by)
 }
 
 /*
- * @cpu went. The value makes it a full barrier: pairs with mark_idle(), which sets the CPU's bit
- * and then looks whether the CPU is present.
+ * Note that @cpu goes offline. Full barrier, because the value is used: pairs with mark_idle(),
+ * which sets the idle bit and then checks that the CPU is usable.
  */
 static void cpu_goes(s32 cpu)
 {
@@ -95,8 +99,9 @@ static void cpu_goes(s32 cpu)
 }
 
 /*
- * In cpu_offline: all that waits in @queue goes to the local DSQ of @cpu. Its runqueue is offline:
- * nothing is put into @queue any more. Bounded by the tasks that wait there.
+ * In cpu_offline: move all tasks of @queue to the local DSQ of @cpu, from where the kernel moves
+ * them to other CPUs. The runqueue is offline: no task is added to @queue any more. Bounded by the
+ * tasks that wait there. Return 0.
  */
 __noinline s32 empty_queue(s32 cpu, u64 queue)
 {

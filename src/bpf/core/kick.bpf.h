@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Kicks: interrupts that make a CPU schedule, one at most for a task that is placed or
- * queued.
- */
+/* Kicks: irq_works that make a CPU schedule, by an interrupt if it is another CPU. */
 #pragma once
 
 /*
- * May this CPU kick others? A kick is an irq_work of the CPU that it comes from: of one that serves
- * no interrupts any more it stays pending, and with it all kicks of that CPU when it is back. What
- * is not kicked finds its tasks with a tick.
+ * Return true if this CPU may kick others. A kick is an irq_work of the kicking CPU. On a CPU that
+ * does not serve interrupts any more it remains pending, and blocks all kicks of that CPU when it
+ * is online again. A CPU that is not kicked finds its tasks at a tick.
  */
 __noinline bool can_kick(void)
 {
@@ -17,10 +14,7 @@ __noinline bool can_kick(void)
 	return READ_ONCE(cpu_layout(cpu)->state) & CPU_ONLINE || is_online(cpu);
 }
 
-/*
- * As kick_cpu(), where can_kick() was asked. A function of its own for the callers' stacks. Returns
- * 0.
- */
+/* Kick @cpu, if can_kick() is true. Not inlined, to save stack in the callers. Return 0. */
 __noinline s32 send_kick(s32 cpu, u64 flags)
 {
 	if (cpu != (s32)bpf_get_smp_processor_id())
@@ -36,8 +30,8 @@ static void kick_cpu(s32 cpu, u64 flags)
 }
 
 /*
- * A cpu.max was set: a task that has no tick does not see it. Bounded by the number of CPUs.
- * Returns 0.
+ * Kick all CPUs without a tick, which do not notice that a cpu.max was set. Bounded by the number
+ * of CPUs. Return 0.
  */
 __noinline s32 kick_tickless(void)
 {

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Per-entity load tracking of each CPU: util_avg, as in the kernel's pelt.c. Time is cut into
- * periods of 1024 us; what was used n periods ago counts y^n, with y^32 = 1/2. Scaled by the CPU's
- * capacity, so that util_avg <= capacity.
+ * periods of 1024 us. The usage n periods ago counts y^n, with y^32 = 1/2, and is scaled by the
+ * CPU's capacity, so that util_avg <= capacity.
  *
  *	|<- d1 ->|<-- n whole periods, 1024 us each -->|<- d3 ->|
  *	|--------|---------|---------|--------|--------|--------> now
  *	updated_at                                     period_contrib
  *
- * At half the frequency the same work takes twice the time. So while the CPU runs, time passes by
- * its frequency, and idle time makes up for what it is behind: util_avg is the same as at the
- * highest frequency, as long as there is idle time.
+ * At half the frequency the same work takes twice the time. So while the CPU runs, time passes in
+ * proportion to its frequency, and idle time makes up for the difference (behind). As long as there
+ * is idle time, util_avg is the same as at the highest frequency.
  *
  *	highest frequency    |####........|####........|
  *	half of it           |########....|########....|    runs as |####|, then idles as |........|
  *
- * A CPU notes how long it ran when it enters or leaves idle and at each tick; once a period or
- * later the sum is brought up to date, as if it had run evenly since the last time. The loader
- * reads the state and does the way to its own now (src/pelt.rs).
+ * A CPU notes how long it ran at each tick, and when it enters or leaves idle. Once a period or
+ * later it updates the sum, as if it had run evenly since the last update. The loader reads the
+ * state and advances it to its own time (src/pelt.rs).
  */
 #pragma once
 
@@ -28,7 +28,7 @@ enum { PELT_MIN_DIVIDER = PELT_LOAD_AVG_MAX - PELT_PERIOD };
 /* (2^32 - 1) * y^n, from src/pelt.rs. */
 const volatile u32 pelt_decay[PELT_HALFLIFE];
 
-/* @val * y^n */
+/* Return @val * y^n. */
 static u64 decay_load(u64 val, u64 n)
 {
 	if (n >= 64 * PELT_HALFLIFE)
@@ -36,7 +36,7 @@ static u64 decay_load(u64 val, u64 n)
 	return (val >> (n / PELT_HALFLIFE)) * pelt_decay[n % PELT_HALFLIFE] >> 32;
 }
 
-/* Accounts @delta units, in which the CPU was used at @scale (0: idle). */
+/* Account @delta units in which the CPU was used at @scale (0: idle). */
 static void pelt_add(struct pelt *pelt, u64 delta, u32 scale)
 {
 	u64 total = delta + pelt->period_contrib, periods = total / PELT_PERIOD, contrib = delta;
@@ -54,8 +54,8 @@ static void pelt_add(struct pelt *pelt, u64 delta, u32 scale)
 }
 
 /*
- * Account the time since updated_at. The CPU ran for @ran ns of it, at @freq (0..CAPACITY_SCALE),
- * where it can be used up to @scale.
+ * Account the time since updated_at. The CPU ran for @ran ns of it, at @freq (0..CAPACITY_SCALE) of
+ * its capacity @scale.
  */
 static void pelt_accumulate(struct pelt *pelt, u64 now, u64 ran, u32 scale, u32 freq)
 {
@@ -69,8 +69,7 @@ static void pelt_accumulate(struct pelt *pelt, u64 now, u64 ran, u32 scale, u32 
 	slow = used * (CAPACITY_SCALE - min(freq, CAPACITY_SCALE)) / CAPACITY_SCALE;
 	if (used < delta) {
 		/*
-		 * Idle time has made up for what the CPU was behind. Now it is behind by what it
-		 * did in this time.
+		 * Idle time has made up for behind. From now on it is the slow part of this time.
 		 */
 		pelt_add(pelt, pelt->behind, 0);
 		pelt_add(pelt, delta - slow, scale * (used - slow) / (delta - slow));
@@ -84,24 +83,22 @@ static void pelt_accumulate(struct pelt *pelt, u64 now, u64 ran, u32 scale, u32 
 		pelt->behind = 0;
 }
 
-/* What @cpu runs at, of its highest frequency. */
+/* Return the present frequency of @cpu, 0..CAPACITY_SCALE of its highest one. */
 static u32 cpu_freq(s32 cpu)
 {
 	return bpf_ksym_exists(scx_bpf_cpuperf_cur) ? scx_bpf_cpuperf_cur(cpu) : CAPACITY_SCALE;
 }
 
 /*
- * Bring the sum of @cpu up to date. Not inlined: most calls of pelt_update() do not come here.
- * Return 0.
+ * Update the sum of @cpu, whose rq lock is held. Not inlined, because most calls of pelt_update()
+ * do not need it. Return 0.
  */
 static __noinline s32 pelt_fold(s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	struct pelt *pelt = &cctx->pelt;
 
 	note_clock(cctx, now);
-	/*
-	 * Rounding is not to make idle time, for which all that the CPU is behind would be made up.
-	 */
+	/* Rounding must not create idle time, which would make up for the entire difference. */
 	pelt_accumulate(pelt, now, pelt->idled ? pelt->ran : now - pelt->updated_at,
 			cpu_layout(cpu)->capacity, cpu_freq(cpu));
 	pelt->ran = 0;
@@ -113,7 +110,7 @@ static __noinline s32 pelt_fold(s32 cpu, struct cpu_ctx *cctx, u64 now)
 	return 0;
 }
 
-/* The CPU was what it was until @now, and is @running from here on. On that CPU, interrupts off. */
+/* Account the time until @now; the CPU is @running from here on. The rq lock of @cpu is held. */
 static void pelt_update(s32 cpu, struct cpu_ctx *cctx, u64 now, bool running)
 {
 	struct pelt *pelt = &cctx->pelt;
@@ -121,19 +118,19 @@ static void pelt_update(s32 cpu, struct cpu_ctx *cctx, u64 now, bool running)
 
 	if (pelt->running && ran > 0) {
 		pelt->ran += ran;
-		/* Not by stat_add(): of a CPU without a tick another one does it. */
+		/* Not by stat_add(), because another CPU does it for a CPU without a tick. */
 		cctx->stats[STAT_BUSY_NS] += ran;
 	} else if (ran > 0) {
 		pelt->idled = true;
 	}
 	pelt->since = now;
 	pelt->running = running;
-	/* An idle CPU makes up at once for what it is behind: util_avg would stay too high. */
+	/* An idle CPU makes up immediately, or its util_avg would remain too high. */
 	if ((s64)(now - pelt->updated_at) >= PELT_PERIOD_NS || (!running && pelt->behind))
 		pelt_fold(cpu, cctx, now);
 }
 
-/* util_avg of a CPU by @now: a whole number of periods later than it was brought up to date. */
+/* Return util_avg of a CPU at @now, rounded down to whole periods after the last update. */
 static u64 util_avg_at(s32 cpu, u64 now)
 {
 	const struct pelt *pelt = &cpu_ctx(cpu)->pelt;

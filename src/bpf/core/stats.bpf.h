@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Counters: plain adds on the executing CPU's own lines, with interrupts off; the timer and the
+ * Counters: plain adds on the executing CPU's own lines, with interrupts off. The timer and the
  * loader's programs may lose one.
  */
 #pragma once

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * What is remembered of a task, and what kind of task it is.
- */
+/* The state and the kind of a task. */
 #pragma once
 
 #ifndef MAX_RT_PRIO
@@ -14,7 +12,7 @@
 #define SCHED_IDLE 5
 #endif
 
-/* Why a running task is to go elsewhere: search/move.bpf.h. */
+/* Why a running task should move to another CPU: search/move.bpf.h. */
 enum move_why {
 	MOVE_NOT,
 	MOVE_HOME,
@@ -31,71 +29,71 @@ enum move_why {
  *	taken from there, about to run      the same      the same     the same
  *	throttled                           since when    NO_CPU       0
  *
- * Written by the task's CPU under its rq lock, or in select_cpu while the task sleeps. Current
- * itself writes without that lock at_user and asked on its way to user space
- * (cgroup/boundary.bpf.h), and move_why and home_retry_at as a waker (numa/).
+ * Written under the rq lock of the task's CPU, or in select_cpu while the task sleeps. Current
+ * itself writes without that lock: at_user and asked, on its way to user space
+ * (cgroup/boundary.bpf.h); move_why, home_retry_at and numa_backoff, as a waker (numa/).
  */
 struct task_ctx {
 	/* order/deadline.bpf.h */
-	u64 vruntime; /* weighted ns of CPU time, on the clock of vclock_cpu */
-	u64 deadline; /* its place in the order, on the same clock */
+	u64 vruntime; /* weighted ns of CPU time, on the virtual time of vclock_cpu */
+	u64 deadline; /* its place in the order, on the same virtual time */
 	u64 vslice;   /* virtual time of a slice of vslice_ns at vslice_weight */
 	u64 vslice_ns;
 	u32 vslice_weight;
-	u8 sync_wakeup;	 /* what woke it: see there */
-	u8 has_credit;	 /* and what deadline has of that */
+	u8 sync_wakeup;	 /* the last wakeup was sync */
+	u8 has_credit;	 /* deadline includes the credit */
 	u8 preempted_by; /* enum preempter, when it stopped */
 	u8 resumes;	 /* it waits for the rest of its slice */
 	u8 arrives;	 /* sent to an idle CPU, or taken from another one, and has not run since */
-	u64 charged;	 /* sum_exec_runtime when vruntime was brought up to date */
-	u64 woke_exec;	 /* sum_exec_runtime when it last woke: from there on it is one burst */
+	u64 charged;	 /* sum_exec_runtime when vruntime was last updated */
+	u64 woke_exec;	 /* sum_exec_runtime when it last woke: its burst begins there */
 	u64 slice_end;	 /* sum_exec_runtime at the end of its slice */
-	/* ns for which it runs between two sleeps, rising at once and falling slowly */
+	/* estimated ns of run time between two sleeps; rises immediately, falls slowly */
 	u64 burst_est;
 	s32 vclock_cpu; /* where it ran or waits; -1: new */
 	s32 recent;	/* vclock_cpu before */
 
 	/* order/queue.bpf.h */
-	/* where it waits, or did; NO_CPU: for its cpu.max (cgroup/throttle.bpf.h) */
+	/* where it waits, or did; NO_CPU: throttled (cgroup/throttle.bpf.h) */
 	s32 queued_cpu;
-	u32 queued_weight; /* what it counts for there; 0: it waits nowhere */
-	u64 enqueued_at;   /* scx_bpf_now() when it was put into a queue; 0: it has run since */
+	u32 queued_weight; /* its weight in queued_load; 0: not queued */
+	u64 enqueued_at;   /* scx_bpf_now() when it was queued; 0: it has run since */
 	u64 stopped_at;	   /* scx_bpf_now() when it last ran; 0: never */
 
 	/* cgroup/weight.bpf.h */
-	u64 task_group; /* p->sched_task_group when find_autogroup() last looked; 0: not yet */
+	u64 task_group; /* p->sched_task_group at the last find_autogroup(); 0: not yet */
 	u32 group;	/* id; 0: the root */
-	u32 prio;	/* prio(), when its weight was last looked at */
-	u32 counted;	/* plain_weight(), in the group's sum; 0: not runnable, but in the root */
-	u32 share;	/* group_share() when it was last looked at, */
-	u32 share_of;	/* ... of this plain weight, */
+	u32 prio;	/* prio() when its weight was last checked */
+	u32 counted;	/* plain_weight() in the group's sum; 0: not counted; kept in the root */
+	u32 share;	/* group_share() when it was last checked, */
+	u32 share_of;	/* ... for this plain weight, */
 	u64 share_at;	/* ... at this scx_bpf_now() */
 
 	/* cgroup/boundary.bpf.h */
 	u8 at_user;   /* at the boundary of user space, and has done nothing since */
-	u8 asked;     /* to tell when it gets there */
-	u8 sent_back; /* for want of a slice, since it was last queued */
+	u8 asked;     /* task work is requested */
+	u8 sent_back; /* to the throttled queue, since it was last queued */
 
 	/* numa/wake_affine.bpf.h, handoff.bpf.h, home.bpf.h */
 	/* how often in a row it slept soon after a sync wakeup of another task */
 	s32 handoff_score;
 	s32 preferred_node; /* NO_NODE: none yet */
-	s32 home_share;	    /* of its run time that is there, decaying: 0..HOME_ALL */
-	u64 home_retry_at;  /* scx_bpf_now() from which on it may be moved there */
+	s32 home_share;	    /* part of its run time on preferred_node, decaying: 0..HOME_ALL */
+	u64 home_retry_at;  /* scx_bpf_now() from which on it may return to its preferred node */
 	u8 numa_backoff;    /* home_retry_at is wake-affine's back-off */
 
 	/* search/move.bpf.h */
-	u8 move_why; /* enum move_why: to be sent elsewhere when it is next put into a queue */
+	u8 move_why; /* enum move_why: send it to another CPU at the next enqueue */
 	/*
-	 * scx_bpf_now() of the first of the last looks that all found room elsewhere; 0: the last
-	 * one did not
+	 * scx_bpf_now() of the first of the last consecutive checks that found room elsewhere; 0:
+	 * the last check found none
 	 */
 	u64 room_since;
 
-	/* capacity/task_util.bpf.h: where CPUs differ in capacity only */
-	u32 task_util;	  /* what it is expected to use of a CPU: 0..CAPACITY_SCALE */
-	u32 util_est;	  /* its util_avg when it fell asleep, rising at once and falling slowly */
-	struct pelt util; /* of the time that it runs */
+	/* capacity/task_util.bpf.h: only where CPUs differ in capacity */
+	u32 task_util;	  /* expected utilization: 0..CAPACITY_SCALE */
+	u32 util_est;	  /* its util_avg when it last slept; rises immediately, falls slowly */
+	struct pelt util; /* of its run time */
 };
 
 struct {
@@ -105,12 +103,10 @@ struct {
 	__type(value, struct task_ctx);
 } task_ctxs SEC(".maps");
 
-/*
- * The loader's thread group, so that it never waits behind the load it measures; 0: not known yet.
- */
+/* The loader's thread group, which never waits behind the load it measures; 0: not known yet. */
 s32 loader_tgid;
 
-/* NULL only for a task that init_task() never saw, which sched_ext does not hand to us. */
+/* Return the context of @p. NULL only without init_task(); sched_ext does not pass such tasks. */
 static struct task_ctx *task_ctx(struct task_struct *p)
 {
 	return bpf_task_storage_get(&task_ctxs, p, NULL, 0);
@@ -122,15 +118,15 @@ static bool is_idle_task(const struct task_struct *p)
 }
 
 /*
- * What the prolog of a callback adds to the current task's migration_disabled: 0 or 1; NO_PROLOG:
- * not yet known.
+ * How much the prolog of a callback adds to current's migration_disabled: 0, 1 or NO_PROLOG
+ * (unknown).
  */
 enum { NO_PROLOG = 0xff };
 u8 prolog_disables = NO_PROLOG;
 
 /*
- * When an idle CPU's callback comes to know it, for the idle task itself is never migration
- * disabled.
+ * In a callback of an idle CPU: set prolog_disables from the idle task, which never disables
+ * migration itself.
  */
 static void note_prolog(void)
 {
@@ -144,9 +140,9 @@ static void note_prolog(void)
 }
 
 /*
- * @p is the current task when it is being put back into a queue: what prologs add is not held
- * against it. They are two when a higher class takes the CPU, for cpu_release() puts it back. Only
- * a hint: the kernel has the last word.
+ * Return true if @p may migrate, as a hint: the kernel has the last word. Ignore what prologs add
+ * to migration_disabled if @p is current, being put back into a queue. There are two prologs if a
+ * higher class takes the CPU, because cpu_release() puts @p back.
  */
 static bool is_migratable(const struct task_struct *p)
 {
@@ -157,8 +153,8 @@ static bool is_migratable(const struct task_struct *p)
 }
 
 /*
- * The same, known exactly: the kernel ejects a scheduler that sends away a task which may not
- * migrate. False for two prologs.
+ * Return true only if @p may certainly migrate: the kernel ejects a scheduler that moves a task
+ * that may not. False during two prologs.
  */
 static bool can_migrate_now(const struct task_struct *p)
 {
@@ -168,8 +164,8 @@ static bool can_migrate_now(const struct task_struct *p)
 }
 
 /*
- * Kernel threads of one CPU (softirq, workers), and the loader, except its thread that samples:
- * they run immediately.
+ * Return true for tasks that run immediately: kernel threads of one CPU (softirq, workers), and the
+ * loader except its sampling thread.
  */
 static bool is_critical(const struct task_struct *p)
 {
@@ -177,23 +173,20 @@ static bool is_critical(const struct task_struct *p)
 	       (p->tgid == loader_tgid && p->policy != SCHED_BATCH);
 }
 
-/*
- * A function of its own, for the verifier takes milliseconds to judge a load of cpus_ptr: once is
- * enough.
- */
+/* Return true if @p may use @cpu. Not inlined: loads of cpus_ptr cost the verifier milliseconds. */
 __noinline bool in_cpus_ptr(struct task_struct *p __arg_trusted, s32 cpu)
 {
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
-/* Does a task of sched_ext run there that may be preempted, and is not yet? */
+/* Return true if the CPU runs a task of sched_ext that is neither critical nor being preempted. */
 static bool is_preemptible(const struct cpu_ctx *cctx)
 {
 	return READ_ONCE(cctx->curr_weight) && !READ_ONCE(cctx->curr_critical) &&
 	       !READ_ONCE(cctx->preempted_by);
 }
 
-/* By its own policy it preempts no task. */
+/* Return true if the own policy of @p lets it preempt no task. */
 static bool no_preempt(const struct task_struct *p)
 {
 	return p->policy == SCHED_BATCH || p->policy == SCHED_IDLE;
@@ -210,15 +203,15 @@ static bool may_use(struct task_struct *p, s32 cpu)
 }
 
 /*
- * May @p, which waits on another CPU, come to @cpu? The kernel ejects a scheduler that moves one
- * that may not.
+ * Return true if @p, which waits on another CPU, may move to @cpu. The kernel ejects a scheduler
+ * that moves other tasks.
  */
 static bool can_migrate_to(struct task_struct *p, s32 cpu)
 {
 	return !p->migration_disabled && may_use(p, cpu);
 }
 
-/* Any online CPU that the task may use; @prev if there is none, and then the kernel finds one. */
+/* Return an online CPU that the task may use, else @prev: the kernel finds another one then. */
 static s32 any_allowed(const struct task_struct *p, s32 prev)
 {
 	const struct cpumask *online = scx_bpf_get_online_cpumask();

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The machine: what the loader tells of it, the state of each CPU, and how to get at both.
+ * The machine: its layout, published by the loader, and the state of each CPU, with accessors.
  *
  *	cpu id --cpu_layout()--> LLC, node, slot     slot --slot_cpu()--> cpu id
  *	cpu id --cpu_ctx()-----> clock, running task, queue state, util_avg, counters
  *
- * All tables are plain global arrays, which the loader maps. Masking an index keeps the verifier
- * content; all are valid.
+ * All tables are plain global arrays, which the loader maps. Indices are masked for the verifier
+ * only.
  */
 #pragma once
 
@@ -15,22 +15,22 @@
 #define max(a, b) ((a) > (b) ? (a) : (b))
 
 /*
- * Loops: bpf_for() where the body is large; where it is small a counter that begins at
- * bpf_arena_loop_zero, 0 of which the verifier does not know the value, and can_loop: it checks the
- * body once. A __noinline function that is not static is checked once for all its callers; it has
- * to return a scalar, so some return 0.
+ * Loops: bpf_for() if the body is large. If it is small, can_loop and a counter that begins at
+ * bpf_arena_loop_zero, a 0 whose value the verifier does not know: it checks the body once. A
+ * __noinline function that is not static is checked once for all callers; it has to return a
+ * scalar, so some functions return 0.
  */
 
 enum { MAX_MOVE_LOOKS = 16 }; /* CPUs that are checked for one to which a running task may move */
 
 const volatile struct machine machine;
-const volatile u16 node_llcs[MAX_NODE_IDS]; /* the first of the node's LLCs */
+const volatile u16 node_llcs[MAX_NODE_IDS]; /* the first LLC of the node */
 /* ids of the CPUs that have a place, strongest first */
 const volatile u16 capacity_order[MAX_CPUS];
 
 volatile struct tunables tunables SEC(".bss.tunables");
 
-/* As the loader found them; CPUs are added when they come. */
+/* Filled by the loader, which adds CPUs that appear later. */
 struct cpu_layout cpu_layouts[MAX_CPUS];
 struct llc_layout llc_layouts[MAX_LLCS];
 u16 slot_cpus[MAX_SLOTS];
@@ -59,7 +59,7 @@ static struct llc_ctx *llc_ctx(u32 llc)
 	return &llc_ctxs[llc & (MAX_LLCS - 1)];
 }
 
-/* Of the LLC: a walk from the slot after it on begins at the first. */
+/* Return the last slot of the LLC: a walk that begins after it visits the first slot first. */
 static u32 last_slot(u32 llc)
 {
 	const volatile struct llc_layout *l = llc_layout(llc);
@@ -67,7 +67,7 @@ static u32 last_slot(u32 llc)
 	return l->first_line * SLOTS_PER_LINE + l->nr_slots - 1;
 }
 
-/* The i-th nearest LLC. The compiler may know that i is in range; the verifier wants to see it. */
+/* Return the i-th nearest LLC. The compiler must not drop the mask, which the verifier needs. */
 static u32 other_llc(const volatile struct llc_layout *l, u32 i)
 {
 	barrier_var(i);
@@ -90,15 +90,14 @@ static struct cpu_ctx *this_cpu_ctx(void)
 }
 
 /*
- * Online, and the loader knows where it stands. Others are not searched for, and no task is sent
- * there.
+ * Return true if @cpu is online and placed by the loader. No other CPU is searched or gets a task.
  */
 static bool is_present(s32 cpu)
 {
 	return READ_ONCE(cpu_layout(cpu)->state) == CPU_PRESENT;
 }
 
-/* Does @cpu serve interrupts? Longer than it is present. */
+/* Return true if @cpu serves interrupts, which it does for longer than it is usable. */
 static bool is_online(s32 cpu)
 {
 	const struct cpumask *online = scx_bpf_get_online_cpumask();
@@ -109,8 +108,8 @@ static bool is_online(s32 cpu)
 }
 
 /*
- * May it ever come? The kernel ejects a scheduler that asks about another one, and ids may have
- * holes.
+ * Return true if @cpu may ever appear. Ids may have holes; the kernel ejects a scheduler that asks
+ * about the state of one.
  */
 static bool is_possible(s32 cpu)
 {
@@ -121,13 +120,13 @@ static bool is_possible(s32 cpu)
 	return is;
 }
 
-/* Can the kernel stop the tick of @cpu while a task runs there? */
+/* Return true if the kernel can stop the tick of @cpu while a task runs there. */
 static bool is_nohz_full(s32 cpu)
 {
 	return machine.nohz_full && cpu_layout(cpu)->nohz_full;
 }
 
-/* Has current no tick? order/tickless.bpf.h */
+/* Return true if current has no tick: order/tickless.bpf.h. */
 static bool is_tickless(const struct cpu_ctx *cctx)
 {
 	return machine.nohz_full && READ_ONCE(cctx->tickless);
@@ -138,7 +137,7 @@ static u32 cpu_node(s32 cpu)
 	return cpu_layout(cpu)->node;
 }
 
-/* The first of its LLCs; the others are the first nr_near of others[] of that. @node has CPUs. */
+/* Return the first LLC of @node, which has CPUs; its first nr_near others[] are the others. */
 static u32 node_llc(u32 node)
 {
 	return node_llcs[node & (MAX_NODE_IDS - 1)];
@@ -150,8 +149,8 @@ static bool share_llc(s32 a, s32 b)
 }
 
 /*
- * An estimate by what was @seen last: it rises at once, and falls by a quarter of the distance, as
- * the kernel's util_est does.
+ * Return an estimate updated by the last value @seen: it rises immediately, and falls by a quarter
+ * of the difference, as the kernel's util_est does.
  */
 static u64 peak(u64 estimate, u64 seen)
 {

@@ -1,69 +1,69 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The order of tasks on a CPU: the one with the earliest virtual deadline runs next.
+ * The order of tasks on a CPU: the task with the earliest virtual deadline runs next.
  *
- * A task's vruntime grows by the time that it ran, times 1024, over its weight (task_weight() of
- * cgroup/weight.bpf.h). Each CPU has a virtual time, vclock, that follows the vruntime of what it
- * runs. The lag of a task is the distance between both:
+ * The vruntime of a task grows by its run time, times 1024, over its weight (task_weight() of
+ * cgroup/weight.bpf.h). Each CPU has a virtual time, vclock, that follows the vruntime of the tasks
+ * that it runs. The lag of a task is the virtual time of its CPU minus its vruntime:
  *
  *	   positive lag              negative lag
  *	-------|-----------|--------------|--------> virtual time of the CPU
  *	   vruntime      vclock        vruntime
  *	  (waited)                     (just ran)
  *
- * Two things are known of a task:
+ * Two properties of a task determine the terms of its deadline:
  *
- *	short  it sleeps before it has run for a quarter of a slice: by its last bursts, and by the
- *	       present one
- *	sync   its waker sent it something: WF_SYNC (pipes, sockets), a kernel lock, fork; or the
- *	       waker ran on the only CPU that the task may use. Otherwise a timer, a device or a
- *	       futex woke it
+ *	short  the task ran for less than a quarter of a slice in each of its last bursts between
+ *	       two sleeps, and in the present burst so far
+ *	sync   the waker sent the task something (WF_SYNC: pipes, sockets), released a kernel lock,
+ *	       or forked it; or the waker ran on the only CPU that the task may use. Any other
+ *	       wakeup comes from a timer, a device or a futex
  *
  *	deadline = vruntime + request - credit - lead
  *
- *	request  a slice of the task; nothing if it is short
- *	credit   --slice-us-lag, unless the wakeup was sync, until the task has run for a slice: it
- *	         did not choose its moment, while a reader of a pipe finds more to read when it
- *	         runs later. Nothing for a task whose negative lag is more than three
- *	         slices: of low weight, it would always come first
- *	lead     a negative lag of a slice of nice 0 at most, until the task has run for a slice:
- *	         tasks of a kind run in the order in which they came, because any other order keeps
- *	         the last one waiting for longer
+ *	request  a slice of the task; 0 if the task is short
+ *	credit   --slice-us-lag, until the task has run for a slice, because the task did not
+ *	         choose the moment of its wakeup. 0 after a sync wakeup, because a reader of a
+ *	         pipe finds more to read when it runs later. 0 for SCHED_BATCH, SCHED_IDLE and
+ *	         cpu.idle. 0 if the negative lag exceeds three slices, because the credit of a
+ *	         task of low weight would put it first each time
+ *	lead     the negative lag, if it is at most a slice (of the task, and of nice 0), until the
+ *	         task has run for a slice. Similar tasks then run in FIFO order; any other order
+ *	         keeps the last one waiting for longer
  *
- * place() computes it when the task wakes or is queued again, and set_deadline() at a tick and when
- * a slice ends. The queue is ordered by what is stored, a waker compares the wakee's with current's
- * (preempt.bpf.h), and a CPU whose slice is over current's with that of the first task of its queue
- * (pick.bpf.h).
+ * place() computes the deadline when the task wakes or is queued again. set_deadline() computes it
+ * again at a tick and when a slice ends. All comparisons use the stored deadline: in the queue,
+ * between wakee and current (preempt.bpf.h), and between current, when its slice is over, and the
+ * first task of the queue (pick.bpf.h).
  *
  * A task that is preempted before its slice is over keeps its deadline and the rest of its slice,
- * and comes before the tasks that wait already (queue.bpf.h). Once the slice is used up its
- * deadline is computed again.
+ * and comes before the tasks that wait already (queue.bpf.h).
  *
- * When a task comes to another CPU, rebase() keeps its lag. No virtual time is shared, and none has
- * two writers.
+ * A task that changes CPUs keeps its lag (rebase()). CPUs do not share a virtual time; each is
+ * written under its CPU's rq lock.
  */
 #pragma once
 
 enum {
-	/* beyond a slice that a waiting task may be ahead: it overran by two ticks at HZ=100 */
+	/* negative lag of a waiting task beyond a slice: an overrun of two ticks at HZ=100 */
 	OVERRUN_NS = 20000000,
-	/* slices that a task with credit may be ahead: two by place(), and one that it ran for */
+	/* negative lag of tasks with credit, in slices: two by place(), and one of run time */
 	CREDIT_LEAD = 3,
-	SHORT_SHARE = 4,	/* of a slice that a short task runs for at most */
-	FIFO_SLICE_NS = 100000, /* until the next tick */
+	SHORT_SHARE = 4,	/* a short task runs for less than a slice / SHORT_SHARE */
+	FIFO_SLICE_NS = 100000, /* ends at the next tick */
 };
 
-/* So far before a CPU's virtual time that no deadline is earlier. */
+/* All deadlines are closer than this to a CPU's virtual time. */
 #define FIRST_NS (1ULL << 60)
 
-/* Virtual time that a task of this task_weight() spends in ns of CPU time, up to nine hours. */
+/* Convert ns of CPU time to virtual time of a task of this task_weight(), up to nine hours. */
 static u64 to_vtime(u64 ns, u32 weight)
 {
 	return weight == WEIGHT_DFL << WEIGHT_SHIFT ? ns
 						    : ns * (WEIGHT_DFL << WEIGHT_SHIFT) / weight;
 }
 
-/* The same of a slice, which is divided again only when the weight or --slice-us has changed. */
+/* Return a slice in virtual time. Divide again only if the weight or --slice-us has changed. */
 static u64 vslice(struct task_ctx *tctx, u32 weight)
 {
 	u64 slice = tunables.slice_ns;
@@ -78,7 +78,7 @@ static u64 vslice(struct task_ctx *tctx, u32 weight)
 	return tctx->vslice;
 }
 
-/* ns of CPU time since the task slept. */
+/* Return the ns of CPU time that the task has used since it last woke. */
 static u64 burst(const struct task_ctx *tctx)
 {
 	return tctx->charged - tctx->woke_exec;
@@ -92,8 +92,8 @@ static bool is_short(const struct task_ctx *tctx)
 }
 
 /*
- * Did it wait for a kernel lock: TASK_UNINTERRUPTIBLE, and not for I/O? (Not called p: the macro
- * has a p of its own.)
+ * Return true if the task waited for a kernel lock: TASK_UNINTERRUPTIBLE, and not for I/O. (The
+ * parameter is not named p, because the macro has a p of its own.)
  */
 static bool waited_for_lock(const struct task_struct *woken)
 {
@@ -101,7 +101,7 @@ static bool waited_for_lock(const struct task_struct *woken)
 	       !BPF_CORE_READ_BITFIELD(woken, in_iowait);
 }
 
-/* @p wakes up, by a wakeup with @wake_flags. */
+/* In select_cpu, or in enqueue with the rq lock held: note a wakeup of @p with @wake_flags. */
 static __always_inline void note_wakeup(const struct task_struct *p, struct task_ctx *tctx,
 					u64 wake_flags)
 {
@@ -111,10 +111,10 @@ static __always_inline void note_wakeup(const struct task_struct *p, struct task
 }
 
 /*
- * Wakeups that select_cpu() has not seen: of tasks that may use one CPU only, and those that are
- * queued for a task that was still about to sleep there. Not by an interrupt nor by a futex they
- * are sync: most others send the task something. (Which those are, SCX_ENQ_CPU_SELECTED does not
- * tell: queued wakeups lose it on their way.)
+ * In enqueue: note a wakeup for which the kernel has skipped select_cpu(): @p is pinned, or another
+ * CPU queued the wakeup while @p was about to sleep. (SCX_ENQ_CPU_SELECTED does not tell, because
+ * queued wakeups lose it.) Unless an interrupt or a futex woke @p, the wakeup counts as sync,
+ * because most other wakers send the task something.
  */
 static void note_unseen_wakeup(struct task_struct *p, struct task_ctx *tctx)
 {
@@ -123,13 +123,13 @@ static void note_unseen_wakeup(struct task_struct *p, struct task_ctx *tctx)
 			    SCX_WAKE_TTWU | (in_interrupt() || in_futex() ? 0 : SCX_WAKE_SYNC));
 }
 
-/* The task stops to sleep. It is short if all its last bursts were. */
+/* In stopping of a task that sleeps: update the estimate that says whether the task is short. */
 static void note_sleep(struct task_ctx *tctx)
 {
 	tctx->burst_est = peak(tctx->burst_est, burst(tctx));
 }
 
-/* By the rule above. @p is on the virtual time of the CPU of @cctx. */
+/* Compute the deadline as at the head of this file. @p is on the virtual time of @cctx's CPU. */
 static __always_inline void set_deadline(const struct task_struct *p, struct task_ctx *tctx,
 					 const struct cpu_ctx *cctx)
 {
@@ -152,30 +152,27 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 	tctx->deadline = at;
 }
 
-/* Brings the vruntime of a task that ran up to date. The kernel has updated sum_exec_runtime. */
+/* Advance the vruntime by the run time since the last call. sum_exec_runtime is up to date. */
 static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 sum_exec = p->se.sum_exec_runtime, ran = sum_exec - tctx->charged;
 
-	/*
-	 * Before the look at the share: what it ran for until now is not charged to a cpu.max that
-	 * is new.
-	 */
+	/* Before update_share(): run time until now is not charged to a cpu.max that is new. */
 	if (is_limited(tctx))
 		charge_groups(scx_bpf_task_cpu(p), tctx->group, ran);
 	if (tctx->group)
-		update_share(tctx); /* may scale vruntime again */
+		update_share(tctx); /* may scale vruntime */
 	tctx->vruntime += to_vtime(ran, task_weight(tctx));
 	tctx->charged = sum_exec;
 }
 
-/* Has it not run since it was put into the queue of a CPU? */
+/* Return true if the task was queued, and has not run since. */
 static bool waits_already(const struct task_ctx *tctx)
 {
 	return tctx->enqueued_at && tctx->queued_cpu >= 0;
 }
 
-/* @p, of this @weight, runs: what tasks that would preempt it go by. */
+/* Publish the deadline of current, of this @weight, for wakers (preempts(), is_next()). */
 static void note_current(struct task_ctx *tctx, struct cpu_ctx *cctx, u32 weight)
 {
 	cctx->curr_deadline = tctx->deadline;
@@ -183,9 +180,10 @@ static void note_current(struct task_ctx *tctx, struct cpu_ctx *cctx, u32 weight
 }
 
 /*
- * @p starts to run, or begins another slice. Advance the CPU's virtual time to the task's vruntime,
- * capped at its deadline. Do not advance it for tasks that come out of turn (not @in_turn: stolen,
- * placed directly while others wait; or critical): those that wait would lose lag.
+ * In running and dispatch: @p starts to run, or begins another @slice. Advance the CPU's virtual
+ * time to the task's vruntime, capped at its deadline. Do not advance it for tasks that jump the
+ * queue (not @in_turn: stolen, or placed directly while others wait; critical), nor while tasks
+ * wait in the local DSQ: the waiters would lose lag.
  */
 static __always_inline void note_running(const struct task_struct *p, struct task_ctx *tctx,
 					 struct cpu_ctx *cctx, u64 slice, bool in_turn)
@@ -209,7 +207,10 @@ static __always_inline void note_running(const struct task_struct *p, struct tas
 	tctx->slice_end = tctx->charged + slice;
 }
 
-/* sched_yield(): the task gives up its lag and a slice, and its lead counts. */
+/*
+ * In yield: give up the credit, and any lag beyond a slice of negative lag. The 1 keeps
+ * set_deadline() from cancelling that negative lag.
+ */
 static void yield_turn(struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
 	u64 ahead = cctx->vclock + vslice(tctx, task_weight(tctx)) + 1;
@@ -219,7 +220,7 @@ static void yield_turn(struct task_ctx *tctx, const struct cpu_ctx *cctx)
 		tctx->vruntime = ahead;
 }
 
-/* Put the task on the virtual time of @cpu. A new task starts with no lag. */
+/* Move the task to the virtual time of @cpu. It keeps its lag; a new task has none. */
 static void rebase(struct task_ctx *tctx, s32 cpu)
 {
 	u64 distance;
@@ -238,12 +239,12 @@ static void rebase(struct task_ctx *tctx, s32 cpu)
 }
 
 /*
- * @p is about to wait for @cpu, or to run there: bound its lag, and compute its deadline.
+ * Bound the lag of @p, which is about to wait for @cpu or to run there, and compute its deadline.
  *
- * 1. If it slept or was throttled (@woke), it has no positive lag, and a negative one of two slices
- *    at most, as EEVDF bounds lag.
- * 2. Otherwise its negative lag is bounded so that one long stint (no tick, a virtual CPU that
- *    stood still) does not shut it out for as long times the number of tasks that wait.
+ * 1. If it slept or was throttled (@woke), it has no positive lag, and at most two slices of
+ *    negative lag, as in EEVDF.
+ * 2. Otherwise its negative lag is at most a slice and OVERRUN_NS. Without that bound a task that
+ *    ran for long (no tick, a stopped virtual CPU) would wait as long for each other task.
  */
 static __always_inline void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 				  bool woke)

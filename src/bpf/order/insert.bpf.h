@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How a task comes to its place in the queues, and waits there. What enqueue() knows of it:
+ * The insertion of a task into the queues. enqueue() determines these values:
  *
- *	deadline       its place                                                place_again()
- *	rest           what is left of its slice, if it was preempted; else 0
- *	preempt        it wakes, and current makes way for it                   insert_task()
+ *	deadline   the place of the task in the order                       place_again()
+ *	rest       the rest of its slice, if it was preempted; else 0       place_again()
+ *	preempt    the task wakes, and preempts current                     insert_task()
  */
 #pragma once
 
 /*
- * In enqueue: place @p, which slept or was throttled (@woke) or not, in the order of @cpu. Return
- * what is left of its slice if it was preempted before that was over: then it keeps its deadline.
- * 0: it has a whole slice again. In FIFO mode there is no rest, nor for tasks of SCHED_IDLE and
- * cpu.idle, for which no other task is to wait.
+ * In enqueue: place @p in the order of @cpu. @woke: it slept or was throttled. Return the rest of
+ * its slice if it was preempted before the end of the slice; such a task keeps its deadline if that
+ * is earlier. Return 0 if it has a new slice: in all other cases, always in FIFO mode, and for
+ * SCHED_IDLE and cpu.idle, for which no other task shall wait. The rq lock is held.
  */
 static u64 place_again(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
 		       bool woke)
@@ -31,8 +31,8 @@ static u64 place_again(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 }
 
 /*
- * @p, a kernel thread of this CPU, runs immediately. Current is preempted, and is not offered to
- * idle CPUs: the kernel thread is brief, and current's caches are warm.
+ * In enqueue: run @p immediately, a per-CPU kernel thread or a pinned thread of the loader. Do not
+ * offer current to idle CPUs: the preemption is brief, and the caches of current are warm.
  */
 static void run_at_once(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_flags)
 {
@@ -43,14 +43,14 @@ static void run_at_once(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_fla
 		/* Before a pinned task that is next. */
 		enq_flags |= SCX_ENQ_HEAD;
 	}
-	/* The local DSQ, because no other task comes before it. */
+	/* The local DSQ, because no other task comes before a critical one. */
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 }
 
 /*
- * In enqueue: put @p into a queue of @cpu, whose rq lock is held, with the @rest of its slice.
- * @critical: it is the loader, and wakes. Return true if @p preempts current, as @preempt says,
- * because no idle CPU takes it.
+ * In enqueue: put @p into a queue of @cpu, with the @rest of its slice (0: a new slice). @critical:
+ * @p is the loader, and wakes. @p does not preempt current in FIFO mode, or if an idle CPU takes
+ * @p. Return true if @p preempts current. The rq lock of @cpu is held.
  */
 static bool queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
 		       u64 rest, bool preempt, bool critical, u64 enq_flags)
@@ -71,7 +71,7 @@ static bool queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 		at = queue_key(cpu, at, rest ? 0 : to_vtime(tunables.credit_ns, task_weight(tctx)));
 	}
 	tctx->resumes = rest > 0;
-	/* The CPU's own queue, where others can take it. */
+	/* A queue of this CPU, because the CPU is busy; idle CPUs take tasks that may migrate. */
 	scx_bpf_dsq_insert_vtime(p, queue, slice, at, enq_flags);
 	if (queue == cpu) {
 		mark_overloaded(cpu);
@@ -84,14 +84,14 @@ static bool queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 }
 
 /*
- * In enqueue: @p found no idle CPU, and waits for @cpu, whose rq lock is held; @rest as from
- * place_again().
+ * In enqueue: insert @p on @cpu, because no idle CPU was found; @rest as from place_again(). The rq
+ * lock of @cpu is held.
  *
- * 1. A kernel thread of this CPU runs immediately when it wakes.
- * 2. On a nohz_full CPU a task that was alone continues, and running() checks its slice.
- * 3. Another task that may use this CPU only, and preempts current or is next whatever current
- *    does, goes to the local DSQ: no dispatch() has to find it.
- * 4. All others wait in a queue, from where idle CPUs may take them, also those that preempt.
+ * 1. A pinned critical task that wakes (per-CPU kernel thread, loader) runs immediately.
+ * 2. On a nohz_full CPU current continues if it is alone; running() decides about its slice.
+ * 3. A pinned task that preempts current, or is next whatever current does (is_next()), goes to the
+ *    local DSQ, which needs no dispatch(). Not with SCX_ENQ_REENQ or SCX_ENQ_LAST.
+ * 4. All other tasks wait in a queue, from where idle CPUs may take them, even if they preempt.
  */
 static void insert_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
 			u64 rest, u64 enq_flags)
@@ -111,13 +111,13 @@ static void insert_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, s
 		preempt = wakes && preempts(p, tctx, cctx, cpu);
 	}
 	if (is_nohz_full(cpu) && enq_flags & SCX_ENQ_LAST) {
-		/* The local DSQ, because it continues. */
+		/* The local DSQ, because current continues. */
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 	} else if (pinned && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) &&
 		   (preempt || is_next(cpu, cctx, tctx))) {
 		if (preempt)
 			enq_flags |= SCX_ENQ_PREEMPT;
-		/* The local DSQ, because no other CPU may take the task, and none comes first. */
+		/* The local DSQ, because no other CPU may take the task, and it is the next one. */
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, rest ?: tunables.slice_ns, enq_flags);
 	} else {
 		preempt = queue_task(p, tctx, cpu, cctx, rest, preempt, critical, enq_flags);
@@ -125,7 +125,7 @@ static void insert_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, s
 	if (preempt)
 		cctx->preempted_by = BY_WAKEE;
 	stat_inc(critical ? STAT_KTHREAD : preempt ? STAT_PREEMPT : STAT_QUEUED);
-	/* It had no slice left, and now has: the CPU is about to go idle. */
+	/* The CPU switches to the idle task, although @p has a slice again: kick the CPU. */
 	if (enq_flags & SCX_ENQ_LAST)
 		kick_cpu(cpu, 0);
 }

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a CPU runs next, in dispatch. The kernel asks only if the local DSQ is empty (queue.bpf.h).
+ * The choice of the next task, in dispatch, which the kernel calls only if the local DSQ is empty.
  *
- * 1. A throttled task's time has come (cgroup/throttle.bpf.h): it is put into a queue, and
- *    compared.
- * 2. Current has yielded to a task that waits: that one. It was preempted: the first of the queues.
- * 3. A look at other CPUs is due, and a task has more positive lag there (steal/balance.bpf.h).
- * 4. Current may continue, and its deadline is before the first one of the queues: current. Not in
- *    FIFO mode.
- * 5. The first task of the queues.
- * 6. Another CPU's task (steal/steal.bpf.h), or what was queued during that search; else the CPU
- *    idles.
+ * 1. If the timer of throttled tasks has fired, queue those that are due (cgroup/throttle.bpf.h).
+ * 2. If current has yielded to a waiting task, run that task. If current was preempted, skip step 4
+ *    while tasks wait.
+ * 3. If a check of another CPU is due, and a task there has more positive lag, run that task
+ *    (steal/balance.bpf.h).
+ * 4. If current may continue, and its deadline is before that of the first waiting task, run
+ *    current. In FIFO mode only if no task waits.
+ * 5. If tasks wait, run the first one.
+ * 6. Otherwise steal a task (steal/steal.bpf.h), or run a task that was queued during the search.
+ *    If there is none, the CPU goes idle.
  */
 #pragma once
 
 enum {
 	REQUEUE_NS = 20000000, /* between two checks of weights: a few slices */
-	STARVE_LOOKS = 8,      /* checks for tasks that starve, in starve_ns */
+	STARVE_LOOKS = 8,      /* checks for starving tasks in starve_ns */
 };
 
-/* In tick: note what is due in the next dispatch() of @cpu. */
+/* In tick of @cpu: note which checks are due in the next dispatch(). */
 static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	u8 due = 0;
@@ -43,8 +44,8 @@ static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 }
 
 /*
- * Return the context of @prev, its deadline up to date, if it may run for *@slice more; NULL if it
- * sleeps, or is to go elsewhere or to wait for cpu.max.
+ * Return the context of @prev if it may run for *@slice more, with an up-to-date deadline. Return
+ * NULL if @prev is NULL or sleeps, is to move to another CPU, or has to wait for cpu.max.
  */
 static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 *slice)
 {
@@ -69,8 +70,8 @@ static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 
 }
 
 /*
- * @cpu went idle while the kernel bypassed us (suspend): update_idle() has not told of it. A
- * function of its own for the callers' stacks. Returns 0.
+ * Note that @cpu went idle while the kernel bypassed this scheduler (suspend) and did not call
+ * update_idle(). Not inlined, to save stack in the callers. Return 0.
  */
 __noinline s32 note_idled(s32 cpu)
 {
@@ -79,8 +80,8 @@ __noinline s32 note_idled(s32 cpu)
 }
 
 /*
- * @cpu has nothing of its own left, or another CPU has just taken it. True: it has now. Stealing
- * lets go of the rq lock.
+ * In dispatch of @cpu, whose queues are empty, or were emptied by another CPU just now. Return true
+ * if there is a task now. A steal drops the rq lock of @cpu.
  */
 __noinline bool run_other(s32 cpu)
 {
@@ -89,8 +90,8 @@ __noinline bool run_other(s32 cpu)
 	if (steal(cpu))
 		return true;
 	/*
-	 * Kicked in vain, maybe claimed: idle again, and then comes the other half of the handshake
-	 * with enqueue().
+	 * The idle CPU was kicked, perhaps claimed, but found no task. Set its idle bit again, then
+	 * look for overload bits: this CPU's half of the handshake with enqueue().
 	 */
 	if (is_idle_task(bpf_get_current_task_btf())) {
 		if (cctx->pelt.running)
@@ -99,28 +100,28 @@ __noinline bool run_other(s32 cpu)
 		if (work_in_reach(cpu) && steal(cpu))
 			return true;
 		/*
-		 * Claimed while stealing let go of the rq lock, or the timer of throttled tasks has
-		 * come: a kick that comes before schedule() returns is forgotten then. Repeat it. Or
-		 * a task is about to be inserted: look once more after await_insertion().
+		 * Repeat a kick that was lost because it arrived before schedule() returned: during
+		 * a steal the CPU was claimed, or the timer of throttled tasks fired. Or check once
+		 * more after await_insertion(), because a task is about to be inserted.
 		 */
 		cctx->awaited = cctx->awaits && !cctx->awaited;
 		if (cctx->awaited || READ_ONCE(cctx->throttled_due) ||
 		    (cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot)))
 			kick_cpu(cpu, 0);
 	}
-	/* A task may have been queued here meanwhile. */
+	/* A task may have been queued here during the steal. */
 	return cctx->queued &&
 	       (take_queued(cpu, cctx, cpu) || take_queued(cpu, cctx, pinned_queue(cpu)));
 }
 
 /*
- * In dispatch of @cpu: move the tasks of @queue to where they belong by now, if that is further to
- * the front. The last tasks first, which wait longest; bounded by @looks. Return 0.
+ * In dispatch of @cpu: move tasks of @queue forward if their deadline is earlier by now. Start with
+ * the last task, because the last ones would wait longest. Bounded by @looks. Return 0.
  *
- * 1. A task that has waited for starve_ns is next, whatever its weight. By weight it might wait for
- *    minutes alongside heavy tasks, and the kernel's watchdog ejects a scheduler that lets it.
- * 2. The weight of a task may have doubled: it was queued as one of many of its group, and the
- *    others sleep now. It has a new deadline.
+ * 1. A task that has waited for starve_ns is next, whatever its weight. By its deadline it could
+ *    wait for minutes alongside heavy tasks, and the kernel's watchdog ejects such a scheduler.
+ * 2. A task whose weight has doubled has a new deadline: it was queued as one of many tasks of its
+ *    group, and the others sleep now.
  */
 __noinline s32 requeue_late(s32 cpu, u64 queue, u32 looks)
 {
@@ -161,8 +162,8 @@ __noinline s32 requeue_late(s32 cpu, u64 queue, u32 looks)
 }
 
 /*
- * In dispatch: take the task that current of @cpu yielded to. It may not wait where it did any
- * more, or far behind others.
+ * In dispatch of @cpu: take the task to which current yielded. Return false if the task has moved,
+ * or is behind the first MAX_PULL_LOOKS tasks of its queue.
  */
 __noinline bool take_yielded(s32 cpu)
 {
@@ -173,11 +174,11 @@ __noinline bool take_yielded(s32 cpu)
 	       (cctx->yield_from == cpu && pull(cpu, cpu, pinned_queue(cpu), &want));
 }
 
-/* Current of @cpu continues for @slice, its deadline up to date. */
+/* In dispatch of @cpu: let current, @p, continue for @slice. Its deadline is up to date. */
 static void keep_running(s32 cpu, struct cpu_ctx *cctx, struct task_struct *p,
 			 struct task_ctx *tctx, u64 slice)
 {
-	/* It is put back, so that the kernel looks at its slice. */
+	/* The kernel checks the slice when it picks a task: let it put current back first. */
 	if (is_nohz_full(cpu) && !is_tickless(cctx) && is_alone(tctx, cpu, cctx)) {
 		stat_inc(STAT_EMPTY);
 		return;
@@ -192,8 +193,8 @@ static void keep_running(s32 cpu, struct cpu_ctx *cctx, struct task_struct *p,
 }
 
 /*
- * In dispatch: what @cpu runs next, be it @prev (NULL: not a task of sched_ext), goes to its local
- * DSQ. The numbers are those of the head of this file.
+ * In dispatch of @cpu: move the next task to the local DSQ, or let @prev continue. @prev is NULL if
+ * current is not a task of sched_ext. The steps are numbered as at the head of this file.
  */
 static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 {
@@ -211,7 +212,7 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	/* 2. */
 	if (due & DUE_YIELD && take_yielded(cpu))
 		return;
-	/* The task that preempted it may have gone to another CPU. */
+	/* Another CPU may have taken the task that preempted current. */
 	if (preempted)
 		note_taken(cpu, cctx);
 	if (!preempted || !cctx->queued)
@@ -222,10 +223,7 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		requeue_late(cpu, cpu, looks);
 		requeue_late(cpu, pinned_queue(cpu), looks);
 	}
-	/*
-	 * Most often current sleeps and one of the queues has tasks: then there is nothing to
-	 * compare its first one with.
-	 */
+	/* Most often current sleeps and one queue has tasks: there is nothing to compare. */
 	queue = cctx->queued & QUEUED_MOVABLE ? cpu : pinned_queue(cpu);
 	if (cctx->queued && (tctx || due || cctx->queued == (QUEUED_MOVABLE | QUEUED_PINNED)))
 		next = first_queued(cpu, cctx, &queue);
@@ -236,7 +234,7 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		keep = false;
 	}
 	if (keep && next && is_tickless(cctx)) {
-		/* It would continue without a tick. */
+		/* Current would continue without a tick. */
 		keep = false;
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
@@ -246,15 +244,15 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		struct task_ctx *own = keep ? NULL : task_ctx(next);
 
 		/*
-		 * It has just woken, and where many wait all have waited for longer: look again in
-		 * the next dispatch().
+		 * The first task has just woken. Where many tasks wait, all tasks of other CPUs
+		 * have waited for longer: postpone the check to the next dispatch().
 		 */
 		if (own && own->has_credit)
 			cctx->due |= DUE_BALANCE;
 		else if (balance(cpu, at, own))
 			return;
 	}
-	/* Preempted by a task of the local DSQ while balance() had dropped the rq lock. */
+	/* A task of the local DSQ preempted current while balance() had dropped the rq lock. */
 	if (!preempted && cctx->preempted_by && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
 		return;
 

@@ -1,29 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Wakeup preemption:
+ * Wakeup preemption, decided by preempts().
  *
- *	wakee is SCHED_BATCH, SCHED_IDLE, cpu.idle? ----------------------------> it waits
- *	current is SCHED_IDLE, cpu.idle? ---------------------------------------> it preempts
- *	sync wakeup, or current's deadline first? ------------------------------> it waits
- *	current was preempted and has the rest of its slice, wakee not short? --> it waits
- *	current is about to sleep? ---------------------------------------------> it waits
- *	else -------------------------------------------------------------------> it preempts
+ * Current is about to sleep if it is within half a slice of the end of its burst, by the estimate
+ * of deadline.bpf.h. If it has overrun the estimate, it is not. A preemption shortly before the
+ * sleep would take two switches, and delay the tasks that wait for a lock of current.
  *
- * Current is about to sleep if what is left of its burst, by the estimate of deadline.bpf.h, is
- * half a slice or less. Once it has overrun that it is not. To preempt it would take two switches,
- * and those that wait for what it holds would wait, too.
+ * If an idle CPU takes the wakee, no task is preempted (queue_task()). A wakee that may migrate
+ * remains in its queue until the CPU is free, because current may be in the kernel for
+ * milliseconds, and a task in the local DSQ cannot be stolen. A pinned wakee goes to the local DSQ
+ * immediately.
  *
- * An idle CPU that may take the wakee does, and then no task is preempted (enqueue). A wakee that
- * may migrate stays in its queue until the CPU is free: current may be in the kernel for
- * milliseconds, and nothing can be stolen from the local DSQ. One that may not goes there at once.
- *
- * Per-CPU kernel threads and the loader preempt everything but each other when they wake.
+ * Per-CPU kernel threads and the loader preempt any task except each other when they wake.
  */
 #pragma once
 
 /*
- * Does @p wait for a tick rather than preempt the task that it finds on @cpu? Not where there may
- * be no tick.
+ * Return true if @p waits for a tick instead of preempting a task that it finds on @cpu. False if
+ * @cpu is nohz_full, because it may have no tick.
  */
 static bool waits_on_arrival(const struct task_struct *p, s32 cpu)
 {
@@ -31,19 +25,17 @@ static bool waits_on_arrival(const struct task_struct *p, s32 cpu)
 }
 
 /*
- * How @p comes to @cpu, which was idle a moment ago. That CPU may find another task while this one
- * is under way; that one is preempted then, for a task that waits behind another in the local DSQ
- * cannot be stolen.
- *
- * If a higher class has taken the CPU by then, the kernel puts the task back by enqueue()
- * (SCX_ENQ_IMMED, 0 before 7.1).
+ * Return the flags for the insertion of @p on @cpu, which was idle a moment ago. If @cpu finds
+ * another task meanwhile, that task is preempted (SCX_ENQ_PREEMPT), because @p could not be stolen
+ * from the local DSQ behind it. If a higher class takes @cpu meanwhile, the kernel enqueues @p
+ * again (SCX_ENQ_IMMED, from 7.1 on; 0 before).
  */
 static u64 arrival_flags(const struct task_struct *p, s32 cpu)
 {
 	return SCX_ENQ_IMMED | (waits_on_arrival(p, cpu) ? 0 : SCX_ENQ_PREEMPT);
 }
 
-/* By its estimate; @now may be read from another CPU's clock. */
+/* Return true if current is about to sleep, by its estimate. @now may be another CPU's time. */
 static bool is_about_to_sleep(const struct cpu_ctx *cctx, u64 now)
 {
 	s64 left = cctx->curr_left - (s64)(now - cctx->curr_started);
@@ -51,7 +43,16 @@ static bool is_about_to_sleep(const struct cpu_ctx *cctx, u64 now)
 	return left > 0 && left <= (s64)(tunables.slice_ns / 2);
 }
 
-/* Does @p, which wakes on @cpu, preempt the task that runs there? The rq lock is held. */
+/*
+ * In enqueue: return true if @p, which wakes on @cpu, preempts current. The rq lock is held.
+ *
+ * 1. @p waits with --no-wakeup-preempt, or if current is critical, not a task of sched_ext, or
+ *    being preempted already; also if @p is SCHED_BATCH, SCHED_IDLE or cpu.idle.
+ * 2. @p preempts a SCHED_IDLE or cpu.idle current.
+ * 3. @p waits after a sync wakeup; if current was preempted earlier and runs the rest of its slice,
+ *    and @p is not short; or if current's deadline is first.
+ * 4. @p waits if current is about to sleep. Otherwise it preempts.
+ */
 static __always_inline bool preempts(const struct task_struct *p, struct task_ctx *tctx,
 				     const struct cpu_ctx *cctx, s32 cpu)
 {

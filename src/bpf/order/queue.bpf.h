@@ -2,30 +2,29 @@
 /*
  * The queues of a CPU, ordered by deadline:
  *
- *	DSQ cpu                tasks that may migrate, which other CPUs may take
- *	DSQ pinned_queue(cpu)  tasks that may not; no thief looks here, however many there are
- *	local DSQ              from where the kernel takes tasks without dispatch(), in FIFO order
+ *	DSQ cpu                tasks that may migrate; other CPUs may take them
+ *	DSQ pinned_queue(cpu)  tasks that may not; thieves do not scan them, however many there are
+ *	local DSQ              the kernel takes tasks from it without dispatch(), in FIFO order
  *
- * Nothing can be stolen from the local DSQ. So a task waits there only if
+ * A task in the local DSQ cannot be stolen. So a task waits there only if
  *
- *	it may not migrate, and preempts current, or is next     insert_task()
+ *	it is pinned, and preempts current, is next or critical  insert_task(), run_at_once()
  *	its CPU was claimed for it, or handed off to it          magpie_select_cpu(), enqueue
  *	it was sent to this CPU, or taken for it                 send(), pull(), take_queued()
- *	the CPU is not present, or the task continues alone      magpie_enqueue(), insert_task()
+ *	the CPU is not usable                                    magpie_enqueue(), empty_queue()
+ *	it continues alone on a nohz_full CPU                    insert_task()
  *
- * Whether a task waits is written in several places. The DSQs are the truth; the others say when a
- * look there is worth its cost:
+ * The DSQs are authoritative. Three other words say whether it is worth the cost to check them:
  *
- *	queued_load   sum of the weights of the tasks in both queues: added by enqueue(), removed by
- *	              running(), on any CPU, or disable(). The kernel inserts a task only after
- *	              enqueue() has returned, so an empty DSQ does not tell whether one is on its
- *	              way; a queued_load of 0 does
- *	cctx->queued  set with queued_load, cleared by this CPU when it finds a queue empty: 0 means
- *	              that both are
+ *	queued_load   sum of the weights of the tasks in both queues: queue_add() adds, queue_del()
+ *	              subtracts, on any CPU. The kernel inserts a task only after enqueue() has
+ *	              returned: a task may be on its way to an empty DSQ, unless queued_load is 0
+ *	cctx->queued  set with queued_load, cleared by this CPU when it finds a queue empty. 0
+ *	              means that both queues are empty
  *	overload bit  QUEUED_MOVABLE for other CPUs; a thief clears it, too (steal/overload.bpf.h)
  *
- * The load of a CPU is queued_load and the weight of current. Tasks that go straight to a local DSQ
- * count from when they run.
+ * The load of a CPU is queued_load plus the weight of current. A task that is inserted directly
+ * into a local DSQ counts from when it runs.
  */
 #pragma once
 
@@ -37,8 +36,8 @@ static u64 pinned_queue(s32 cpu)
 }
 
 /*
- * @p is about to wait in a queue of @cpu, whose rq lock is held: returns which. The kernel inserts
- * it when enqueue() returns. A task that is queued again before it ran (its affinity was set, a
+ * Count @p as waiting for @cpu, whose rq lock is held. Return its queue; the kernel inserts it
+ * there when enqueue() returns. A task that is queued again before it ran (its affinity was set, a
  * higher class took the CPU) has waited since the first time.
  */
 static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
@@ -53,8 +52,10 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 	tctx->queued_cpu = cpu;
 	tctx->queued_weight = task_weight(tctx);
 	/*
-	 * The value makes it a full barrier: pairs with note_all_taken(), which clears the overload
-	 * bit and then reads it.
+	 *	this CPU                      a thief, note_all_taken()
+	 *	add to queued_load            clear the overload bit
+	 *	full barrier (value used)     full barrier
+	 *	read the overload bit         read queued_load
 	 */
 	before = __sync_fetch_and_add(&cctx->queued_load, tctx->queued_weight);
 	barrier_var(before);
@@ -63,8 +64,8 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 }
 
 /*
- * The task waits no more, if it did: it runs, leaves sched_ext, or is queued again. Was it the last
- * in the queues of its CPU?
+ * Stop counting the task as waiting: it runs, leaves sched_ext, or is queued again. Return true if
+ * it was counted, and was the last one of its CPU. On any CPU.
  */
 static bool queue_del(struct task_ctx *tctx)
 {
@@ -83,10 +84,10 @@ static u64 cpu_load(const struct cpu_ctx *cctx)
 }
 
 /*
- * Is @p, which may use @cpu only, next there whatever current does? Then the local DSQ is its
- * queue: no dispatch() has to find it. One task at a time, because those that come later cannot be
- * ordered before it; not while dispatch() is wanted; and not before kernel threads that wake while
- * one runs.
+ * Return true if @p, which is pinned to @cpu, is next whatever current does. It then waits in the
+ * local DSQ, and needs no dispatch(). One task at a time, because a later task cannot be ordered
+ * before it. Not while dispatch() is needed, nor while a critical task runs: other critical tasks
+ * that wake meanwhile come first.
  */
 static bool is_next(s32 cpu, const struct cpu_ctx *cctx, const struct task_ctx *tctx)
 {
@@ -95,7 +96,7 @@ static bool is_next(s32 cpu, const struct cpu_ctx *cctx, const struct task_ctx *
 	       !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 }
 
-/* ns for which the task has been in a queue. */
+/* Return the ns for which the task has been queued; 0 if it is not. */
 static u64 wait_time(const struct task_ctx *tctx, u64 now)
 {
 	s64 wait = tctx->enqueued_at ? now - tctx->enqueued_at : 0;
@@ -104,10 +105,10 @@ static u64 wait_time(const struct task_ctx *tctx, u64 now)
 }
 
 /*
- * In tick of @cpu: switch to FIFO mode if one round of the queues, a slice for each task, takes
- * longer than starve_ns, because by their deadlines some tasks would wait for several rounds; until
- * half of the tasks are left. Each task runs until the next tick then. Kernel threads and the
- * loader still come by deadline.
+ * In tick of @cpu: switch to FIFO mode if one round of the queues, a slice for each task, exceeds
+ * starve_ns, or if more than MAX_LONG_QUEUE tasks wait. By deadline some tasks would wait for
+ * several rounds. Switch back when half of the tasks are left. In FIFO mode each task runs until
+ * the next tick. Kernel threads and the loader are still ordered by deadline.
  */
 static void update_fifo(s32 cpu, struct cpu_ctx *cctx)
 {
@@ -120,7 +121,7 @@ static void update_fifo(s32 cpu, struct cpu_ctx *cctx)
 	cctx->fifo = nr > (cctx->fifo ? tunables.long_queue / 2 : tunables.long_queue);
 }
 
-/* The first task of both queues of @cpu, and in @queue which one has it; NULL if both are empty. */
+/* Return the first task of both queues of @cpu, or NULL, and in *@queue the queue that has it. */
 static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64 *queue)
 {
 	struct task_struct *p = NULL, *pinned = NULL;
@@ -140,11 +141,11 @@ static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64
 /*
  * In enqueue on @cpu: return the key in its queue for a task with the deadline @at.
  *
- * 1. A preempted task (@credit is 0) comes before the tasks that wait already, except critical ones
- *    and tasks that were preempted before it: it may hold a lock, and tasks that run before it
- *    would spin for that. Its key is 2 before the first one's.
- * 2. A long task that wakes with @credit does not use the credit to come before a preempted task:
- *    its key is 1 after that.
+ * 1. A preempted task (@credit is 0) comes before the tasks that wait already, except critical
+ *    tasks and tasks that were preempted before it. It may hold a lock for which those tasks would
+ *    spin. Its key is 2 before that of the first task.
+ * 2. A long task that wakes with @credit does not use the credit to pass a preempted task: its key
+ *    is 1 after that of the preempted task.
  */
 __noinline u64 queue_key(s32 cpu, u64 at, u64 credit)
 {

@@ -2,29 +2,29 @@
 /*
  * A task that runs alone on a nohz_full CPU has no tick: its slice is infinite.
  *
- * The kernel looks at the slice when it sets a task as next, and at no other time. 6.16 and 6.18
- * start the tick only if a task of sched_ext ran before: a task that starts on an idle CPU has
- * none, whatever its slice (scx_can_stop_tick()), nor has one that follows a real-time task. Hence:
+ * The kernel checks the slice only when it sets a task as next. 6.16 and 6.18 start the tick only
+ * if a task of sched_ext ran before (scx_can_stop_tick()). So a task that starts on an idle CPU, or
+ * after a real-time task, has no tick, whatever its slice. Therefore:
  *
  *	running    current starts on an idle CPU, or after a real-time task, or is alone: infinite
- *	           slice, cctx->tickless
- *	enqueue    a task comes for the CPU: it is kicked, and the slice ends
- *	cpu.max    of a group is set: all CPUs without a tick are kicked. Current's group has one:
- *	           the timer of throttled tasks fires when its slice would be over
- *	tick       once a second, from another CPU: others wait, or may come from an overloaded CPU:
- *	           the slice ends
- *	dispatch   current would continue, and others wait: one of them runs, which starts the tick,
- *	           until this CPU is kicked. Current has a tick, and is alone: it is not kept;
- *	           enqueue() puts it into the local DSQ, and it starts again
+ *	           slice, cctx->tickless is set
+ *	enqueue    a task is enqueued on the CPU: kick the CPU, which ends the slice
+ *	cpu.max    of a group is set: kick all CPUs without a tick. If current's group has one, the
+ *	           timer of throttled tasks fires at the end of current's slice
+ *	tick       called once a second, from another CPU. If tasks wait here, or may come from an
+ *	           overloaded CPU: end the slice
+ *	dispatch   current has no tick, and others wait: run one of them, which starts the tick,
+ *	           and kick this CPU. Current has a tick, and is alone: do not keep it. enqueue()
+ *	           puts it into the local DSQ, and it starts again without a tick
  *
- * A task that is alone for a moment would lose the tick and get it again all the time. So it has to
- * have run for a slice since it slept.
+ * A task must have run for a slice since it slept before it loses the tick. Otherwise tasks that
+ * are alone for a moment would lose the tick and get it back all the time.
  */
 #pragma once
 
 /*
- * Does @cpu switch from a task that is not of sched_ext? In running; when a task's affinity
- * changes, current is another one.
+ * Return true if @cpu switches from a task that is not of sched_ext. In running; false if another
+ * CPU calls that for a change of affinity.
  */
 static bool switches_class(s32 cpu)
 {
@@ -34,13 +34,13 @@ static bool switches_class(s32 cpu)
 	       (is_idle_task(curr) || curr->prio < MAX_RT_PRIO);
 }
 
-/* Does a task wait for @cpu, whose rq lock is held? */
+/* Return true if a task waits for @cpu, whose rq lock is held. */
 static bool others_wait(s32 cpu, const struct cpu_ctx *cctx)
 {
 	return cctx->queued || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 }
 
-/* Is the task, which is current of @cpu and charged until now, to lose its tick? */
+/* Return true if current of @cpu, charged until now, should lose its tick. The rq lock is held. */
 static bool is_alone(const struct task_ctx *tctx, s32 cpu, const struct cpu_ctx *cctx)
 {
 	return burst(tctx) >= tunables.slice_ns && !cctx->curr_critical && !is_limited(tctx) &&
@@ -48,7 +48,8 @@ static bool is_alone(const struct task_ctx *tctx, s32 cpu, const struct cpu_ctx 
 }
 
 /*
- * Return the slice of a task that runs on @cpu without a tick, and may for @slice by its cpu.max.
+ * Return the slice of a task that runs on @cpu without a tick. If it has a cpu.max, which allows it
+ * @slice, the timer of throttled tasks ends that. The rq lock is held.
  */
 static u64 tickless_slice(const struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 slice)
 {
@@ -59,7 +60,7 @@ static u64 tickless_slice(const struct task_ctx *tctx, s32 cpu, struct cpu_ctx *
 	return SCX_SLICE_INF;
 }
 
-/* In running of @p on @cpu, when its slice is known. */
+/* In running of @p on @cpu, when its slice is known: decide whether it has a tick. */
 static void set_tickless(struct task_struct *p, const struct task_ctx *tctx, s32 cpu,
 			 struct cpu_ctx *cctx)
 {
@@ -78,8 +79,8 @@ static void set_tickless(struct task_struct *p, const struct task_ctx *tctx, s32
 }
 
 /*
- * In enqueue and tick on @cpu, whose rq lock is held: bring up to date what ticks would have, so
- * that a task that comes has no lag for the time that current was alone.
+ * In enqueue and tick on @cpu, whose rq lock is held: catch up with the work of missed ticks, so
+ * that an enqueued task has no lag from the time during which current was alone.
  */
 static void advance_tickless(s32 cpu, struct cpu_ctx *cctx)
 {
