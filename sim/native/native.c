@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The native build of src/bpf/main.bpf.c: the same source, compiled for the host against the
- * stand-in.
+ * The native build of src/bpf/main.bpf.c: the same source, compiled for the host against
+ * scx/common.bpf.h of this folder.
  *
- * Its variables go to sections of their own, so that src/native.rs can set them back to what a
- * freshly loaded program has, and can write those that are constant to the program, as libbpf does
- * before the load. So does its code, for src/growth.rs counts what of it is executed.
+ * Its variables are in their own sections. So src/native.rs can reset them to the state of a
+ * freshly loaded program, and can write the constants, as libbpf does before the load. Its code is
+ * in its own section, too, because src/growth.rs counts which of it is executed.
  */
 #include <scx/common.bpf.h>
 
@@ -23,13 +23,13 @@ struct pt_regs *__irq_regs = &regs;
 
 int __preempt_count;
 
-/* The next tick interrupts user space, or the kernel. */
+/* Let the next tick interrupt user space if @user, else the kernel. */
 void sim_interrupt(bool user)
 {
 	regs.cs = user ? 3 : 0;
 }
 
-/* What current has come to the kernel by, and the bits of core/context.bpf.h. */
+/* Set how current entered the kernel, and the bits that core/context.bpf.h reads. */
 void sim_context(bool syscall, u32 count)
 {
 	regs.orig_ax = syscall ? 0 : -1;
@@ -68,7 +68,7 @@ void sim_dump(const char *fmt, ...)
 }
 
 #if __has_feature(address_sanitizer)
-/* The simulator is one process a scenario: what it leaves allocated is no leak. */
+/* A scenario is one process, so memory that it does not free is no leak. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The functions of src/bpf by name, a line for each concept file: most are static, and the unit
- * tests (sim/tests/units) call them one by one. The types are those of the source, so build.rs
- * makes Rust's bindings of them.
+ * The functions of src/bpf by name, one or more lines for each file. Most are static; the unit
+ * tests (sim/tests/units) call them one by one. build.rs makes Rust bindings from the types.
  */
 #pragma once
 

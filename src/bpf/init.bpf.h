@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What begins and ends: the program, CPUs (core/hotplug.bpf.h), tasks. */
+/* Callbacks for the program, a CPU (core/hotplug.bpf.h) or a task that appears or is removed. */
 #pragma once
 
 /*
- * @cpu has come, and its runqueue is about to be used. No rq lock is held. An id beyond what there
- * is room for would be taken for another CPU's.
+ * Note that @cpu is online, which makes it usable if it is placed. Its runqueue is not yet in use;
+ * no rq lock is held. Refuse an id out of range, whose masked index would be that of another CPU.
  */
 void BPF_STRUCT_OPS(magpie_cpu_online, s32 cpu)
 {
@@ -17,8 +17,8 @@ void BPF_STRUCT_OPS(magpie_cpu_online, s32 cpu)
 }
 
 /*
- * @cpu goes, and its runqueue is not used any more, except its local DSQ. On its own thread for
- * that; no rq lock is held.
+ * Make @cpu unusable, and move its waiting tasks to its local DSQ. Runs on @cpu, in its hotplug
+ * thread. The runqueue is no longer used, except the local DSQ; no rq lock is held.
  */
 void BPF_STRUCT_OPS(magpie_cpu_offline, s32 cpu)
 {
@@ -32,8 +32,8 @@ void BPF_STRUCT_OPS(magpie_cpu_offline, s32 cpu)
 }
 
 /*
- * Sleepable. Creates the queues of all CPUs that may come, and notes which are online and idle.
- * None comes or goes meanwhile.
+ * Create the queues of all possible CPUs, and note which are online and idle. Sleepable. No CPU
+ * comes online or goes offline meanwhile.
  */
 s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 {
@@ -67,7 +67,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 	return 0;
 }
 
-/* Sleepable. */
+/* Create the context of @p. Sleepable. */
 s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
 {
@@ -84,7 +84,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p,
 	tctx->recent = -1;
 	tctx->preferred_node = NO_NODE;
 	if (machine.cgroups) {
-		/* The kernel holds the group; it is the verifier that wants to see it. */
+		/* The kernel holds a reference to the group; the lock is for the verifier. */
 		bpf_rcu_read_lock();
 		if (bpf_core_field_exists(args->cgroup) && args->cgroup)
 			tctx->group = group_id(args->cgroup);
@@ -93,10 +93,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p,
 	return 0;
 }
 
-/*
- * @p leaves us, for another scheduling class or for good: it may have been waiting. Its rq lock is
- * held.
- */
+/* Forget @p, which leaves sched_ext or exits, and may have been waiting. Its rq lock is held. */
 void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
 {
 	struct task_ctx *tctx = task_ctx(p);

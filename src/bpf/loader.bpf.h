@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Programs that the loader runs, for what only the kernel knows or may change. No lock is held;
+ * Programs that the loader runs, for data that only the kernel has or may change. No lock is held;
  * interrupts are on.
  */
 #pragma once
 
-/* Run by the loader: notes its process, whatever PID namespace it is in. */
+/* Note the process of the loader by its PID of the initial namespace. */
 SEC("syscall")
 int register_loader(void *ctx)
 {
@@ -14,8 +14,8 @@ int register_loader(void *ctx)
 }
 
 /*
- * Run by the loader once we are attached, which is when the kernel tells: it knows more than sysfs
- * shows (x86).
+ * Note the kernel's capacities, once the program is attached: the kernel reports them only then,
+ * and on x86 they say more than sysfs.
  */
 SEC("syscall")
 int note_capacities(void *ctx)
@@ -28,7 +28,7 @@ int note_capacities(void *ctx)
 	return 0;
 }
 
-/* Run by the loader each util_interval: lowers the targets of CPUs that stay idle. */
+/* Lower the frequency targets of CPUs that stay idle, each util_interval. */
 SEC("syscall")
 int decay_cpuperfs(void *ctx)
 {
@@ -41,8 +41,8 @@ int decay_cpuperfs(void *ctx)
 }
 
 /*
- * Run by the loader: a CPU has come, and cpu_layouts[], slot_cpus[] and its LLC's nr_slots have it.
- * If it idles, it says so.
+ * Make a new CPU usable that the loader has placed in cpu_layouts[], slot_cpus[] and its LLC's
+ * nr_slots. If the CPU is idle, it sets its idle bit itself.
  */
 SEC("syscall")
 int place_cpu(struct placed_cpu *placed)
@@ -53,7 +53,10 @@ int place_cpu(struct placed_cpu *placed)
 	return 0;
 }
 
-/* Run by the loader ten times a second, unless --no-cgroups. */
+/*
+ * Poll settings of groups that the kernel does not report. 10 times a second; not with
+ * --no-cgroups.
+ */
 SEC("syscall")
 int poll_groups(void *ctx)
 {
@@ -61,10 +64,7 @@ int poll_groups(void *ctx)
 	return 0;
 }
 
-/*
- * Run by the loader when statistics are asked for: notes how many tasks wait in each queue, and the
- * CPUs' targets.
- */
+/* Note how many tasks wait in the queues of each CPU, and its frequency target, for statistics. */
 SEC("syscall")
 int sample_queues(void *ctx)
 {

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * scx_magpie: looks around before it lands, and steals what lies idle.
+ * scx_magpie: each CPU has its own queues, a wakeup scans few CPUs, and an idle CPU steals.
  *
- * The way of a task, and the folder of each step:
+ * The path of a task, and the folder of each step:
  *
- *	wakes  select_cpu  near which CPU?           numa/      the previous or the waking one; or
- *	                                                        the waker hands its own off
+ *	wakes  select_cpu  near which CPU?           numa/      the previous or the waking one, or
+ *	                                                        the waker hands its CPU off
  *	                   which CPU is idle?        search/    the busier the LLC, the fewer are
  *	                                                        scanned
- *	                   and strong enough?        capacity/  where CPUs differ
- *	waits  enqueue     in a queue of the CPU     order/     by deadline, or preempts current
- *	                   which CPU could take it?  steal/     overload bit set, an idle CPU kicked
- *	                   its cpu.max is used up    cgroup/    waits in a third queue of the CPU
- *	runs   dispatch    own queues, or keep on    order/     the earliest deadline
- *	                   another CPU's queue       steal/     no task here, or more lag there
- *	       running, stopping                     order/     charged by weight, which is
- *	                                             cgroup/    its own times its groups' shares
- *	       tick        away from its memory?     numa/      sent home when it is next enqueued
- *	                   too big for its CPU?      capacity/  sent to a stronger one
- *	                   room elsewhere?           search/    sent to an idle core
- *	                   how fast should it be?    capacity/  reported to the governor
+ *	                   is it strong enough?      capacity/  where CPUs differ
+ *	waits  enqueue     is its cpu.max used up?   cgroup/    wait in a third queue of the CPU
+ *	                   which deadline?           order/     wait in a queue, or preempt current
+ *	                   which CPU could take it?  steal/     set overload bit, kick an idle CPU
+ *	runs   dispatch    which task is next?       order/     the one with the earliest deadline
+ *	                   does another CPU have     steal/     take it if it has more lag, or no
+ *	                   a task for this one?                 task waits here
+ *	       running, stopping                     order/     charge by weight: the nice weight
+ *	                                             cgroup/    times the shares of its groups
+ *	       tick        away from its memory?     numa/      move it when it is next enqueued
+ *	                   too big for its CPU?      capacity/  the same, to a stronger CPU
+ *	                   room elsewhere?           search/    the same, to an idle core
+ *	                   how fast should it be?    capacity/  report utilization to the governor
  *
- * core/ has what several of them use: the machine, tasks, bitmaps, utilization, counters.
+ * core/ has what several folders use: the machine, tasks, bitmaps, utilization, counters.
  */
 #include <scx/common.bpf.h>
 
@@ -77,7 +78,14 @@ char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
 
-/* A task wakes; its rq lock is not held. Not called for tasks that may use one CPU only. */
+/*
+ * Choose a CPU for @p, which wakes or is new; insert @p there if the CPU was claimed or handed off.
+ * No rq lock is held. Not called if @p may use one CPU only, nor for queued remote wakeups.
+ *
+ * 1. If the waker hands its CPU off, choose that (numa/handoff.bpf.h).
+ * 2. Otherwise claim an idle CPU near the target (search/scan.bpf.h).
+ * 3. Otherwise return the CPU for which enqueue() is to queue @p.
+ */
 s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_flags)
 {
 	struct task_ctx *tctx = task_ctx(p);
@@ -119,13 +127,13 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 }
 
 /*
- * @p is runnable, and has no CPU claimed by select_cpu(): no CPU was idle, the task may use one CPU
- * only, its slice is over ... Its CPU's rq lock is held.
+ * Queue @p, which is runnable and was not inserted by select_cpu(): no CPU was idle, the task may
+ * use one CPU only, its slice is over ... The rq lock of its CPU is held.
  *
- * 1. Until the loader has placed the CPU it runs what the kernel sends there, in FIFO order.
- * 2. If the task's groups have used up their cpu.max it waits for the next period.
- * 3. A task that was to move goes to the CPU that is better for it.
- * 4. If the CPU is idle, and not claimed for another task, it runs the task.
+ * 1. While the CPU is not usable, it runs all tasks that the kernel sends there, in FIFO order.
+ * 2. If the task's groups have used up their cpu.max, the task waits for the next period.
+ * 3. A task that is to move goes to the CPU that is better for it.
+ * 4. If the CPU is idle and not claimed for another task, it runs the task.
  * 5. Otherwise the task waits, or preempts current (order/insert.bpf.h).
  */
 void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
@@ -138,6 +146,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	if (tctx)
 		queue_del(tctx);
 	if (!tctx || !is_present(cpu)) {
+		/* The local DSQ, because the kernel takes tasks from it without dispatch(). */
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 		return;
 	}
@@ -165,9 +174,9 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 }
 
 /*
- * The local DSQ of @cpu is empty, and @prev (NULL: not a task of sched_ext) has used up its slice,
- * or sleeps. The rq lock of @cpu is held, and dropped while a task is fetched from another
- * runqueue.
+ * Choose the next task of @cpu, whose local DSQ is empty. @prev has used up its slice, or sleeps;
+ * it is NULL if it is not a task of sched_ext. The rq lock of @cpu is held, and dropped while a
+ * task is moved from another runqueue.
  */
 void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 {
@@ -175,8 +184,8 @@ void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 }
 
 /*
- * @p starts to run on its CPU, whose rq lock is held. Also called, from any CPU, when the affinity,
- * nice value or cgroup of current changes: stopping(), the change, running().
+ * Note that @p starts to run on its CPU, whose rq lock is held. Also called, from any CPU, when the
+ * affinity, nice value or cgroup of current changes: stopping(), the change, running().
  */
 void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 {
@@ -190,7 +199,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		return;
 
 	in_turn = queue_leave(tctx, cpu, cctx);
-	/* It was moved or reniced. */
+	/* The cgroup or the nice value of @p has changed. */
 	if ((tctx->group && !tctx->counted) || tctx->prio != prio(p))
 		group_enter(p, tctx);
 	rebase(tctx, cpu);
@@ -205,8 +214,8 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		return;
 	}
 	/*
-	 * Another task came at the same time, and cannot be stolen from the local DSQ. This one
-	 * can, once it is queued.
+	 * Another task was sent here at the same time, and cannot be stolen from the local DSQ.
+	 * Preempt this one: it can be stolen when it is queued.
 	 */
 	if (tctx->arrives) {
 		tctx->arrives = false;
@@ -218,7 +227,10 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	note_slice(cpu, cctx, cctx->curr_started, p->scx.slice, cctx->queued);
 }
 
-/* @p stops, to wait again if @runnable; else it sleeps, or one of these changes. As running(). */
+/*
+ * Charge @p, which stops: it waits again if @runnable; otherwise it sleeps, or its affinity, nice
+ * value or cgroup changes. As running(), with the rq lock held.
+ */
 void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
@@ -227,8 +239,8 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	bool sleeps = !runnable && p->__state;
 
 	/*
-	 * Put back with slice left: a higher class preempts it. After a hand-off the slice is 0:
-	 * assume the same, because the wakee waits in the local DSQ.
+	 * A higher class preempts @p if it is runnable with slice left. After a hand-off the slice
+	 * is 0: assume the same, because the wakee waits in the local DSQ.
 	 */
 	if (runnable && (p->scx.slice || cctx->handed_off))
 		leave_to_higher_class(cpu);
@@ -256,9 +268,9 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 }
 
 /*
- * sched_yield(), @to is NULL: the slice ends, and tasks that wait come first. The rq lock of @p's
- * CPU is held. yield_to(), by KVM for a virtual CPU that spins: @p's CPU takes @to, if it waits and
- * may come; both rq locks are held.
+ * Carry out sched_yield() (@to is NULL): the slice of @p ends, and waiting tasks come first. The rq
+ * lock of @p's CPU is held. Or carry out yield_to(), which KVM calls for a virtual CPU that spins:
+ * @p's CPU runs @to next, if @to waits and may migrate there. Both rq locks are held.
  */
 bool BPF_STRUCT_OPS(magpie_yield, struct task_struct *p, struct task_struct *to)
 {
@@ -282,8 +294,8 @@ bool BPF_STRUCT_OPS(magpie_yield, struct task_struct *p, struct task_struct *to)
 }
 
 /*
- * A timer tick while @p runs on its CPU: on that, or once a second on another one if it has no tick
- * (order/tickless.bpf.h).
+ * Handle a tick of the CPU on which @p runs. Runs on that CPU, or once a second on another one if
+ * @p has no tick (order/tickless.bpf.h). The rq lock of @p's CPU is held.
  */
 void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 {
@@ -313,7 +325,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 		note_current(tctx, cctx, task_weight(tctx));
 		check_move(p, tctx, cpu, cctx, now);
 	}
-	/* The CPU has become present, or a kick was lost. */
+	/* End an infinite slice: the CPU has become usable, or a kick was lost. */
 	if (p->scx.slice > tunables.slice_ns && (!is_tickless(cctx) || others_wait(cpu, cctx)))
 		scx_bpf_task_set_slice(p, 0);
 	/*
@@ -327,7 +339,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	kick_idle_for_queued(cpu);
 }
 
-/* @cpu enters or leaves the idle loop. On that CPU, its rq lock held. */
+/* Note that @cpu enters or leaves the idle loop. Runs on @cpu, with its rq lock held. */
 void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
@@ -345,20 +357,20 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 	}
 	if (!is_present(cpu))
 		return;
-	/* Nothing waits, and no tick comes to see it. */
+	/* Leave FIFO mode: no task waits, and an idle CPU has no tick that would see it. */
 	cctx->fifo = false;
 	cctx->awaited = false;
 	mark_idle(cpu, cctx);
 	/*
 	 * The other half of the handshake with enqueue(): a task may have been queued after
-	 * dispatch() looked. Or the timer of throttled tasks has come while that had dropped the rq
-	 * lock: the kernel forgets its kick then.
+	 * dispatch() read the overload bits. Or the throttle timer has fired while dispatch() had
+	 * dropped the rq lock: the kernel has forgotten that kick.
 	 */
 	if ((tunables.steal && work_in_reach(cpu)) || READ_ONCE(cctx->throttled_due))
 		kick_cpu(cpu, 0);
 }
 
-/* As leave_to_higher_class(), up to 6.18. */
+/* Let other CPUs take the tasks of @cpu, which a higher class takes. Up to 6.18 only. */
 void BPF_STRUCT_OPS(magpie_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	leave_to_higher_class(cpu);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What src/bpf/main.bpf.c sees in place of scx_cargo's <scx/common.bpf.h> when it is compiled for
- * the host: as much of the kernel's types, of BPF's helpers and of sched_ext's kfuncs as it uses,
- * with the kernel's names and values.
+ * Replacement for scx_cargo's <scx/common.bpf.h> when src/bpf/main.bpf.c is compiled for the host:
+ * the kernel types, BPF helpers and sched_ext kfuncs that the program uses, with the names and
+ * values of the kernel.
  *
  *	src/bpf/main.bpf.c --> this file --> native.c, one object for the host
  *	                                    |  calls kfuncs (src/kfuncs.rs)      ^ is called through `magpie`
  *	                                    v                                    |
  *	                                  the simulated kernel (src/kernel.rs) --+
  *
- * Types hold only fields that the program reads. When it comes to use more of the kernel, the build
- * fails here first: declare it below and define it in src/kfuncs.rs.
+ * Types have only the fields that the program reads. If the program uses more of the kernel, this
+ * build fails first: declare it below, and define it in src/kfuncs.rs.
  */
 #pragma once
 
@@ -74,19 +74,19 @@ struct task_struct {
 	u32 flags;   /* PF_* */
 	u32 policy;
 	s32 static_prio; /* 120 + nice */
-	s32 prio;	 /* below 100: of a real-time class */
+	s32 prio;	 /* below 100: a real-time task */
 	s32 pid;
 	s32 tgid;
 	s32 nr_cpus_allowed;
 	u16 migration_disabled;
-	bool sched_contributes_to_load; /* a bit there: it sleeps, and no signal may wake it */
+	bool sched_contributes_to_load; /* a bit in the kernel: it sleeps, and no signal may wake it */
 	bool in_iowait;			/* a bit there */
 	struct {
 		u32 value;
 	} uclamp_req[2]; /* by uclamp_id */
 	const struct cpumask *cpus_ptr;
 	struct {
-		/* on the clock of the runqueue, less the time of interrupts: none here */
+		/* runqueue clock without the time of interrupts, which are none here */
 		u64 exec_start;
 		u64 sum_exec_runtime;
 	} se;
@@ -95,11 +95,11 @@ struct task_struct {
 		u64 slice;
 		u64 dsq_vtime;
 	} scx;
-	struct task_group *sched_task_group; /* its cgroup's, or its autogroup's */
+	struct task_group *sched_task_group; /* that of its cgroup or autogroup */
 	u32 sim_id;			     /* index among the simulator's tasks */
 };
 
-/* A runqueue, as far as the governor schedutil looks at it. */
+/* The fields of a runqueue that the governor schedutil reads. */
 struct rq {
 	struct {
 		unsigned long util_avg;
@@ -110,7 +110,7 @@ struct rq {
 };
 
 struct pt_regs {
-	u16 cs; /* & 3: of user space */
+	u16 cs; /* & 3: user space */
 	u64 orig_ax;
 };
 
@@ -126,7 +126,7 @@ struct cgroup_subsys_state {
 };
 
 struct task_group {
-	struct cgroup_subsys_state css; /* of no cgroup: an autogroup's */
+	struct cgroup_subsys_state css; /* cgroup is NULL for an autogroup */
 	u64 shares;
 	s32 idle;
 	struct {
@@ -169,7 +169,7 @@ struct scx_dump_ctx {
 	u64 at_ns;
 };
 
-/* The callbacks in the kernel's order; those that the program lacks are NULL. */
+/* The callbacks in the order of the kernel; NULL if the program has none. */
 struct sched_ext_ops {
 	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
 	void (*enqueue)(struct task_struct *p, u64 enq_flags);
@@ -253,7 +253,7 @@ void bpf_cgroup_release(struct cgroup *cgrp);
 #define BPF_CORE_READ_BITFIELD(s, field) (s)->field
 #define bpf_core_cast(ptr, type)	 ((type *)(ptr))
 #define bpf_core_enum_value(type, value) (value)
-/* Types of kernels that vmlinux.h is not of. */
+/* Types that the kernel of vmlinux.h does not have. */
 #define task_struct___uclamp			  task_struct
 #define BPF_CORE_READ_BITFIELD_PROBED(ptr, field) ((ptr)->field)
 #define bpf_preempt_disable()
@@ -262,16 +262,16 @@ void bpf_cgroup_release(struct cgroup *cgrp);
 #define bpf_rcu_read_unlock()
 
 /*
- * An iteration over a DSQ goes by position: the simulated kernel lets none but move() change the
+ * An iteration over a DSQ goes by position, because in the simulated kernel only move() changes the
  * queue meanwhile.
  */
 struct bpf_iter_scx_dsq {
 	u64 dsq_id;
 	u64 flags;
-	u64 vtime; /* for a move */
+	u64 vtime; /* the key for a move */
 	u32 pos;
 	u32 looks;
-	u64 seq; /* of the tasks that were there when it began */
+	u64 seq; /* counts the tasks that were there when it began */
 };
 
 void bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags);
@@ -291,15 +291,15 @@ bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, 
 #define bpf_for(i, start, end) for ((i) = (start); (i) < (end); (i)++)
 
 /*
- * Each round of a loop goes through here: one that lost its bound ends in an error, not in a hang.
- * The bound is that of the kernel's may_goto.
+ * Check each round of a loop: a loop without a bound ends in an error, not in a hang. The bound is
+ * that of the kernel's may_goto.
  */
 bool sim_can_loop(void);
 #define can_loop	    sim_can_loop()
 #define bpf_arena_loop_zero 0
 #define bpf_arena_loop_one  1
 
-/* Accesses to memory that CPUs share, so that cache lines can be seen to travel (src/cache.rs). */
+/* Accesses to memory that CPUs share: src/cache.rs counts the cache lines that move. */
 void sim_load(const volatile void *addr);
 void sim_store(const volatile void *addr);
 #define time_before(a, b) ((s64)((u64)(a) - (u64)(b)) < 0)
@@ -326,7 +326,7 @@ void sim_store(const volatile void *addr);
 #define __sync_val_compare_and_swap(addr, was, val)                                                \
 	(sim_store(addr), (__sync_val_compare_and_swap)(addr, was, val))
 
-/* Maps: only storage of tasks, arrays, and hashes of words that are never full. */
+/* Maps: only task storage, arrays, and hashes of words that are never full. */
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
@@ -347,7 +347,7 @@ enum {
 					? sim_array(map, *(key), sizeof(*(map)->value),            \
 						    sizeof(*(map)->max_entries) / sizeof(int))     \
 					: sim_hash(map, *(key), sizeof(*(map)->value))))
-/* Of a hash, with BPF_NOEXIST. */
+/* Only of a hash, with BPF_NOEXIST. */
 #define bpf_map_update_elem(map, key, value, flags)                                                \
 	sim_hash_insert(map, *(key), value, sizeof(*(value)))
 #define bpf_map_delete_elem(map, key) sim_hash_delete(map, *(key))
@@ -369,12 +369,12 @@ s32 bpf_timer_cancel(struct bpf_timer *timer);
 #define bpf_timer_set_callback(timer, callback)                                                    \
 	sim_timer_set_callback(timer, (s32 (*)(void *, u32 *, void *))(callback))
 
-/* Of the one CPU that runs, but for runqueues. */
+/* Variables exist once, for the CPU that runs, except runqueues. */
 #define bpf_this_cpu_ptr(addr)                                                                     \
 	_Generic(addr, struct rq *: sim_rq(bpf_get_smp_processor_id()), default: (addr))
 #define bpf_per_cpu_ptr(addr, cpu) sim_rq(cpu)
 
-/* What has a meaning for BPF's loader and verifier only. */
+/* Only BPF's loader and verifier use these. */
 #define SEC(name)
 #define __ksym
 #define __weak	   __attribute__((weak))

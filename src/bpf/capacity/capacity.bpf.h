@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * CPUs of different capacity (Morten Rasmussen's asymmetric capacity): which of them is strong
- * enough for a task.
+ * CPUs of different capacity (Morten Rasmussen's asymmetric capacity): which CPU is strong enough
+ * for a task.
  *
  *	                    CPU of capacity 430   CPU of capacity 1024
  *	task of util 200    fits                  fits
- *	task of util 350    too small             fits                   350 * 1280 > 430 * 1024
- *	task of util 900    too small             as good as it gets
+ *	task of util 350    does not fit          fits                   350 * 1280 > 430 * 1024
+ *	task of util 900    does not fit          fits, as the strongest
  *
- * A task is *big* if it does not fit the weakest CPUs. A CPU is *weak* if another is stronger by 5
- * % at least. Capacities are what the CPUs can reach now, lowered by frequency clamps; the loader
- * keeps them up to date. Where all CPUs are of one kind machine.asym is false, and the verifier
- * removes all code for it.
+ * A task is *big* if it does not fit the weakest CPUs. A CPU is *weak* if the strongest exceeds it
+ * by more than 5 %. Capacities are those of the present frequency limits; the loader updates them.
+ * If all CPUs are of one kind, machine.asym is false, and the verifier removes this code.
  */
 #pragma once
 
-enum { FITS_MARGIN = 1280 }; /* of 1024: a task is to leave a fifth of its CPU unused */
+enum { FITS_MARGIN = 1280 }; /* of 1024: a task that fits leaves a fifth of its CPU unused */
 
 struct capacities capacities;
-u32 kernel_capacities[MAX_CPUS]; /* by note_capacities() */
+u32 kernel_capacities[MAX_CPUS]; /* written by note_capacities() */
 
 static bool is_asym(void)
 {
@@ -35,7 +34,7 @@ static bool fits_capacity(u64 util, u64 capacity)
 	return util * FITS_MARGIN < capacity * CAPACITY_SCALE;
 }
 
-/* As the kernel's capacity_greater(): what is less apart is alike. */
+/* Return true if @capacity exceeds @other by more than 5 %, as the kernel's capacity_greater(). */
 static bool is_stronger(u64 capacity, u64 other)
 {
 	return capacity * CAPACITY_SCALE > other * STRONGER;
@@ -46,7 +45,7 @@ static bool is_weak(s32 cpu)
 	return is_asym() && is_stronger(READ_ONCE(capacities.max), capacity_of(cpu));
 }
 
-/* Nothing is too big for the strongest. */
+/* Return true if the task fits @cpu. The strongest CPUs fit any task. */
 static bool fits_cpu(u32 util, s32 cpu)
 {
 	return fits_capacity(util, capacity_of(cpu)) || !is_weak(cpu);

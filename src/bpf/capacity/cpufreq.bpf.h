@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The frequency of a CPU follows its utilization, as under the kernel's own scheduler. This program
- * reports what sched_ext tasks use; the governor schedutil does all else, as for the fair class:
+ * The frequency of a CPU follows its utilization. This program reports the part of sched_ext tasks;
+ * the governor schedutil does the rest, as for the fair class:
  *
- *	cpuperf_target      util_avg less what real-time and deadline tasks use, 0..capacity
- *	schedutil           + what these use + interrupts, * 1.25, within uclamp.min .. uclamp.max
- *	                    = frequency
+ *	cpuperf_target      util_avg less that of real-time and deadline tasks, 0..capacity
+ *	schedutil           (target + real-time, deadline, interrupts) * 1.25,
+ *	                    within uclamp.min .. uclamp.max = frequency
  *
- *	CPU leaves idle     util_avg, or what it was when the CPU last went idle: util_est
+ *	CPU leaves idle     max(util_avg, util_est), with the util_est of when it last went idle
  *	tick                the same
  *	CPU goes idle       util_avg
  *	CPU stays idle      decays each util_interval (decay_cpuperfs(), run by the loader)
  *
- * Where no CPU has that governor machine.cpufreq is false, and the verifier removes all of this.
+ * If no CPU has that governor, machine.cpufreq is false, and the verifier removes this code.
  */
 #pragma once
 
-/* a target that differs by less than a part of so many of the capacity is left as it is */
+/* a target is set only if it has changed by more than 1/CPUPERF_STEP of the capacity */
 enum { CPUPERF_STEP = 32 };
 
 /* Not in the BTF of every kernel. */
 extern struct rq runqueues __ksym __weak;
 
 /*
- * NULL where the kernel's BTF has no runqueues. @cpu is not always this one: order/tickless.bpf.h.
+ * Return the rq of @cpu, not always this CPU (order/tickless.bpf.h). NULL if the kernel's BTF has
+ * no runqueues.
  */
 static struct rq *kernel_rq(s32 cpu)
 {
@@ -31,8 +32,8 @@ static struct rq *kernel_rq(s32 cpu)
 }
 
 /*
- * Set the target of @cpu from its utilization, unless it is nearly what the kernel has; @always:
- * the governor does not listen if it was told something less than its rate limit ago.
+ * Set the target of @cpu from its utilization if it has changed by more than 1/CPUPERF_STEP of the
+ * capacity, or @always: in ticks, because a governor ignores a change within its rate limit.
  */
 static void set_cpuperf(s32 cpu, u64 util, bool always)
 {
@@ -42,8 +43,8 @@ static void set_cpuperf(s32 cpu, u64 util, bool always)
 	if (!rq)
 		return;
 	/*
-	 * On the scale of the kernel's capacities, which may know no difference where the loader
-	 * does (hybrid x86). Power profiles take part of schedutil's headroom away.
+	 * Use the scale of the kernel's capacities, which may all be the same where those of the
+	 * loader differ (hybrid x86). Power profiles lower the target through perf_scale.
 	 */
 	target = util * cap * machine.perf_scale / CAPACITY_SCALE / cpu_layout(cpu)->capacity;
 	others = rq->avg_rt.util_avg + rq->avg_dl.util_avg;
@@ -53,14 +54,14 @@ static void set_cpuperf(s32 cpu, u64 util, bool always)
 		scx_bpf_cpuperf_set(cpu, target);
 }
 
-/* The utilization of @cpu has changed, and its rq lock is held. */
+/* Set the target of @cpu after its utilization has changed. The rq lock of @cpu is held. */
 static void update_cpuperf(s32 cpu, struct cpu_ctx *cctx, bool tick)
 {
 	u32 util = cctx->pelt.util_avg;
 
 	if (!machine.cpufreq)
 		return;
-	/* A CPU that a busy task leaves for a while starts at what that task needs. */
+	/* A CPU that leaves idle starts at the utilization of its last busy period. */
 	if (!cctx->pelt.running)
 		cctx->util_est = peak(cctx->util_est, util);
 	else
@@ -68,16 +69,14 @@ static void update_cpuperf(s32 cpu, struct cpu_ctx *cctx, bool tick)
 	set_cpuperf(cpu, util, tick);
 }
 
-/*
- * If @cpu is idle, lower its target. No lock is held: if it wakes meanwhile its next tick sets it.
- */
+/* Lower the target of @cpu if it is idle. No lock is held; if it wakes now, a tick corrects it. */
 static void decay_cpuperf(s32 cpu, u64 now)
 {
 	if (!cpu_ctx(cpu)->pelt.running)
 		set_cpuperf(cpu, util_avg_at(cpu, now), false);
 }
 
-/* Return the target that the kernel has. */
+/* Return the target that the kernel has; full speed if its rq is not known. */
 static u32 cpuperf_target(s32 cpu)
 {
 	struct rq *rq = kernel_rq(cpu);

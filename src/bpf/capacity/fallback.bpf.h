@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Where a task waits on machines with CPUs of different capacity when no CPU is idle for it: not
- * with tasks of the other kind, for a small one would take a strong CPU from a big one, and a big
- * one would run on a weak CPU.
+ * The CPU for which a task waits if none is idle, on machines with CPUs of different capacity. Big
+ * tasks wait for strong CPUs, small ones for weak CPUs: a small task would take a strong CPU from a
+ * big one, and a big one would run on a weak CPU.
  */
 #pragma once
 
-/* A weak CPU leaves a waiting task that is too big for it to stronger ones for so long. */
+/* How long a weak CPU leaves a waiting task that is too big for it to stronger ones. */
 enum { WEAK_WAIT_NS = 500000 };
 
-/* ns for which weak CPUs are still to leave the waiting task to stronger ones. */
+/* Return for how many more ns weak CPUs leave the task to stronger ones; 0 or less: none. */
 static s64 weak_wait(const struct task_ctx *tctx, u64 now)
 {
 	return tctx->enqueued_at + WEAK_WAIT_NS - now;
 }
 
-/* Of the strong CPUs, or of the weakest, the next in turn; -1 if there is none. */
+/* Return the next CPU in turn of the strong ones, or of the weakest; -1 if there is none. */
 static s32 next_of_kind(bool strong)
 {
 	u32 first = strong ? 0 : machine.nr_stronger;
@@ -27,8 +27,11 @@ static s32 next_of_kind(bool strong)
 }
 
 /*
- * In select_cpu: the @target if it is of the task's kind, or has room; else the previous CPU, or
- * the less loaded of two of its kind.
+ * Return the CPU whose queue @p is to join. In select_cpu.
+ *
+ * 1. @target, if it is of the kind of @p, or if @p is small and so is current there.
+ * 2. @prev, if it is of the kind of @p.
+ * 3. Of the next two CPUs of that kind, the less loaded that @p may use; @target if there is none.
  */
 __noinline s32 fallback_cpu(struct task_struct *p __arg_trusted, s32 prev, s32 target)
 {

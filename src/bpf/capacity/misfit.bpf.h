@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Misfits: running tasks that have outgrown their CPU, which Rasmussen's patches leave open. Within
- * a tick they move to a stronger one (MOVE_UP in search/move.bpf.h) that idles, or runs a task that
- * fits the misfit's CPU. That task is preempted, and waits in the queue; the misfit's old CPU has
- * nothing else to do, and steals it.
+ * Misfits: running tasks that have become too big for their CPU, which Rasmussen's patches do not
+ * cover. Within a tick a misfit moves to a stronger CPU (MOVE_UP in search/move.bpf.h) that is
+ * idle, or that runs a task which fits the misfit's CPU. That task is preempted and waits, until
+ * the misfit's old CPU steals it.
  *
- * Bounded by MAX_MOVE_LOOKS CPUs, the next ones each time.
+ * Bounded by MAX_MOVE_LOOKS CPUs, from move_turn on, which has_room() advances.
  */
 #pragma once
 
-/* A task of ours that would do as well on @weaker runs on @cpu. */
+/* Return true if @cpu runs a preemptible task of sched_ext that fits @weaker. */
 static bool runs_small(s32 cpu, s32 weaker)
 {
 	const struct cpu_ctx *cctx = cpu_ctx(cpu);
@@ -19,8 +19,8 @@ static bool runs_small(s32 cpu, s32 weaker)
 }
 
 /*
- * A CPU stronger than @cpu that is idle, or else that runs what would do here; -1 if there is none.
- * A task that never preempts gets idle ones only.
+ * Return a CPU stronger than @cpu that is idle, or else one that runs a task which fits @cpu.
+ * Return -1 if there is none. A task that never preempts moves to idle CPUs only.
  */
 __noinline s32 find_stronger(struct task_struct *p __arg_trusted, s32 cpu)
 {
@@ -39,7 +39,7 @@ __noinline s32 find_stronger(struct task_struct *p __arg_trusted, s32 cpu)
 	return small;
 }
 
-/* In tick of @cpu, on which @p runs: is it too big for it, and could go to a stronger one? */
+/* Return true if @p is too big for @cpu, where it runs, and a stronger CPU may take it. In tick. */
 static bool outgrows(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
 	util_runs(p, tctx, cpu, cctx);
@@ -47,7 +47,7 @@ static bool outgrows(struct task_struct *p, struct task_ctx *tctx, s32 cpu, stru
 	return cctx->misfit && find_stronger(p, cpu) >= 0;
 }
 
-/* In enqueue of @p, which is on @cpu: has it come to run on @to, claimed if that is idle? */
+/* Return true if @p takes @to: idle and now claimed, or its task fits @cpu. In enqueue. */
 static bool takes_stronger(const struct task_struct *p, s32 cpu, s32 to)
 {
 	if (claim_idle(to))

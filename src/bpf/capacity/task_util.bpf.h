@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How much of a CPU a task uses: util_avg by PELT, on the scale of capacities, and what it is
- * expected to use when it wakes.
+ * The utilization of a task: util_avg by PELT, and what it is expected to use when it wakes, on the
+ * scale of capacities.
  *
  *	util_avg    ___/\___/\______     decays while the task sleeps or waits
  *	util_est    ___|~~~~|~~~~\__     its peaks: rises immediately, falls by a quarter a sleep
@@ -10,13 +10,13 @@
  *	select_cpu  note_asleep()      tick      util_runs()
  *	running     util_starts()      stopping  util_stops()
  *
- * A new task starts at half of the spare capacity of its CPU. sched_ext does not keep p->se.avg, so
- * this program does, on asymmetric machines only.
+ * A new task starts at half of the spare capacity of its CPU. sched_ext does not maintain
+ * p->se.avg, so this program does, on asymmetric machines only.
  */
 #pragma once
 
 #ifdef __VMLINUX_H__
-/* Kernels with CONFIG_UCLAMP_TASK have these; vmlinux.h is of one that has not. */
+/* Fields of kernels with CONFIG_UCLAMP_TASK, which the kernel of vmlinux.h does not have. */
 struct uclamp_se___magpie {
 	unsigned int value : 11;
 } __attribute__((preserve_access_index));
@@ -26,7 +26,7 @@ struct task_struct___uclamp {
 } __attribute__((preserve_access_index));
 #endif
 
-/* What was asked for the task itself: uclamp.min and max of its cgroup are not known here. */
+/* Return @util clamped to the task's own uclamp. The uclamp of its cgroup is not known here. */
 static u32 clamp_util(const struct task_struct *p, u32 util)
 {
 	const struct task_struct___uclamp *clamped = (const void *)p;
@@ -39,13 +39,13 @@ static u32 clamp_util(const struct task_struct *p, u32 util)
 	return min(max(util, least), most);
 }
 
-/* util_avg or util_est has changed. */
+/* Update task_util after util_avg or util_est has changed. */
 static void update_task_util(const struct task_struct *p, struct task_ctx *tctx)
 {
 	tctx->task_util = clamp_util(p, max(tctx->util.util_avg, tctx->util_est));
 }
 
-/* Return what @cpu has to spare, without what the task, which does not run, has left there. */
+/* Return the spare capacity of @cpu. util_avg that the task, not running, left there is spare. */
 static u32 spare_capacity(s32 cpu, const struct task_ctx *tctx)
 {
 	u32 capacity = capacity_of(cpu), util = util_avg_at(cpu, unlocked_now());
@@ -55,7 +55,7 @@ static u32 spare_capacity(s32 cpu, const struct task_ctx *tctx)
 	return capacity - min(capacity, util);
 }
 
-/* The task did not run until now; @cpu is where it was last, or is to start. */
+/* Decay util_avg: the task did not run until @now. @cpu is where it was last, or starts. */
 static void note_asleep(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
 {
 	if (tctx->util.updated_at) {
@@ -68,7 +68,7 @@ static void note_asleep(const struct task_struct *p, struct task_ctx *tctx, s32 
 	update_task_util(p, tctx);
 }
 
-/* It ran until now, on @cpu. */
+/* Update util_avg: the task has run on @cpu until now. */
 static void util_runs(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 		      const struct cpu_ctx *cctx)
 {
@@ -80,7 +80,7 @@ static void util_runs(const struct task_struct *p, struct task_ctx *tctx, s32 cp
 		stat_add(STAT_MISFIT_NS, tctx->util.updated_at - since);
 }
 
-/* Takes note of what runs on @cpu, be it from now on. */
+/* Note the utilization of the task that runs on @cpu, or starts to run there. */
 static void note_curr_util(const struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
 	bool misfit;

@@ -7,13 +7,13 @@
  *	..                                     by a search, or not at all (queued)
  *	8     big     big       big
  *
- * A task is little if it fits the weakest CPUs, a CPU is big if it is one of the strongest.
+ * A task is little if it fits the weakest CPUs. A CPU is big if it is not weak (capacity.bpf.h).
  */
 #pragma once
 
 struct wake_cases wake_cases[MAX_CPUS];
 
-/* In select_cpu: the task goes to @cpu, or if that is -1 into the queue of @target. */
+/* Count a wakeup to @cpu, or into the queue of @target if @cpu is -1. In select_cpu. */
 static void note_wake_case(const struct task_ctx *tctx, s32 prev, s32 target, s32 cpu)
 {
 	s32 waking = bpf_get_smp_processor_id(), to = cpu >= 0 ? cpu : target;

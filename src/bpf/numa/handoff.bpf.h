@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Hand-off: a waker that sleeps immediately, as with a request and its answer, leaves its CPU to
- * the wakee. To wake an idle CPU takes longer than what the waker has left to do. The kernel's hint
- * (WF_SYNC) alone does not tell, because a task that writes to a pipe may continue to write: the
- * waker must have kept to it lately.
+ * Hand-off: a waker that is about to sleep leaves its CPU to the wakee, because an idle CPU takes
+ * longer to wake than the waker continues to run. WF_SYNC alone does not say that the waker will
+ * sleep: a task that writes to a pipe may continue to write. So the waker needs a score.
  *
- *	select_cpu  WF_SYNC, its first wakeup since it runs, handoff_score >= HANDOFF_SCORE,
- *	            nothing waits for its CPU, and wake-affine has chosen that: local DSQ, here
- *	            otherwise: the search
- *	stopping    it sleeps within handoff_ns of that wakeup, the only one: score++
- *	            it does not: score = 0
- *	            ... though it had handed its CPU off: score = -HANDOFF_PENALTY
+ *	select_cpu  WF_SYNC, the first since the waker started to run; its score is full; its CPU
+ *	            is the target, and no task waits there: the wakee goes to the local DSQ
+ *	            otherwise: search for an idle CPU
+ *	stopping    it sleeps within handoff_ns of its only WF_SYNC wakeup: score++, up to full
+ *	            otherwise: score = min(score, 0)
+ *	            otherwise, and it had handed its CPU off: score = -HANDOFF_PENALTY
  *
- * Nothing can be stolen from the local DSQ. So the hand-off ends the waker's slice: if it does not
- * sleep, the next tick runs the wakee.
+ * No CPU can steal from the local DSQ. Therefore the hand-off ends the waker's slice: if the waker
+ * does not sleep, the next tick runs the wakee.
  */
 #pragma once
 
@@ -24,8 +23,8 @@ enum {
 };
 
 /*
- * In select_cpu: is the wakee to go to the local DSQ of @target, because that is this CPU and its
- * task is about to sleep? Not for wakeups by kernel threads that serve this CPU.
+ * Return true if the wakee is to go to the local DSQ of @target, because that is this CPU and its
+ * task is about to sleep. Never if current is a per-CPU kernel thread or the loader. In select_cpu.
  */
 static bool hands_off(const struct task_ctx *tctx, s32 target, u64 wake_flags)
 {
@@ -37,9 +36,7 @@ static bool hands_off(const struct task_ctx *tctx, s32 target, u64 wake_flags)
 		return false;
 	if (cctx->sync_wakes < 2)
 		cctx->sync_wakes++;
-	/*
-	 * The clock costs a tenth of the wakeup: while the score is full it is read now and then.
-	 */
+	/* The clock costs a tenth of a wakeup: read it seldom while the score is full. */
 	cctx->sync_woke_at =
 		cctx->handoff_score < HANDOFF_SCORE || cctx->nr_handoffs++ % HANDOFF_SAMPLE == 0
 			? bpf_ktime_get_ns()
@@ -56,7 +53,7 @@ static bool hands_off(const struct task_ctx *tctx, s32 target, u64 wake_flags)
 	return true;
 }
 
-/* In stopping of the waker: did it do as expected? If it was not timed, that it slept is enough. */
+/* Update the score of the waker. A wakeup that was not timed counts as in time. In stopping. */
 static void judge_handoff(struct task_ctx *tctx, struct cpu_ctx *cctx, bool sleeps)
 {
 	bool soon = !cctx->sync_woke_at ||

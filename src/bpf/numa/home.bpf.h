@@ -1,31 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Home nodes: where a task's memory is, or else where it has run most. migrate_home.bpf.h has what
- * follows from that. All of it happens on machines with several nodes only, and at ticks:
+ * Preferred nodes, on machines with several nodes: where a task's memory is, or else where it has
+ * run most. migrate_home.bpf.h moves tasks there. In tick, HOME_LOOK_NS after the last check:
  *
- *	tick, HOME_LOOK_NS after the last one
- *	    the process's node is known to the loader (src/numa)    that is home
- *	    else, less than half of its run time is at home,
- *	    decaying                                                home is here now
+ * 1. If the loader knows the node of the process's memory (src/numa), that is the preferred node.
+ * 2. Otherwise, if the task has spent less than half of its run time, decaying, on its preferred
+ *    node, the present node becomes the preferred one.
  *
- * A task that wake-affine pulls to a node that is not its home would be moved back, pulled again,
- * and so on. So neither it nor its waker is moved home for numa_backoff scan periods then (Mel
- * Gorman's delayed retry). Otherwise an attempt to move a task home is repeated after RETRY_NS. The
- * kernel adapts the scan period, between 1 and 60 s, to how many pages each scan finds; nothing is
- * scanned here, so it is the shortest of them.
+ * A task that wake-affine pulls away from its preferred node would be moved back, pulled again, and
+ * so on. So neither the task nor its waker is moved back for numa_backoff scan periods (Mel
+ * Gorman's delayed retry). Any other attempt is repeated after RETRY_NS. The kernel adapts its scan
+ * period, 1 to 60 s, to the pages that each scan finds. Nothing is scanned here, so it is 1 s.
  */
 #pragma once
 
 enum {
-	HOME_LOOK_NS = 2000000, /* ticks that come faster are left out */
+	HOME_LOOK_NS = 2000000, /* ticks within this time of the last check are skipped */
 	HOME_ALL = 1 << 16,
-	/* the share is an average over 1 << this looks: half a second of run time at HZ=250 */
+	/* home_share averages over 1 << HOME_DECAY checks: half a second of run time at HZ=250 */
 	HOME_DECAY = 7,
 	SCAN_PERIOD_NS = 1000000000,	/* the kernel's numa_balancing_scan_period_min */
 	RETRY_NS = SCAN_PERIOD_NS / 16, /* as task_numa_fault() retries */
 };
 
-/* Filled by ticks; the loader writes nodes, and throws out processes that are gone. */
+/* Ticks add processes. The loader writes their nodes, and removes those that have exited. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_PROCESSES);
@@ -38,7 +36,7 @@ static bool is_numa(void)
 	return machine.nr_nodes > 1;
 }
 
-/* The task is not to be moved home for @wait ns from now. A longer wait stays. */
+/* Do not move the task to its preferred node for @wait ns. Never shorten a longer wait. */
 static void delay_return(struct task_ctx *tctx, u64 now, u64 wait, bool held)
 {
 	if (!time_before(tctx->home_retry_at, now + wait))
@@ -50,8 +48,8 @@ static void delay_return(struct task_ctx *tctx, u64 now, u64 wait, bool held)
 }
 
 /*
- * In select_cpu: wake-affine pulls the task from another node to @node, where its waker runs, if it
- * has one.
+ * Start the back-off of the task, and of its waker if it @has_waker: wake-affine pulls the task to
+ * @node, where the waker runs. In select_cpu.
  */
 static void back_off(struct task_ctx *tctx, u32 node, bool has_waker)
 {
@@ -67,7 +65,7 @@ static void back_off(struct task_ctx *tctx, u32 node, bool has_waker)
 		delay_return(waker, now, wait, true);
 }
 
-/* Is the task, on @node or about to be, away from home, and to go there if there is room? */
+/* Return true if @node is not the preferred node, and no wait keeps the task from returning. */
 static bool wants_home(const struct task_ctx *tctx, u32 node, u64 now)
 {
 	return is_numa() && tctx->preferred_node != NO_NODE && tctx->preferred_node != node &&
@@ -75,8 +73,8 @@ static bool wants_home(const struct task_ctx *tctx, u32 node, u64 now)
 }
 
 /*
- * Where the loader says that the process has its memory. The looks tell the loader which processes
- * use CPU time.
+ * Return the node that has the process's memory, NO_NODE if not known. Count the check, because the
+ * loader samples the processes that use most CPU time.
  */
 static s32 memory_node(s32 tgid)
 {
@@ -102,7 +100,9 @@ static void set_home(struct task_ctx *tctx, s32 node)
 	tctx->home_share = HOME_ALL / 2;
 }
 
-/* The task was seen to run on @node; @memory is where its process has its memory, or NO_NODE. */
+/*
+ * Update the preferred node: the task runs on @node, its memory is on @memory, NO_NODE if unknown.
+ */
 static void settle_preferred_node(struct task_ctx *tctx, s32 node, s32 memory)
 {
 	if (memory != NO_NODE && tctx->preferred_node != memory)

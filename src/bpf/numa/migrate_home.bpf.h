@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A task that is away returns to its home node (home.bpf.h)
+ * A task that is away returns to its preferred node (home.bpf.h)
  *
- *	when it wakes   and no CPU of the target's node is idle         find_idle()
- *	while it waits  taken by a CPU of its home that idles           pull()
- *	while it runs   at a tick, if a CPU of its home seems to idle   MOVE_HOME, search/move.bpf.h
+ *	when it wakes   if no CPU of the target's node is idle      find_idle()
+ *	while it waits  if a CPU of its preferred node takes it     pull()
+ *	while it runs   at a tick, if a CPU there seems to be idle  MOVE_HOME, search/move.bpf.h
  */
 #pragma once
 
-/* May an idle CPU be on @node? Bounded by MAX_BEYOND. */
+/* Return true if a CPU of @node seems to be idle. Bounded by MAX_BEYOND other LLCs. */
 __noinline bool node_any_idle(u32 node)
 {
 	const volatile struct llc_layout *l = llc_layout(node_llc(node));
@@ -23,8 +23,8 @@ __noinline bool node_any_idle(u32 node)
 }
 
 /*
- * In tick of @cpu, on which @p runs: is it to be sent home? Also takes note of where it runs.
- * Kernel threads have no memory of their own.
+ * Note where @p runs, and return true if it is to move to its preferred node. Never for kernel
+ * threads, which have no memory of their own. In tick of @cpu, where @p runs.
  */
 static bool goes_home(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
 		      u64 now)

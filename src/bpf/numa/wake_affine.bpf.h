@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Wake-affine: near which CPU a wakeup searches, the previous or the waking one, by the kernel's
- * rules. Each can be switched off by --wake-affine.
+ * Wake-affine: choose the previous or the waking CPU as target of the search, by the kernel's
+ * rules. --wake-affine names the rules in force.
  *
  *	not a plain wakeup (fork), or the waking CPU not allowed      previous
  *	idle   the waking CPU is idle (an interrupt wakes), and
@@ -9,12 +9,12 @@
  *	sync   the waker is about to sleep, and no task waits there   waking
  *	else                                                          previous
  *
- * A pull to a node that is not the task's preferred one starts the back-off of home.bpf.h, for the
- * task and its waker (Mel Gorman's update_wa_numa_placement()).
+ * A pull away from the task's preferred node starts the back-off of home.bpf.h, for the task and
+ * its waker (Mel Gorman's update_wa_numa_placement()).
  */
 #pragma once
 
-/* Is @waking to be the target rather than @prev? */
+/* Return true if @waking is the target, false if @prev is. */
 static bool wake_affine(s32 waking, s32 prev, bool sync)
 {
 	const struct cpu_ctx *cctx = cpu_ctx(waking);
@@ -24,7 +24,7 @@ static bool wake_affine(s32 waking, s32 prev, bool sync)
 	return tunables.affine_sync && sync && cctx->curr_weight && !cctx->queued;
 }
 
-/* In select_cpu. @prev is a CPU that @p may use. */
+/* Return the target of the search for @p, which may use @prev. In select_cpu. */
 static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev, u64 wake_flags)
 {
 	s32 waking = bpf_get_smp_processor_id();

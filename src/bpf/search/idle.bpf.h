@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which CPUs are idle: idle_map, kept by the CPUs themselves, so that the kernel need not keep its
- * own.
+ * idle_map: the idle CPUs that no waker has claimed. Each CPU maintains its own bit, so the
+ * kernel's idle tracking is switched off.
  *
  *	          update_idle(true)                   claim_idle()
  *	running -------------------> idle, bit set -----------------> idle, bit clear
@@ -11,17 +11,17 @@
  *	                                                                        v
  *	                                                                   idle, bit set again
  *
- * A CPU that is claimed gets a task or a kick from its claimer. cctx->idle is the truth; the bit
- * says that it is not claimed. pelt.running is the same for utilization, also on CPUs that are not
- * present.
+ * The claimer sends the claimed CPU a task or a kick. cctx->idle says whether the CPU is idle, the
+ * bit whether it is also unclaimed. pelt.running says the same as cctx->idle for utilization, also
+ * on CPUs that are not usable.
  */
 #pragma once
 
-enum { MAX_BEYOND = 8 }; /* other LLCs that a search for an idle CPU goes to */
+enum { MAX_BEYOND = 8 }; /* other LLCs that one search scans at most */
 
 struct sparse_map idle_map;
 
-/* Are all CPUs of the core idle, or would be if those of @bits were? */
+/* Return true if all CPUs of the core are idle, counting those in @bits as idle. */
 static bool is_core_idle(const volatile struct cpu_layout *l, u64 bits)
 {
 	u64 core = map_bit(l->slot & ~(machine.smt_width - 1));
@@ -31,8 +31,8 @@ static bool is_core_idle(const volatile struct cpu_layout *l, u64 bits)
 }
 
 /*
- * Keep the hint that the LLC has a core which is idle, as the kernel's sd_llc_shared does: set by
- * the last CPU of the core to go idle, cleared by a search that finds none. Written only when it
+ * Set the hint that the LLC has an idle core, as the kernel's sd_llc_shared does. The last CPU of
+ * the core to go idle sets it; a search that finds no idle core clears it. Write it only when it
  * changes.
  */
 static void note_idle_core(s32 cpu)
@@ -44,8 +44,8 @@ static void note_idle_core(s32 cpu)
 }
 
 /*
- * If it is present, also when its bit is set: pairs with cpu_goes(), which has the CPU not present
- * any more and then clears the bit.
+ * Set the idle bit of @cpu, then recheck that the CPU is usable. Pairs with cpu_goes(): make the
+ * CPU unusable, then clear the bit. Runs on @cpu, or in init.
  */
 static void mark_idle(s32 cpu, struct cpu_ctx *cctx)
 {
@@ -68,13 +68,13 @@ static void mark_busy(s32 cpu, struct cpu_ctx *cctx)
 	map_test_and_clear(&idle_map, slot);
 }
 
-/* Claims the CPU; false if it is not idle, or claimed already. */
+/* Claim @cpu. Return false if it is not idle, or is claimed already. */
 static bool claim_idle(s32 cpu)
 {
 	return is_present(cpu) && map_test_and_clear(&idle_map, cpu_layout(cpu)->slot);
 }
 
-/* Claims an idle CPU of @llc; -1 if there is none. */
+/* Claim an idle CPU of @llc, the first after @slot. Return -1 if there is none. */
 __noinline s32 any_idle(u32 llc, u32 slot)
 {
 	struct map_walk walk = map_walk_from(llc, slot, ALL_SLOTS);

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Moves of running tasks:
+ * Moves of running tasks, which seldom wake, so no wakeup finds them a better CPU:
  *
- *	MOVE_HOME   away from its preferred node, where a CPU idles       numa/migrate_home.bpf.h
- *	MOVE_UP     too big for its CPU                                   capacity/misfit.bpf.h
- *	MOVE_ROOM   a preferred core is idle; or it has run for ROOM_NS
- *	            without a sleep, and for that long there was a core
- *	            or an LLC with more room                              room.bpf.h
+ *	MOVE_HOME   a CPU of the task's preferred node is idle            numa/migrate_home.bpf.h
+ *	MOVE_UP     the task is too big for its CPU                       capacity/misfit.bpf.h
+ *	MOVE_ROOM   a preferred core is idle; or the task has run for
+ *	            ROOM_NS without a sleep, and for as long there was
+ *	            a core or an LLC with more room                       room.bpf.h
  *
- *	tick     one of these, and it may migrate: its slice ends         check_move()
- *	enqueue  search again, claim the CPU, send the task there         send_away()
+ *	tick     a reason applies, and the task may migrate: end its slice    check_move()
+ *	enqueue  search again, claim the CPU, send the task there             send_away()
  */
 #pragma once
 
-/*
- * For which room elsewhere is to last: a few slices, as what others do changes from tick to tick.
- */
+/* How long there must have been room elsewhere: a few slices, because load changes at each tick. */
 enum { ROOM_NS = 20000000 };
 
 /*
- * In tick of @cpu, on which @p runs: is there a preferred core, or has there been room elsewhere
- * for long enough? A look that finds none goes to the next LLC the next time.
+ * Return true if a preferred core is idle, or if there has been room elsewhere for ROOM_NS. If
+ * there is none, advance move_turn: the next tick checks the next LLC. In tick of @cpu, where @p
+ * runs.
  */
 static bool has_room(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
 {
@@ -35,7 +34,10 @@ static bool has_room(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 
 	return tctx->room_since && now - tctx->room_since >= ROOM_NS;
 }
 
-/* In tick of @cpu, on which @p runs, charged until now. */
+/*
+ * End the slice of @p, charged until @now, if there is a reason to move it. If several apply, the
+ * last one below counts. In tick of @cpu, where @p runs.
+ */
 static void check_move(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
 		       u64 now)
 {
@@ -54,14 +56,15 @@ static void check_move(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 }
 
 /*
- * In enqueue: @p goes to @cpu, another one, and takes it from the task that runs there. Kernels
- * whose enqueue_task_scx() has an int for enq_flags (6.18 for one) lose SCX_ENQ_PREEMPT on that
- * way: the kick does the same. It finds @p there, because kicks and inserts of this CPU are
- * carried out last first once its interrupts are on.
+ * Send @p to @cpu, another CPU, and preempt the task that runs there. In enqueue. Kernels whose
+ * enqueue_task_scx() has an int for enq_flags (6.18 for one) lose SCX_ENQ_PREEMPT; the kick does
+ * the same. It finds @p there: the kernel queues the insertion after the kick, and carries out the
+ * last one first, once interrupts are on.
  */
 static void send(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {
 	tctx->arrives = true;
+	/* The local DSQ of @cpu, because the CPU was claimed for @p, or @p preempts its current. */
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, tunables.slice_ns,
 			   enq_flags | arrival_flags(p, cpu));
 	if (!waits_on_arrival(p, cpu))
@@ -69,8 +72,8 @@ static void send(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_
 }
 
 /*
- * In enqueue of @p, which is on @cpu and is to go elsewhere. True: it was sent. A wakeup has
- * searched already.
+ * Search again for a better CPU for @p, which is on @cpu, and send it there. Return true if it was
+ * sent; never for a wakeup, which has searched already. In enqueue.
  */
 __noinline bool send_away(struct task_struct *p __arg_trusted, s32 cpu, u64 enq_flags)
 {

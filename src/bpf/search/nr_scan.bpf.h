@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How many CPUs of an LLC a search may go over: nr_scan, Chen Yu's SIS_UTIL (commit 70fb5ccf2e).
- * The more of its capacity an LLC uses, the less likely is a search to find an idle CPU, and the
- * less of it is searched; above 100 / imbalance_pct (85 %) none of it is:
+ * nr_scan: how many CPUs of an LLC a search may scan (Chen Yu's SIS_UTIL, commit 70fb5ccf2e). The
+ * more of its capacity an LLC uses, the less likely it has an idle CPU, and the fewer of its CPUs
+ * are scanned. Above 100 / imbalance_pct (85 %) none are:
  *
  *	x = sum_util / capacity    y = 1 - (x * imbalance_pct / 100)^2    nr_scan = nr_cpus * y
  *
@@ -10,12 +10,12 @@
  *	tick, if the loader is late   nr_scan from util_avg                    estimate_nr_scan()
  *	search                        reads nr_scan                            budget()
  *
- * capacity is what the CPUs can reach now: where their frequency is clamped, util_avg, which is
- * relative to the highest one, would show room that is not there.
+ * The capacity is that of the present frequency limits. util_avg is relative to the highest
+ * frequency, so compared with the full capacity a limited CPU would never be full.
  */
 #pragma once
 
-/* The kernel's arithmetic; as nr_scan() in src/nr_scan.rs, which publishes. */
+/* Return nr_scan by the kernel's arithmetic. src/nr_scan.rs has the same function. */
 static u32 nr_scan_of(u64 sum_util, u64 capacity, u32 nr_cpus)
 {
 	u64 x = sum_util * CAPACITY_SCALE / capacity;
@@ -31,7 +31,7 @@ static u32 nr_scan_of(u64 sum_util, u64 capacity, u32 nr_cpus)
 	return nr;
 }
 
-/* Slots of @llc that a search may go over. */
+/* Return how many slots of @llc a search may scan: nr_scan, or ALL_SLOTS. */
 static u32 budget(u32 llc)
 {
 	u32 nr = READ_ONCE(llc_published(llc)->nr_scan);
@@ -39,7 +39,9 @@ static u32 budget(u32 llc)
 	return !tunables.scan_limit || nr >= llc_layout(llc)->nr_cpus ? ALL_SLOTS : nr;
 }
 
-/* Bounded by the LLC's slots: about a microsecond for 16 of them. */
+/*
+ * Return the sum of util_avg of the usable CPUs of @llc. Bounded by its slots: 16 take about 1 us.
+ */
 __noinline u64 sum_util(u32 llc, u64 now)
 {
 	const volatile struct llc_layout *l = llc_layout(llc);
@@ -54,8 +56,8 @@ __noinline u64 sum_util(u32 llc, u64 now)
 }
 
 /*
- * In tick of @cpu. When what is published of its LLC is out of date, for the loader was stopped or
- * is starved, the first CPU to notice does its work, once an interval.
+ * Compute nr_scan of @cpu's LLC if the published one is out of date, because the loader is stopped
+ * or starved. The first CPU that notices does so, once an interval. In tick of @cpu.
  */
 static void estimate_nr_scan(s32 cpu, const struct cpu_ctx *cctx)
 {

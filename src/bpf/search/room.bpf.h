@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Room elsewhere for a task that runs for long: it seldom wakes, so no search finds a better CPU
- * for it (MOVE_ROOM in move.bpf.h).
+ * Room elsewhere for a task that runs for long (MOVE_ROOM in move.bpf.h):
  *
- *	under SMT its core runs another task             a core of the node with all CPUs idle
+ *	condition                                        the task moves to
+ *	its core runs another task (SMT)                 a core of the node with all CPUs idle
  *	cores of its LLC are ranked                      an idle core that is preferred to its own
  *	another LLC of the node has two idle CPUs more   an idle core there
  *
  * Preferred cores are CPUs of one kind of which some reach higher frequencies (Intel's ITMT, AMD's
- * preferred cores). An LLC's slots are by rank, the best core first, so that a walk from the first
- * slot on finds that.
+ * preferred cores). The slots of an LLC are sorted by rank, so a walk from the first slot finds the
+ * best idle core.
  *
- * Bounded by MAX_MOVE_LOOKS idle cores, and one other LLC a look, the next one each time.
+ * Bounded by MAX_MOVE_LOOKS idle cores, and by one other LLC a check, the next one each time.
  */
 #pragma once
 
-/* Under SMT: does another CPU of the core do something? */
+/* Return true if another CPU of the core is busy (SMT). */
 static bool shares_core(const volatile struct cpu_layout *l)
 {
 	return machine.smt_width > 1 && !is_core_idle(l, map_bit(l->slot));
 }
 
-/* Idle CPUs of @llc. Bounded by LINES_PER_LLC. */
+/* Return how many CPUs of @llc are idle. Bounded by LINES_PER_LLC. */
 __noinline u32 nr_idle(u32 llc)
 {
 	u32 first = llc_layout(llc)->first_line, nr = bpf_arena_loop_zero, line;
@@ -32,8 +32,8 @@ __noinline u32 nr_idle(u32 llc)
 }
 
 /*
- * Return an idle CPU of @llc for @p, which runs on @cpu: one whose whole core is idle and that is
- * strong enough, with @better only one that is preferred to @cpu; -1 if there is none.
+ * Return a CPU of @llc for @p, which runs on @cpu: all CPUs of its core are idle, it is strong
+ * enough, and if @better, preferred to @cpu. -1 if there is none. Bounded by MAX_MOVE_LOOKS.
  */
 __noinline s32 find_core(struct task_struct *p __arg_trusted, s32 cpu, u32 llc, bool better)
 {
@@ -57,10 +57,7 @@ __noinline s32 find_core(struct task_struct *p __arg_trusted, s32 cpu, u32 llc, 
 	return -1;
 }
 
-/*
- * In tick and enqueue of @p, which is on @cpu: return an idle CPU that is better for it; -1 if
- * there is none.
- */
+/* Return an idle CPU better for @p than @cpu; -1 if there is none. In tick and enqueue. */
 __noinline s32 find_room(struct task_struct *p __arg_trusted, s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);

@@ -1,38 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The search for an idle CPU (select_idle_sibling), bounded as Chen Yu's SIS_UTIL has it
- * (nr_scan.bpf.h):
+ * The search for an idle CPU (select_idle_sibling), bounded by nr_scan (Chen Yu's SIS_UTIL,
+ * nr_scan.bpf.h):
  *
  *	fast    target, previous, recently used CPU, if they share the target's LLC ---> claimed
- *	core    under SMT, if the target's LLC may have a core idle as a whole ---------> claimed
- *	scan    the target's LLC, nr_scan CPUs from the one after the target on,
+ *	core    under SMT, an idle core, if the target's LLC may have one --------------> claimed
+ *	scan    nr_scan CPUs of the target's LLC, from the one after the target on,
  *	        wrapping, so that successive wakeups cover all of it -------------------> claimed
- *	beyond  the other LLCs of the node, then the preferred node's (numa/home.bpf.h),
- *	        then the nearest others, each by its own nr_scan -----------------------> claimed
+ *	beyond  the other LLCs of the node, then the preferred node (numa/home.bpf.h),
+ *	        then the nearest other LLCs, each by its own nr_scan -------------------> claimed
+ *	weak    the best of the idle CPUs that are too weak ----------------------------> claimed
  *	none    -1
  *
- * It serves tasks of any size: an idle CPU that is too weak for the task (capacity/capacity.bpf.h)
- * is passed over, and the one with the largest spare capacity is taken if there is no better one.
- * Big tasks are not bounded by nr_scan: an idle CPU that is strong enough is worth more than the
- * look at those that are not.
+ * The search passes over idle CPUs that are too weak for the task (capacity/capacity.bpf.h), until
+ * only they are left. nr_scan does not bound big tasks: an idle CPU that is strong enough is worth
+ * the longer search.
  *
- * Where some cores are preferred to others (room.bpf.h), or tasks are to be packed,
- * scan_from has the scan begin at the LLC's first slot: the same cores are used each time, and the
- * last ones stay idle.
+ * If some cores are preferred (room.bpf.h), or tasks are to be packed, a scan begins at the first
+ * slot of the LLC (scan_from): the same cores are used each time, and the last ones stay idle.
  *
- * Busy CPUs are skipped by the line of the bitmap: a search in vain reads a word for 16 CPUs.
+ * A search that finds no idle CPU reads one word of the bitmap for 16 CPUs.
  */
 #pragma once
 
-/*
- * The search that goes on, on the CPU that searches: the stack is too small for more than it
- * already holds.
- */
+/* State of the search on each CPU. It is not on the BPF stack, which is too small for it. */
 struct search {
-	u32 util;    /* the CPU has to be strong enough for */
-	s32 weak;    /* of the idle CPUs that are too weak, the one with most to spare; -1: none */
-	u32 spare;   /* ... and that */
-	u32 scanned; /* CPUs that it looked at, which the task may use */
+	u32 util;    /* the CPU has to be strong enough for this utilization */
+	s32 weak;    /* the idle CPU with the most spare capacity of those too weak; -1: none */
+	u32 spare;   /* ... and its spare capacity */
+	u32 scanned; /* CPUs scanned, of those that the task may use */
 	u8 bounded;  /* by nr_scan */
 	u8 counted;
 } __attribute__((aligned(CACHE_LINE)));
@@ -46,8 +42,8 @@ static struct search *this_search(void)
 }
 
 /*
- * For a task that @wakes the search is counted, and bounded, except for a big task, and for the
- * loader, for which a task that it preempts would have to wait.
+ * Start a search for @p on this CPU. If @p @wakes, count the search, and bound it by nr_scan,
+ * except for a big task and for the loader, because a task that the loader preempts would wait.
  */
 static struct search *begin_search(const struct task_struct *p, const struct task_ctx *tctx,
 				   bool wakes)
@@ -63,8 +59,8 @@ static struct search *begin_search(const struct task_struct *p, const struct tas
 }
 
 /*
- * Claims an idle CPU of a window of @llc that @p may use and fits; -1 if there is none. Bounded by
- * the window.
+ * Claim an idle CPU of a window of @llc that @p may use and that is strong enough. Return -1 if
+ * there is none. Bounded by the window.
  */
 __noinline s32 scan_window(struct task_struct *p __arg_trusted, u32 llc, u32 slot, u32 window,
 			   bool whole_cores)
@@ -96,7 +92,7 @@ __noinline s32 scan_window(struct task_struct *p __arg_trusted, u32 llc, u32 slo
 	if (s->counted) {
 		u32 walked = map_walked(&walk, found >= 0), all = machine.nr_cpus_possible;
 
-		/* Of these as many as the task may use, if they are spread evenly. */
+		/* Count the CPUs that the task may use, assuming that they are spread evenly. */
 		if (is_restricted(p))
 			walked = (walked * p->nr_cpus_allowed + all - 1) / all;
 		s->scanned += walked;
@@ -105,8 +101,10 @@ __noinline s32 scan_window(struct task_struct *p __arg_trusted, u32 llc, u32 slo
 }
 
 /*
- * Claim an idle CPU of @llc that @p may use and that is strong enough, whole idle cores first, as
- * far as nr_scan allows; -1 if there is none.
+ * Claim an idle CPU of @llc that @p may use and that is strong enough. Return -1 if there is none.
+ *
+ * 1. Claim a CPU of an idle core, from the entire LLC.
+ * 2. Claim an idle CPU, from nr_scan CPUs after @slot.
  */
 __noinline s32 scan_llc(struct task_struct *p __arg_trusted, u32 llc, u32 slot)
 {
@@ -121,13 +119,13 @@ __noinline s32 scan_llc(struct task_struct *p __arg_trusted, u32 llc, u32 slot)
 			return cpu;
 		llc_ctx(llc)->has_idle_core = false;
 	}
-	/* nr_scan is of CPUs that the task may use: taken to be spread evenly. */
+	/* nr_scan counts CPUs that the task may use: assume that they are spread evenly. */
 	if (window != ALL_SLOTS && is_restricted(p))
 		window = window * machine.nr_cpus_possible / p->nr_cpus_allowed;
 	return scan_window(p, llc, slot, window, false);
 }
 
-/* As scan_llc(), in the nearest other LLCs from @first on, up to @end and to MAX_BEYOND. */
+/* Call scan_llc() for others[@first..@end) of @llc, nearest first. Bounded by MAX_BEYOND. */
 static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 first, u32 end)
 {
 	const volatile struct llc_layout *l = llc_layout(llc);
@@ -146,7 +144,7 @@ static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 first, u32 
 	return -1;
 }
 
-/* The same in all LLCs of @node. */
+/* Call scan_llc() for the LLCs of @node. Bounded by MAX_BEYOND. */
 static s32 scan_node(struct task_struct *p, u32 node, u32 slot)
 {
 	u32 llc = node_llc(node);
@@ -155,21 +153,19 @@ static s32 scan_node(struct task_struct *p, u32 node, u32 slot)
 	return cpu >= 0 ? cpu : scan_beyond(p, llc, slot, 0, llc_layout(llc)->nr_near);
 }
 
-/* Claims the idle CPU that was passed over for being too weak; -1 if there is none. */
+/* Claim the best CPU that the search found too weak. Return -1 if there is none. */
 static s32 claim_weak(const struct search *s)
 {
 	return is_asym() && s->weak >= 0 && claim_idle(s->weak) ? s->weak : -1;
 }
 
-/*
- * A strong CPU is not to wake for a task that a weak one would do for, if tasks are to be packed.
- */
+/* Return true if tasks are to be packed, @cpu is strong, and a weak CPU would do. */
 static bool is_wasted_on(u32 util, s32 cpu)
 {
 	return machine.pack && !is_weak(cpu) && fits_all(util);
 }
 
-/* A fast candidate, which shares the LLC of the @target. */
+/* Claim @cpu, a fast candidate, if it shares the LLC of @target. */
 static bool claim_fast(struct task_struct *p, const struct search *s, s32 cpu, s32 target)
 {
 	return share_llc(cpu, target) && may_use(p, cpu) &&
@@ -177,17 +173,17 @@ static bool claim_fast(struct task_struct *p, const struct search *s, s32 cpu, s
 	       claim_idle(cpu);
 }
 
-/* Claim an idle CPU of @target's LLC, a fast candidate or by a scan, and count which. */
+/*
+ * Claim an idle CPU of @target's LLC, a fast candidate or by a scan, and count which. Return -1 if
+ * there is none.
+ */
 static s32 find_near(struct task_struct *p, const struct task_ctx *tctx, const struct search *s,
 		     s32 prev, s32 target)
 {
 	const volatile struct cpu_layout *l = cpu_layout(target);
 	s32 cpu;
 
-	/*
-	 * On a full machine that is all. A CPU that goes idle from here on is seen by enqueue(),
-	 * which asks again.
-	 */
+	/* If a CPU of the LLC becomes idle later, enqueue() finds it, because it searches again. */
 	if (!map_any(&idle_map, l->llc))
 		return -1;
 	if (claim_fast(p, s, target, target)) {
@@ -208,7 +204,7 @@ static s32 find_near(struct task_struct *p, const struct task_ctx *tctx, const s
 	return cpu;
 }
 
-/* With --latency-hist only: to read the clock twice costs as much as some searches. */
+/* Count the time of a search (--latency-hist). Two clock reads cost as much as some searches. */
 static void note_latency(u64 started)
 {
 	u64 ns = bpf_ktime_get_ns() - started, bucket = ns ? 63 - __builtin_clzll(ns) : 0;
@@ -218,8 +214,8 @@ static void note_latency(u64 started)
 }
 
 /*
- * In select_cpu: claims an idle CPU for @p to wake on, counting where it was found; -1 if there is
- * none.
+ * Claim an idle CPU for @p to wake on, and count where it was found. Return -1 if there is none. In
+ * select_cpu.
  */
 static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 prev, s32 target)
 {

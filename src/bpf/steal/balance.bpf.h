@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fairness among busy CPUs: one that never runs out of work would never steal, and three hogs on
- * two CPUs would share by luck of placement. So each BALANCE_NS a busy CPU looks at the next
- * overloaded CPU of its LLC, every second time of another one, in dispatch. It takes one of the
- * first tasks there which has waited for longer than its own first one, and
+ * Fairness among busy CPUs, which never steal: without balance three hogs on two CPUs would share
+ * by luck of placement. Every BALANCE_NS a busy CPU chooses an overloaded CPU, alternately of its
+ * own LLC and of another one, in tick. In dispatch it pulls one of the first tasks there which has
+ * waited for longer than the task that would run here, by weight, and
  *
- * 1. has more positive lag: its deadline is before that of the task that would run here by
- *    BALANCE_GRAN_NS, by weight; or
- * 2. has waited for BALANCE_WAIT_NS more, by weight.
+ * 1. has more positive lag: its deadline is earlier by BALANCE_GRAN_NS, by weight; or
+ * 2. has waited for BALANCE_WAIT_NS longer, by weight.
  *
- * Virtual times of CPUs advance at different speeds, and how far they are apart is the lag of one
- * CPU's tasks against another's:
+ * Virtual times of CPUs advance at different speeds. The distance between vclock + voffset of two
+ * CPUs is the lag between their tasks:
  *
  *	vclock + voffset     CPU 0: two hogs  ---------|
  *	                     CPU 1: one hog   ------------------|
  *	                     CPU 2: idle      ------------------|   as if a nice 0 task ran
  *
- * When they are further apart than MAX_DRIFT_NS, the CPU that looks forgets the rest: tasks that no
- * other CPU may take have kept them apart, and no others shall have to pay for it.
+ * The CPU that balances reduces the distance to MAX_DRIFT_NS. A larger one comes from tasks that no
+ * other CPU may take, and other tasks must not pay for it.
  */
 #pragma once
 
@@ -27,8 +26,8 @@ enum {
 };
 
 /*
- * @cpu leaves the idle loop: its clock ran on, so that no task has lag for time that no task
- * wanted.
+ * Advance voffset by the time that the CPU was idle: no task has lag for time that no task wanted.
+ * In update_idle, when the CPU leaves the idle loop.
  */
 static void account_idle(struct cpu_ctx *cctx, u64 now)
 {
@@ -38,7 +37,7 @@ static void account_idle(struct cpu_ctx *cctx, u64 now)
 		cctx->voffset += idle;
 }
 
-/* The next overloaded CPU of @llc after @slot, not @cpu; NO_CPU: none. */
+/* Return the next overloaded CPU of @llc after @slot, except @cpu; NO_CPU if there is none. */
 __noinline s32 next_overloaded(s32 cpu, u32 llc, u32 slot)
 {
 	struct map_walk walk = map_walk_from(llc, slot, ALL_SLOTS);
@@ -50,8 +49,9 @@ __noinline s32 next_overloaded(s32 cpu, u32 llc, u32 slot)
 }
 
 /*
- * The CPU that @cpu looks at this time: of its LLC, every second time of another one, and each
- * overloaded CPU when its turn comes. NO_CPU: there is none. Bounded by MAX_BEYOND LLCs.
+ * Return the overloaded CPU to balance with, NO_CPU if there is none. Begin alternately with the
+ * own LLC and with the others; each overloaded CPU has its turn. In tick. Bounded by MAX_BEYOND
+ * LLCs.
  */
 __noinline s32 balance_victim(s32 cpu)
 {
@@ -78,7 +78,10 @@ __noinline s32 balance_victim(s32 cpu)
 	return NO_CPU;
 }
 
-/* Forgets what keeps the clocks of the two CPUs further apart than MAX_DRIFT_NS. */
+/*
+ * Reduce the distance between the virtual times of the two CPUs to MAX_DRIFT_NS at this @weight, by
+ * changing voffset of @cctx.
+ */
 static void trim_drift(struct cpu_ctx *cctx, const struct cpu_ctx *victim, u32 weight)
 {
 	s64 ahead = cctx->vclock + cctx->voffset - victim->vclock - victim->voffset;
@@ -91,8 +94,8 @@ static void trim_drift(struct cpu_ctx *cctx, const struct cpu_ctx *victim, u32 w
 }
 
 /*
- * Is what waits on @victim worth the end of a slice on @cpu, which has no tick? If the first task
- * may come.
+ * Return true if the first task that waits on @victim may run on @cpu. Only then does the slice of
+ * @cpu, which has no tick, end for balance().
  */
 static bool may_take_first(s32 cpu, s32 victim)
 {
@@ -102,8 +105,9 @@ static bool may_take_first(s32 cpu, s32 victim)
 }
 
 /*
- * In dispatch of @cpu, which has work of its own: @own is what it would run, @deadline its deadline
- * (NULL: current, which does not wait). Return true if another CPU's task was taken.
+ * Pull a task from the CPU that balance_victim() chose, if it is due before the next task of @cpu,
+ * which has this @deadline. @own is the context of that task, NULL if it is current, which does not
+ * wait. Return true if a task was pulled. In dispatch of @cpu, whose rq lock is dropped meanwhile.
  */
 __noinline bool balance(s32 cpu, u64 deadline, struct task_ctx *own)
 {
@@ -122,19 +126,16 @@ __noinline bool balance(s32 cpu, u64 deadline, struct task_ctx *own)
 	from = cpu_ctx(victim);
 	weight = task_weight(tctx);
 	want.curr_weight = curr = READ_ONCE(from->curr_weight);
-	/* For the lighter of current and the first task there. */
+	/* By the weight of the lighter one of current and the first task of the victim. */
 	trim_drift(cctx, from, curr ? min(curr, weight) : weight);
 	gran = to_vtime(share_llc(cpu, victim) ? BALANCE_GRAN_NS : 2 * BALANCE_GRAN_NS, weight);
 	want.before = deadline + cctx->voffset - from->voffset - gran;
 	if (own)
 		want.min_wait = by_weight(wait_time(own, scx_bpf_now()), task_weight(own));
-	/* Heavy tasks have many slices before a light one has its: that is due to current there. */
+	/* A heavy current of the victim is entitled to many slices before a light task has one. */
 	want.long_wait =
 		want.min_wait + by_weight(BALANCE_WAIT_NS, max(curr, WEIGHT_DFL << WEIGHT_SHIFT));
-	/*
-	 * A strong CPU with a big task takes small ones from weak CPUs only if they waited for too
-	 * long.
-	 */
+	/* A strong CPU with a big task pulls from a weak CPU only after a long wait. */
 	if (is_asym() && is_weak(victim) && !is_weak(cpu) && !fits_all(cctx->curr_util))
 		want.before = deadline - (1ULL << 62);
 	if (!pull(cpu, victim, victim, &want))

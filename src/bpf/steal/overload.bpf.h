@@ -1,28 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which CPUs have tasks waiting that another CPU may take: overload_map (Steve Sistare's task
+ * overload_map: the CPUs with waiting tasks that other CPUs may take (Steve Sistare's task
  * stealing).
  *
- *	enqueue()   a task that may migrate waits behind current: bit set, an idle CPU kicked
- *	running()   the last waiting task runs, here or elsewhere: bit cleared
- *	dispatch()  the queue is empty: bit cleared
- *	tick()      the same; else the first waiting task that an idle CPU may run is offered again
+ *	enqueue()   a task that may migrate waits behind current: set the bit, kick an idle CPU
+ *	running()   the last waiting task runs, here or elsewhere: clear the bit
+ *	dispatch()  the queue is empty: clear the bit
+ *	tick()      the same; else offer the first waiting task that an idle CPU may run again
  *
- * All under the rq lock of the queue's CPU, except in a thief that took the last task
- * (note_all_taken()) and in cpu_offline().
+ * The rq lock of the queue's CPU is held, except in a thief that took the last task
+ * (note_all_taken()) and in cpu_offline(). One of two CPUs sees the other:
  *
- *	this CPU, in enqueue()        another CPU, which goes idle
- *	set the overload bit          set its idle bit
+ *	CPU 0, in enqueue()           CPU 1, which goes idle
+ *	set its overload bit          set its idle bit
  *	full barrier                  full barrier
- *	look for idle bits            look for overload bits
- *
- * So one of the two sees the other.
+ *	read idle_map                 read overload_map
  */
 #pragma once
 
 struct sparse_map overload_map;
 
-/* In enqueue: a task that may migrate waits for @cpu. */
+/* Set the overload bit of @cpu: a task that may migrate waits for it. In enqueue. */
 static void mark_overloaded(s32 cpu)
 {
 	if (!map_test(&overload_map, cpu_layout(cpu)->slot))
@@ -35,7 +33,7 @@ static void clear_overloaded(s32 cpu, struct cpu_ctx *cctx)
 	map_test_and_clear(&overload_map, cpu_layout(cpu)->slot);
 }
 
-/* Note which queues of @cpu are empty. Its rq lock is held. */
+/* Note which queues of @cpu are empty. The rq lock of @cpu is held. */
 static void note_taken(s32 cpu, struct cpu_ctx *cctx)
 {
 	if (cctx->queued & QUEUED_MOVABLE && !scx_bpf_dsq_nr_queued(cpu))
@@ -44,7 +42,7 @@ static void note_taken(s32 cpu, struct cpu_ctx *cctx)
 		cctx->queued &= ~QUEUED_PINNED;
 }
 
-/* The same for both, when queued_load says so at less cost. */
+/* Note that both queues of @cpu are empty, as a queued_load of 0 says at less cost. */
 static void note_none_queued(s32 cpu, struct cpu_ctx *cctx)
 {
 	if (cctx->queued & QUEUED_MOVABLE)
@@ -60,10 +58,15 @@ static void kick_idle(s32 cpu)
 }
 
 /*
- * In running and dispatch of another CPU: clear the bit of @victim if no task waits there. A task
- * that is queued meanwhile finds the bit cleared, or is found here in queued_load: this pairs with
- * queue_add(), which adds to queued_load before enqueue() checks the bit. An idle CPU may have
- * missed it then, and is kicked. Return 0.
+ * Clear the overload bit of @victim if no task waits there. In running and dispatch of another CPU.
+ * Return 0. Pairs with queue_add(); one of two CPUs sees the other:
+ *
+ *	CPU 0, this one               CPU 1, @victim, in enqueue()
+ *	clear the overload bit        add to queued_load
+ *	full barrier                  full barrier
+ *	read queued_load              read the overload bit
+ *
+ * If a task was queued meanwhile, set the bit again, and kick an idle CPU that may have missed it.
  */
 __noinline s32 note_all_taken(s32 victim)
 {
@@ -81,8 +84,8 @@ __noinline s32 note_all_taken(s32 victim)
 }
 
 /*
- * In running: the task waits no more, if it did. Return true if it came in its turn: not from
- * another CPU, nor straight from its wakeup while others wait.
+ * Note that the task waits no more, if it did. Return true if it runs in turn: it was neither taken
+ * from another CPU, nor placed directly while other tasks wait. In running.
  */
 static bool queue_leave(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
@@ -99,7 +102,7 @@ static bool queue_leave(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 	return in_turn;
 }
 
-/* In dispatch of @cpu: takes the first task of @queue, one of its own; false if there is none. */
+/* Take the first task of @queue, a queue of @cpu. Return false if it is empty. In dispatch. */
 static bool take_queued(s32 cpu, struct cpu_ctx *cctx, u64 queue)
 {
 	if (scx_bpf_dsq_move_to_local(queue, 0)) {
@@ -111,9 +114,8 @@ static bool take_queued(s32 cpu, struct cpu_ctx *cctx, u64 queue)
 }
 
 /*
- * Return for how many ns a task that waits for the CPU of @cctx, and ran a moment ago, is better
- * left to the caches of its LLC than moved at @cost; < 1: none, also while a higher class has the
- * CPU.
+ * Return for how many ns a task that waits for the CPU of @cctx should stay with its warm caches,
+ * if a migration costs @cost. 0 or less: it may move, as always while a higher class has the CPU.
  */
 static s64 hot_remaining(const struct task_ctx *tctx, const struct cpu_ctx *cctx, u64 cost, u64 now)
 {
@@ -121,8 +123,9 @@ static s64 hot_remaining(const struct task_ctx *tctx, const struct cpu_ctx *cctx
 }
 
 /*
- * Return how many of the nearest other LLCs of @l, that of @cctx, may take the task now, by how hot
- * it is.
+ * Return how many of the other LLCs of @l, nearest first, may take the task, which waits for the
+ * CPU of @cctx in @l: none until llc_cost_ns after its last run, then those of the node, and all in
+ * reach after node_cost_ns.
  */
 static u32 nr_llcs_cold(const struct task_ctx *tctx, const struct cpu_ctx *cctx,
 			const volatile struct llc_layout *l, u64 now)
@@ -135,9 +138,10 @@ static u32 nr_llcs_cold(const struct task_ctx *tctx, const struct cpu_ctx *cctx,
 }
 
 /*
- * @p was put into a queue of @cpu: claim and kick an idle CPU that may steal it, one of its LLC, or
- * further away once it is not too hot for that. Return false if there is none. The kick is
- * delivered when interrupts come on again, which is after the kernel inserted the task.
+ * Claim and kick an idle CPU that may steal @p, which was put into a queue of @cpu: one of its LLC,
+ * then of the LLCs that nr_llcs_cold() allows, then one that is too weak, if @p has waited for
+ * WEAK_WAIT_NS. Return false if there is none. The kick arrives when interrupts are on again, after
+ * the kernel has inserted @p.
  */
 static bool kick_idle_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
 {
@@ -145,7 +149,7 @@ static bool kick_idle_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 	struct search *s;
 	s32 idle;
 
-	/* No CPU is claimed that cannot be told. */
+	/* Claim no CPU that cannot be kicked. */
 	if (!tunables.steal || !is_migratable(p) || !can_kick())
 		return false;
 	s = begin_search(p, tctx, false);
@@ -162,8 +166,8 @@ static bool kick_idle_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 }
 
 /*
- * Offers one of the waiting tasks of @cpu, the first that an idle CPU may run. Its rq lock is held.
- * Bounded by MAX_PULL_LOOKS. True if a CPU was kicked for one.
+ * Kick an idle CPU for the first waiting task of @cpu that an idle CPU may run. Return true if one
+ * was kicked. The rq lock of @cpu is held. Bounded by MAX_PULL_LOOKS tasks.
  */
 __noinline bool kick_idle_for_queued(s32 cpu)
 {
@@ -191,9 +195,9 @@ __noinline bool kick_idle_for_queued(s32 cpu)
 }
 
 /*
- * In stopping of a task of @cpu, from which a higher class takes the CPU: nothing that can go
- * elsewhere must wait for that. The tasks of the local DSQ come back by enqueue() when the CPU has
- * switched. From 6.19 on; before, cpu_release() does it.
+ * Let other CPUs take the tasks of @cpu, which a higher class takes. Runs in stopping, and up to
+ * 6.18 in cpu_release(). The kernel enqueues the tasks of the local DSQ again when @cpu has
+ * switched: from 6.19 on by this call, before by cpu_release().
  */
 static void leave_to_higher_class(s32 cpu)
 {

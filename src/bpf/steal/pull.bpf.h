@@ -1,24 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * pull(): a CPU takes a waiting task out of its turn. All that move tasks between queues are
- * callers:
+ * pull(): a CPU takes a waiting task out of turn, one of the first MAX_PULL_LOOKS, whatever their
+ * affinity. Callers, and the task that they want:
  *
- *	steal.bpf.h     the CPU is about to go idle   PULL_IDLE      not hot for the distance, or
- *	                                                             at home here; strong enough
+ *	steal.bpf.h     the CPU is about to go idle   PULL_IDLE      caches cold, or preferred
+ *	                                                             node here; CPU strong
+ *	                                                             enough, or it waited for long
  *	balance.bpf.h   the CPU is busy               PULL_BALANCE   more positive lag, or a longer
- *	                                                             wait, than what would run here
- *	pick.bpf.h      current yielded to a task     PULL_YIELD     that one
- *
- * It looks at the first MAX_PULL_LOOKS tasks, whatever their affinity, and takes the first that may
- * come.
+ *	                                                             wait, than the task to run here
+ *	pick.bpf.h      current yielded to a task     PULL_YIELD     that task
  */
 #pragma once
 
 enum {
-	/*
-	 * A busy CPU takes a task with so much more lag than what it would run; twice that
-	 * between LLCs.
-	 */
+	/* Lag by which a task to pull must exceed the task to run; twice that between LLCs. */
 	BALANCE_GRAN_NS = 10000000,
 	BALANCE_WAIT_NS = 20000000,
 };
@@ -31,12 +26,12 @@ enum pull_why {
 
 struct pull {
 	u32 why;
-	s32 pid;	 /* PULL_YIELD */
-	u64 cost;	 /* PULL_IDLE: of the way, ns: migration_cost() */
-	u64 min_wait;	 /* PULL_BALANCE: it has waited for so many ns, by weight */
-	u64 before;	 /* PULL_BALANCE: its deadline, or it has waited ... */
-	u64 long_wait;	 /* ... for so many ns, by weight */
-	u32 curr_weight; /* of the victim's current */
+	s32 pid;	 /* PULL_YIELD: the task */
+	u64 cost;	 /* PULL_IDLE: migration_cost(), ns */
+	u64 min_wait;	 /* PULL_BALANCE: it has waited for this long, ns by weight, and */
+	u64 before;	 /* ... its deadline is before this, */
+	u64 long_wait;	 /* ... or it has waited for this long, ns by weight */
+	u32 curr_weight; /* weight of the victim's current; 0: none */
 };
 
 static u64 by_weight(u64 ns, u32 weight)
@@ -45,21 +40,21 @@ static u64 by_weight(u64 ns, u32 weight)
 }
 
 /*
- * A task more than twice as heavy as the victim's current stays there: it soon has most of that
- * CPU.
+ * Return true if the victim's current is less than half as heavy as the task. Then do not pull the
+ * task for its lag: it soon gets most of the victim's time.
  */
 static bool outweighs(u32 weight, const struct pull *pull)
 {
 	return pull->curr_weight && weight / 2 > pull->curr_weight;
 }
 
-/* Would the task, which waits on @victim, come to its preferred node on @cpu? */
+/* Return true if the preferred node of the task, which waits on @victim, is that of @cpu. */
 static bool comes_home(const struct task_ctx *tctx, s32 cpu, s32 victim, u64 now)
 {
 	return tctx->preferred_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim), now);
 }
 
-/* Does the caller want @p, which waits on @victim? */
+/* Return true if the caller wants @p, which waits on @victim. */
 static bool pull_wants(const struct pull *pull, struct task_struct *p, struct task_ctx *tctx,
 		       s32 cpu, s32 victim, u64 now)
 {
@@ -85,8 +80,9 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 }
 
 /*
- * @p comes from @victim to @cpu by its turn on the common scale, not by its distance to the clock.
- * Its positive lag is bounded by the credit: it shall not shut out those that wake here.
+ * Move the task to the virtual time of @cpu. It keeps its place on the common scale vclock +
+ * voffset, not its lag. Bound its positive lag by the credit: it must not shut out tasks that wake
+ * on @cpu.
  */
 static void carry_over(struct task_ctx *tctx, s32 cpu, s32 victim)
 {
@@ -103,8 +99,9 @@ static void carry_over(struct task_ctx *tctx, s32 cpu, s32 victim)
 }
 
 /*
- * In dispatch of @cpu, whose rq lock is held, and dropped while the task moves: take one of the
- * first tasks of @queue, one of @victim's. Return true if one was taken. Bounded by MAX_PULL_LOOKS.
+ * Take the first task of @queue, a queue of @victim, that the caller wants and that may run on
+ * @cpu. Return true if one was taken. In dispatch of @cpu, whose rq lock is held, and dropped while
+ * the task moves. Bounded by MAX_PULL_LOOKS tasks.
  */
 __noinline bool pull(s32 cpu, s32 victim, u64 queue, struct pull *pull __arg_nonnull)
 {

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Stealing: a CPU about to go idle takes a waiting task of an overloaded CPU (Steve Sistare's task
- * stealing).
+ * Stealing: a CPU that is about to go idle takes a waiting task of an overloaded CPU (Steve
+ * Sistare's task stealing). It scans
  *
- *	own LLC, from the slot after this CPU on, so that thieves spread
- *	  -> the other LLCs of the node, nearest first
- *	  -> other nodes' LLCs, nearest first, as far as --steal allows
+ * 1. its LLC, from the slot after its own, so that thieves spread;
+ * 2. the other LLCs of the node, nearest first;
+ * 3. the LLCs of other nodes, nearest first, as far as --steal allows.
  *
- * What a task that ran a moment ago left in the caches of its LLC is worth some wait: CPUs of other
- * LLCs take it only when it stopped a migration cost ago. The tick of its CPU offers it again.
+ * CPUs of other LLCs take a task only if it stopped at least a migration cost ago, because its
+ * caches are warm until then. The tick of its CPU offers it again.
  *
- * Bounded by steal_tries victims, and nr_reach + 1 maps. When tries run out in the own LLC the next
- * search continues there.
+ * Bounded by steal_tries victims, and nr_reach + 1 LLCs. If the tries run out in the first LLC, the
+ * next search continues there.
  */
 #pragma once
 
-/* What it costs to come to @cpu from @llc, ns. */
+/* Return the cost of a migration from @llc to @cpu, ns. */
 static u64 migration_cost(s32 cpu, u32 llc)
 {
 	if (llc == cpu_layout(cpu)->llc)
@@ -25,18 +25,19 @@ static u64 migration_cost(s32 cpu, u32 llc)
 }
 
 /*
- * In dispatch of an idle CPU: a task of @victim may be about to be inserted.
+ * Kick @victim, where a task may be about to be inserted, to check its queue again. In dispatch of
+ * an idle CPU:
  *
- *	@victim, in enqueue(), its rq lock held     this CPU
- *	set the overload bit
- *	no idle bit is set
- *	                                            set the idle bit
- *	                                            the overload bit is set, the queue is empty
+ *	CPU 0, @victim, in enqueue()                CPU 1, this one
+ *	set its overload bit (rq lock held)
+ *	read idle_map: no bit is set
+ *	                                            set its idle bit
+ *	                                            read the overload bit: set; the queue is empty
  *	the kernel inserts the task
  *	release the rq lock
  *
- * A kick takes the rq lock before it finds that @victim is not idle. After that this CPU looks once
- * more: what is queued from then on finds its idle bit.
+ * The kick takes the rq lock before it finds that CPU 0 is not idle. Then CPU 1 checks the queue
+ * once more. A task that is queued later finds the idle bit.
  */
 static void await_insertion(struct cpu_ctx *cctx, s32 victim)
 {
@@ -45,8 +46,8 @@ static void await_insertion(struct cpu_ctx *cctx, s32 victim)
 }
 
 /*
- * In dispatch of @cpu: takes a task of an overloaded CPU of @llc. Bounded by steal_tries victims,
- * counted in @tries.
+ * Take a task of an overloaded CPU of @llc. Return false if none may be taken. In dispatch of @cpu.
+ * Bounded by steal_tries victims, counted in @tries.
  */
 __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 {
@@ -82,15 +83,17 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 }
 
 /*
- * @cpu is marked idle: may there be a task of its LLC that was queued after steal() looked? Other
- * LLCs' tasks are offered by the ticks of their CPUs.
+ * Return true if a CPU of @cpu's LLC is overloaded. @cpu checks this again when it has set its idle
+ * bit. Tasks of other LLCs are offered by the ticks of their CPUs.
  */
 static bool work_in_reach(s32 cpu)
 {
 	return map_any(&overload_map, cpu_layout(cpu)->llc);
 }
 
-/* In dispatch of @cpu, which has nothing to run: take a task of another CPU, nearest LLC first. */
+/*
+ * Take a task of another CPU, nearest LLC first. Return true if one was taken. In dispatch of @cpu.
+ */
 static bool steal(s32 cpu)
 {
 	u32 llc = cpu_layout(cpu)->llc, tries = bpf_arena_loop_zero, i;
