@@ -64,7 +64,7 @@ impl Exit {
         })
     }
 
-    /// Return true if the program asked for a restart because of CPU hotplug.
+    /// Return true if the kernel or the program asked for a restart, because of CPU hotplug.
     pub fn wants_restart(&self) -> bool {
         let may = [ScxExitKind::UnregBPF as i32, ScxExitKind::UnregKern as i32].contains(&self.kind);
         may && self.code & *SCX_ECODE_ACT_RESTART as i64 != 0
