@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The tunables of the scheduler: flags of the command line, keys of the configuration, and
-//! parameters of the simulator.
+//! The tunables: flags of the command line, keys of the configuration, parameters of the simulator.
 
 use std::str::FromStr;
 

@@ -70,8 +70,7 @@ impl History {
         self.points.iter().map(|point| point.values[trend as usize]).fold(0.0, f64::max)
     }
 
-    /// Return the averages of `nr_parts` equal parts of the five minutes, the last first. None:
-    /// unknown.
+    /// Return the averages of `nr_parts` equal parts of the five minutes, the last first.
     pub fn parts(&self, trend: Trend, nr_parts: usize) -> Vec<Option<f64>> {
         let length = SPAN_MS as f64 / nr_parts as f64;
         let mut sums = vec![(0.0, 0.0); nr_parts];

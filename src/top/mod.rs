@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `scx_magpie top`: a full-screen view of the running scheduler, or of a recording. It is a client
-//! of the statistics socket.
+//! `scx_magpie top`: a full-screen view of the running scheduler or of a recording.
 //!
 //! ```text
 //! socket or --replay FILE --source.rs (a thread)--+

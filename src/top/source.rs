@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Source of the statistics: the socket or a recording. A thread that sends [`Event`]s and receives
-//! [`Control`]s.
+//! A thread that reads statistics from the socket or a recording, for [`Event`]s, by [`Control`]s.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines};
@@ -78,8 +77,7 @@ impl Watched {
     }
 }
 
-/// Read the running scheduler's statistics, and the next one's after it exits. Intervals continue
-/// during a pause, which concerns only the view.
+/// Read the statistics of the running scheduler and of the next ones. A pause does not stop it.
 fn follow(mut watched: Watched) -> Result<(), Left> {
     loop {
         match Client::connect() {

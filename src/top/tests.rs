@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tests of each view with a recording, tests/data/top.jsonl: a guest with 8 CPUs in 2 LLCs and
-//! nodes, under load, with cgroups.
+//! Tests of each view with a recording: a guest with 8 CPUs, 2 LLCs and nodes, and cgroups.
 
 use std::sync::mpsc;
 

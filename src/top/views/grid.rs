@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A table of figures: a row for each LLC, node or cgroup, and as many columns as fit, first ones
-//! first.
+//! A table of figures: a row per LLC, node or cgroup, and as many columns as fit.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Durations of searches for an idle CPU: percentiles and the histogram, in powers of two.
 
-/// Return the time in ns within which `percent` of the searches ended: the end of a bucket. None:
-/// there were no searches.
+/// Return the ns within which `percent` of the searches ended (end of a bucket), if there were any.
 pub fn percentile(latencies: &[u64], percent: u64) -> Option<u64> {
     let all: u64 = latencies.iter().sum();
     let mut left = (all * percent).div_ceil(100);

@@ -56,8 +56,7 @@ fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
     frame.render_widget(Text::from(matrix), below);
 }
 
-/// Return tasks stolen per second: a line per thief, a column per victim. Empty for one or many
-/// LLCs.
+/// Return tasks stolen per second: a line per thief, a column per victim; empty for many LLCs.
 fn matrix(metrics: &Metrics, theme: &Theme) -> Vec<Line<'static>> {
     let nr_llcs = metrics.llcs.len();
     if nr_llcs < 2 || metrics.llcs.values().any(|llc| llc.stolen_from.len() < nr_llcs) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The machine at a glance: the main figures over five minutes, and placements of wakeups and
-//! tasks.
+//! The machine at a glance: main figures over five minutes, placements of wakeups and tasks.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
