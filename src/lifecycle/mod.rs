@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Life of the scheduler: start, restart, ejection, end. A failed restart changes nothing.
+//! Life of the scheduler: start, restart, ejection, end. A failed load keeps the attached program.
 //!
 //! ```text
 //!    +---------> load <------------------------------------------------------+
-//!    |            | fails: a reload is undone; without an attached program the |
-//!    |            |        loader ends, else the attached one is served and   |
-//!    |            v        the next load is delayed                          |
+//!    |            | fails: a reload is undone; without a program attached the |
+//!    |            |        loader ends, else that one is served, and the next |
+//!    |            v        load is delayed                                    |
 //!    |          replace the attached program: was it ejected meanwhile? --yes--> report, end
 //!    |            |                                                           |
 //!    |            v                                                           |

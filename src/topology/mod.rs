@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! sysfs --check.rs: plausible?--> scx_utils::Topology --llcs.rs: CPUs without L3--lay_out.rs--> Layout
-//!                                 kinds.rs: capacities, preferred cores-----------^         ^
-//!                                               new CPUs --hotplug: free places-------------+
+//!                                 kinds.rs: capacities, preferred cores----------^               ^
+//!                                               new CPUs --hotplug: free places------------------+
 //! ```
 
 mod check;

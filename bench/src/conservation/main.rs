@@ -16,6 +16,7 @@
 //!   length is a separate figure of the machine: interrupts are off, or an emulated CPU waits;
 //! - while another CPU was notified and has not reacted;
 //! - while the task's CPU, or the CPU that queued it, does not take its own due interrupts.
+//!
 //! The load ends before the trace is read. Tasks that exited before count as allowed everywhere,
 //! tasks preempted with migration disabled not at all. Lost events are an error.
 //!
