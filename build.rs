@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Compile `src/bpf/main.bpf.c`, generate its skeleton and the bindings of `intf.h`, note the
-//! commit.
+//! Compile `src/bpf/main.bpf.c`, generate its skeleton and bindings of `intf.h`, note the commit.
 
 use std::path::Path;
 use std::process::Command;

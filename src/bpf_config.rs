@@ -119,8 +119,7 @@ impl Live<'_> {
         const { assert!(size_of::<tunables>() == WORDS * size_of::<u64>()) };
         let (to, from) = (self.tunables.get().cast::<u64>(), (&raw const fresh).cast::<u64>());
         for word in 0..WORDS {
-            // SAFETY: both have this length, are aligned and hold integers; no field crosses a
-            // word.
+            // SAFETY: both are this long, aligned and of integers only; no field crosses a word.
             unsafe { to.add(word).write_volatile(from.add(word).read()) };
         }
         for (to, llc) in self.llc_layouts.iter().zip(&layout.llcs) {

@@ -51,8 +51,8 @@ pub unsafe fn drop_strange_variable() -> Option<String> {
     (!value.is_empty()).then_some(problem)
 }
 
-/// Return the text with control characters escaped: names of tasks and cgroups may contain terminal
-/// commands. Tabs remain.
+/// Return the text with control characters escaped, except tabs: names of tasks and cgroups may
+/// contain terminal commands.
 pub fn printable(text: &str) -> String {
     let mut printable = String::with_capacity(text.len());
     for c in text.chars() {

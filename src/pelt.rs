@@ -8,8 +8,7 @@ use crate::bpf_intf::{
     pelt_consts_PELT_UNIT_SHIFT as UNIT_SHIFT,
 };
 
-/// Return `(2^32 - 1) * y^n` for `n < HALFLIFE`, with `y^HALFLIFE = 1/2`: the kernel's
-/// `runnable_avg_yN_inv`.
+/// Return the kernel's `runnable_avg_yN_inv`: `(2^32 - 1) * y^n` with `y^HALFLIFE = 1/2`.
 pub fn decay_factors() -> [u32; HALFLIFE as usize] {
     std::array::from_fn(|n| (f64::from(u32::MAX) * 0.5f64.powf(n as f64 / f64::from(HALFLIFE))) as u32)
 }
@@ -28,8 +27,7 @@ pub struct Pelt {
 }
 
 impl Pelt {
-    /// Return the utilization at `now` (CLOCK_MONOTONIC ns, at least `updated_at`),
-    /// 0..CAPACITY_SCALE.
+    /// Return the utilization at `now` (CLOCK_MONOTONIC ns, or `updated_at` if later), 0..1024.
     pub fn util_at(&self, now: u64, factors: &[u32; HALFLIFE as usize]) -> u32 {
         let delta = now.saturating_sub(self.updated_at) >> UNIT_SHIFT;
         let into = u64::from(self.period_contrib) + delta;

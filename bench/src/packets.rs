@@ -5,8 +5,7 @@
 //! client  writes everything --> the kernel sends a packet per millisecond, from the pacing timer's softirq
 //!                                   \--> loopback --> the server wakes, reads, and sleeps again
 //! ```
-//! The kernel pins that timer to the CPU of the client's write: an interrupt of its task is the
-//! waker.
+//! The kernel pins that timer to the CPU of the client's write, so an interrupt there is the waker.
 
 use std::fs::File;
 use std::io::{Read, Write};

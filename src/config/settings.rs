@@ -43,7 +43,7 @@ pub struct Settings {
     pub log_level: String,
 }
 
-/// What the machine is for.
+/// Purpose of the machine: a named set of flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {

@@ -118,8 +118,7 @@ impl Control {
     }
 
     /// Answer pending requests. `apply` changes flags that may change while the scheduler runs.
-    /// Return true if a restart is needed. SIGHUP after the terminal was closed stops the
-    /// scheduler.
+    /// Return true if a restart is needed. SIGHUP after a loss of the terminal is a shutdown.
     pub fn answer(&mut self, shutdown: &AtomicBool, mut apply: impl FnMut(&Tunables) -> Result<()>) -> bool {
         if self.hangup.swap(false, Ordering::Relaxed) {
             if self.has_terminal && !(self.terminal)() {

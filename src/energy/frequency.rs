@@ -21,8 +21,7 @@ use crate::tunables::{CpuFreq, Power};
 /// The kernel's folder of CPUs.
 pub const SYS_CPU: &str = "/sys/devices/system/cpu";
 
-/// Maximum number of policies read at a time: if each CPU has a policy, the cost does not grow with
-/// the machine.
+/// Maximum number of policies read at a time, so that the cost does not grow with the machine.
 const A_LOOK: usize = 16;
 
 /// The CPUs that share a frequency, and their settings when last read.
@@ -72,8 +71,7 @@ impl Policies {
         Self { sys_cpu: sys_cpu.into(), by_cpu: pairs.collect(), policies, next: 0 }
     }
 
-    /// Read the next few policies again; or all, if policies have appeared or were removed since
-    /// the last round.
+    /// Read the next few policies again; or all, if their set has changed since the last round.
     pub fn look(&mut self) {
         let known = self.policies.iter().map(|policy| &policy.folder);
         if self.next == 0 && !folders(&self.sys_cpu).iter().eq(known) {

@@ -44,8 +44,7 @@ pub trait Host {
     /// Detach the program for the next one. Fails with the kernel's reason if it was ejected.
     fn replace(&mut self, program: Self::Program) -> Result<()>;
 
-    /// Detach the program and report. Fails if it was ejected. True: the kernel asked for a
-    /// restart.
+    /// Detach the program and report. Fails if it was ejected. True: the kernel wants a restart.
     fn end(&mut self, program: Self::Program) -> Result<bool>;
 
     /// Undo a reload that failed to start with `err`. Return false if there was none.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Changes while the scheduler runs: flags (`scx_magpie set` and `reload`), CPU hotplug, and
-//! frequency limits.
+//! Changes at run time: flags (`scx_magpie set`, `reload`), CPU hotplug, frequency limits.
 
 use std::slice;
 use std::sync::Arc;
@@ -20,8 +19,7 @@ use crate::tunables::{Power, Tunables};
 use crate::{energy, hotplug, publisher};
 
 impl Scheduler<'_> {
-    /// Apply the flags that may change while the scheduler runs. The others in `flags` are
-    /// unchanged.
+    /// Apply the flags that may change at run time. The others in `flags` are unchanged.
     pub fn set(&mut self, flags: &Tunables) -> Result<()> {
         let maps = &mut self.skel.maps;
         let bss = maps.bss_data.as_mut().context("no .bss")?;

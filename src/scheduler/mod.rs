@@ -191,8 +191,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Return the kernel's capacities, 0..1024 by CPU id, if they differ from the layout's: x86 has
-    /// no file for them. They are known only while attached. The caller then loads the programs
-    /// again.
+    /// no file for them. They are known only while attached; the caller then loads again.
     pub fn other_capacities(&mut self) -> Result<Option<BTreeMap<usize, usize>>> {
         call(&mut self.skel.progs.note_capacities)?;
         let known = &self.skel.maps.bss_data.as_ref().context("no .bss")?.kernel_capacities;

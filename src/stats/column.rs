@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Figures as columns of a table: their heads, units and formats. `--help-stats` has their meaning,
-//! by the same names.
+//! Figures as columns of a table: heads, units and formats. `--help-stats` has their meaning.
 
 use std::borrow::Cow;
 use std::str::FromStr;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Statistics of NUMA nodes in an interval: locality of tasks; and results and costs of the memory
-//! sampler (src/numa).
+//! Statistics of NUMA nodes in an interval, and of the memory sampler (src/numa).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -150,8 +150,8 @@ fn busy_since(cctx: &UnsafeCell<cpu_ctx>, now: Duration) -> u64 {
 
 impl Snapshot {
     /// Take a snapshot of the shared memory at `now` (CLOCK_MONOTONIC), by LLC, with the
-    /// publisher's `sum_util`. The program may write meanwhile. Queue lengths are as old as its
-    /// last sample.
+    /// publisher's `sum_util`. The program may write meanwhile. Queue lengths are of its last
+    /// sample.
     pub fn new(
         layout: &Layout,
         shared: &Shared<'_>,

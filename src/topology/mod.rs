@@ -142,8 +142,7 @@ impl Layout {
         let devices = format!("{}/sys/devices", *ROOT_PREFIX);
         let kinds = Kinds { weak_first, ..Kinds::read(devices.as_ref(), &cpus) };
         let lay_out = |room| Self::with_cores(&topo, room, &kinds, first_of);
-        // If an LLC has no room for all possible CPUs, no LLC gets room, and new CPUs need a
-        // reload.
+        // If an LLC has no room for all possible CPUs, no LLC gets room: new CPUs need a reload.
         let mut layout = lay_out(may_come).or_else(|_| lay_out(0))?;
         for (llc, kind) in layout.llcs.iter_mut().zip(llc_kinds) {
             llc.kind = kind;

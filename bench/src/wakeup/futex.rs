@@ -35,7 +35,7 @@ const CONTENDED: u32 = 2;
 /// How often a thread checks the lock before it sleeps.
 const SPINS: u32 = 300;
 
-/// What a thread does while another one holds the lock.
+/// Behavior of a thread while another one holds the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Wait {
     /// Spin for a while, then sleep until the lock is free.

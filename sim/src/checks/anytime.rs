@@ -234,8 +234,7 @@ impl Kernel {
                 || cctx.curr_critical != 0
                 || matches!(t.place, Place::Local(_)) && cctx.handed_off != 0;
             let tick_grace = TICK_GRACE.max(self.tunables.slice_us * USEC + 2 * TICK);
-            // Walks check the first tasks of a queue, and a task may have advanced to them
-            // recently.
+            // A walk checks the first tasks of a queue, which may have advanced to there recently.
             let deep = self.now < self.checks.deep_at[t.cpu] + tick_grace;
             let helper = idle.iter().copied().find(|&cpu| {
                 let place = &self.machine.places[cpu];

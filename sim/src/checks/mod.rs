@@ -196,8 +196,7 @@ impl Kernel {
             self.check_util(cpu, false);
         }
         let misses = self.native.cpu_ctx(cpu).stats[magpie_stat_STAT_STEAL_MISS as usize] - self.checks.steal_misses;
-        // balance() does not count its victim. With costs the program checks tasks of other LLCs,
-        // too.
+        // balance() does not count its victim. With costs, tasks of other LLCs are checked, too.
         let missed = self.checks.missed;
         let at_least =
             if self.tunables.migration_cost_llc_us + self.tunables.migration_cost_node_us > 0 { 0 } else { misses };

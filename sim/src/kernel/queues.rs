@@ -58,8 +58,8 @@ impl Kernel {
     pub fn insert(&mut self, task: TaskId, dsq_id: u64, vtime: Option<u64>, enq_flags: u64) {
         let mut cpu = self.tasks[task].cpu;
         if let Some(to) = local_on(dsq_id) {
-            // The kernel does it later, at the unlock (process_ddsp_deferred_locals). No event
-            // precedes.
+            // The kernel does it later, at the unlock, before any event
+            // (process_ddsp_deferred_locals).
             let may =
                 self.online.test(to) && self.tasks[task].may_run_on(to) && !self.tasks[task].is_migration_disabled();
             if to != cpu && !may {

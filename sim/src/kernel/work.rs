@@ -21,8 +21,7 @@ impl Kernel {
         {
             let done = (self.now - cpu.run_from) * cpu.speed / 1024;
             let left = &mut self.tasks[task].remaining;
-            // +1: rounding down loses less than a unit of work, and must not keep a step from
-            // ending.
+            // +1: rounding down loses less than a unit of work. A step has to end nevertheless.
             *left = left.saturating_sub(done + 1);
             cpu.run_from = self.now;
         }

@@ -107,7 +107,7 @@ fn line(events: &[Event], at: usize) -> Option<(TaskIndex, String)> {
     let before = || events[..at].iter().rev().find(on_cpu);
     let to_come = || events[at + 1..].iter().filter(on_cpu);
     let after = || to_come().next();
-    // What became of the CPU last.
+    // The last switch of the CPU before this callback.
     let last = || events[..at].iter().rev().filter(on_cpu).find(|other| other.op != Op::Dispatch);
     let is_stopping = |other: &&Event| other.op == Op::Stopping;
     let of = |who| match who {
