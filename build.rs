@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Compiles `src/bpf/main.bpf.c`, generates its skeleton and the bindings of `intf.h`, and notes the commit.
+//! Compile `src/bpf/main.bpf.c`, generate its skeleton and bindings of `intf.h`, note the commit.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ fn main() {
     let in_checkout = in_checkout();
     let commit = git(&["describe", "--always", "--dirty", "--exclude=*"]).filter(|_| in_checkout);
     let commit = commit.map_or(String::new(), |commit| format!("-g{commit}"));
-    // Its folders, too.
+    // Rerun also for changes in subfolders.
     println!("cargo:rerun-if-changed=src/bpf");
     println!("cargo:rustc-env=MAGPIE_COMMIT={commit}");
     let log = git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|log| in_checkout && Path::new(log).exists());
@@ -24,7 +24,7 @@ fn main() {
     }
 }
 
-/// A published crate may be unpacked within a repository that is not ours.
+/// Return false in a published crate, even if it is unpacked inside another repository.
 fn in_checkout() -> bool {
     let top = git(&["rev-parse", "--show-toplevel"]).and_then(|top| Path::new(&top).canonicalize().ok());
     top.is_some_and(|top| Path::new(".").canonicalize().is_ok_and(|here| here == top))

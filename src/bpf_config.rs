@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the BPF program is told before it loads: the machine and the tunables. `bpf/intf.h` says what each field
-//! means, `bpf/core/topology.bpf.h` how they are looked up.
+//! Configuration of the BPF program before it loads: machine and tunables. `bpf/intf.h` describes
+//! each field, `bpf/core/topology.bpf.h` has the functions that read them.
 //!
 //! ```text
 //! Layout   --> machine, node_llcs, capacity_order --+
 //! Tunables --> machine                              +--> the C's constants of these names
 //! pelt     --> pelt_decay --------------------------+
 //! Tunables --> tunables, nr_reach of llc_layouts -------> variables: may change while it runs
-//! Layout   --> cpu_layouts, llc_layouts, slot_cpus -----> variables: a CPU that comes later gets its place there
+//! Layout   --> cpu_layouts, llc_layouts, slot_cpus -----> variables: places of new CPUs are added later
 //! ```
 
 use std::cell::UnsafeCell;
@@ -29,7 +29,7 @@ use crate::tunables::{CpuFreq, Power, Steal, Switch, Tunables};
 const NSEC_PER_USEC: u64 = 1000;
 const NSEC_PER_MSEC: u64 = 1_000_000;
 
-/// By the names of the C; the vectors are as long as its arrays.
+/// Constants and variables by their names in C. Each vector has the length of its array.
 #[derive(Clone, Debug)]
 pub struct BpfConfig {
     pub machine: machine,
@@ -42,11 +42,11 @@ pub struct BpfConfig {
     pub pelt_decay: [u32; 32],
 }
 
-/// CPUs that the kernel has, or could have: at `ids` at most `cpus` of them will ever come.
+/// Possible CPUs of the kernel: at most `cpus` will ever exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Possible {
     pub cpus: usize,
-    /// One more than the highest id.
+    /// Highest id plus one.
     pub ids: usize,
 }
 
@@ -89,7 +89,7 @@ impl BpfConfig {
     }
 }
 
-/// Where it stands, and that it is nowhere yet.
+/// Convert the place of a CPU. The state is set later.
 impl From<&CpuPlace> for cpu_layout {
     fn from(cpu: &CpuPlace) -> Self {
         Self {
@@ -105,21 +105,21 @@ impl From<&CpuPlace> for cpu_layout {
     }
 }
 
-/// What may change while the program runs, where it reads it.
+/// Configuration that may change while the program runs, in the program's memory.
 pub struct Live<'a> {
     pub tunables: &'a UnsafeCell<tunables>,
     pub llc_layouts: &'a [UnsafeCell<llc_layout>],
 }
 
 impl Live<'_> {
-    /// Changes it to what the flags say. The program may run meanwhile: it sees each value as it was, or as it is.
+    /// Apply the flags. The program may run: it reads each value as before or as after the change.
     pub fn set(&self, layout: &Layout, flags: &Tunables) {
         let fresh = tunables_of(flags);
         const WORDS: usize = size_of::<tunables>() / size_of::<u64>();
         const { assert!(size_of::<tunables>() == WORDS * size_of::<u64>()) };
         let (to, from) = (self.tunables.get().cast::<u64>(), (&raw const fresh).cast::<u64>());
         for word in 0..WORDS {
-            // SAFETY: both are that long and aligned, and hold integers only; no field crosses a word.
+            // SAFETY: both are this long, aligned and of integers only; no field crosses a word.
             unsafe { to.add(word).write_volatile(from.add(word).read()) };
         }
         for (to, llc) in self.llc_layouts.iter().zip(&layout.llcs) {
@@ -133,7 +133,7 @@ fn machine_of(layout: &Layout, tunables: &Tunables, possible: Possible) -> machi
     let powersave = tunables.power == Power::Powersave;
     machine {
         starve_ns: starve_ns(tunables),
-        // Then an idle sibling is as good as an idle core.
+        // With a width of 1 an idle sibling counts as an idle core.
         smt_width: if powersave { 1 } else { layout.smt_width as u32 },
         core_first,
         core_last,
@@ -180,12 +180,12 @@ fn tunables_of(tunables: &Tunables) -> tunables {
     }
 }
 
-/// A quarter of the time after which the kernel ejects the scheduler.
+/// Return a quarter of the time after which the kernel ejects the scheduler, in ns.
 fn starve_ns(tunables: &Tunables) -> u64 {
     u64::from(tunables.timeout_ms) * NSEC_PER_MSEC / 4
 }
 
-/// How many of its others the LLC's CPUs steal from, nearest first.
+/// Return how many other LLCs the CPUs of `llc` steal from, nearest first.
 fn nr_reach(layout: &Layout, llc: &LlcPlace, tunables: &Tunables) -> u32 {
     match tunables.steal {
         Steal::Off | Steal::Llc => 0,

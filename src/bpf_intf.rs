@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Bindings of `bpf/intf.h`: its constants and types. (The skeleton has types of its own for its memory, made from
-//! the same C.)
+//! Bindings of `bpf/intf.h`: constants and types. (The skeleton has separate types for its memory,
+//! generated from the same C.)
 #![allow(non_upper_case_globals, non_camel_case_types, non_snake_case, dead_code)]
 #![allow(clippy::all)]
 
@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable};
 
 include!(concat!(env!("OUT_DIR"), "/bpf_intf.rs"));
 
-// What goes to the kernel and comes from it as bytes.
+// Types that are exchanged with the kernel as bytes.
 
 // SAFETY: integers.
 unsafe impl Zeroable for cpu_layout {}

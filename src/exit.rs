@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the process ends with: exit statuses, and the errors that have one of their own, each a line that says what to do.
+//! Exit statuses of the process, and the errors that have one, each a line with a remedy.
 
 use std::fmt;
 
-/// At the end of `-h`.
+/// Last line of `-h`.
 pub const AFTER_SHORT_HELP: &str = "scx_magpie --help has units, ranges, examples and exit statuses.";
 
-/// How values and flags may be written.
+/// Notations for values and flags.
 pub const VALUES: [&str; 3] = [
     "A time may have a unit: --slice-us 5ms is the same as --slice-us 5000.",
     "A switch may have a value: --no-cgroups=false overrides a true in the file.",
     "Each tuning flag, without its dashes, is also a key of /etc/scx_magpie.toml.",
 ];
 
-/// Command lines, each with what it does.
+/// Command lines, each with its effect.
 pub const EXAMPLES: [(&str, &str); 6] = [
     ("sudo scx_magpie --stats 1", "attach, and print a row each second"),
     ("sudo systemctl enable --now scx_magpie", "start it now and at each boot"),
@@ -23,7 +23,7 @@ pub const EXAMPLES: [(&str, &str); 6] = [
     ("sudo systemctl disable --now scx_magpie", "stop it now and at each boot"),
 ];
 
-/// Each status that the process may exit with.
+/// Each exit status with its meaning.
 pub const STATUSES: [(u8, &str); 16] = [
     (0, "The scheduler was detached on request."),
     (EXIT_FAILURE, "The kernel ejected the scheduler, or another failure occurred."),
@@ -43,13 +43,13 @@ pub const STATUSES: [(u8, &str); 16] = [
     (143, "A second SIGTERM ended the process at once."),
 ];
 
-/// Where a bug is reported, and with what.
+/// Where to report a bug, and with which data.
 pub const BUGS: &str = "\
 Report a bug to the distribution whose package you use, or as an issue where
 you got the source. Attach the messages (journalctl -u scx_magpie) and the
 output of uname -r and of scx_magpie --version, topology and config.";
 
-/// Return what `--help` ends with. No line is longer than 80 columns.
+/// Return the end of `--help`. No line is longer than 80 columns.
 pub fn after_help() -> String {
     let examples = EXAMPLES.map(|(command, what)| format!("  {command:<40} {what}")).join("\n");
     let statuses = STATUSES.map(|(status, meaning)| format!("  {status:>3}  {meaning}")).join("\n");
@@ -58,22 +58,22 @@ pub fn after_help() -> String {
     format!("Values:\n{values}\n\nExamples:\n{examples}\n\nExit status:\n{statuses}\n\nBugs:\n  {bugs}")
 }
 
-/// Ejected by the kernel, or another failure.
+/// Status after an ejection by the kernel, or another failure.
 pub const EXIT_FAILURE: u8 = 1;
 
-/// Wrong flag, value, key or file.
+/// Status for a wrong flag, value, key or file.
 pub const EXIT_USAGE: u8 = 2;
 
-/// SysRq-S: an operator wants the kernel's own scheduler, and no restart.
+/// Status after SysRq-S: an operator wants the kernel's own scheduler, and no restart.
 pub const EXIT_SYSRQ: u8 = 12;
 
-/// As a service it fails again and again.
+/// Status of a service that failed repeatedly.
 pub const EXIT_GIVE_UP: u8 = 13;
 
-/// Files that may be open, at least: a third are the BPF programs and maps, the others are for clients of statistics.
+/// Minimum limit of open files: a third for BPF programs and maps, the rest for clients.
 pub const FILES: u64 = 128;
 
-/// A reason for which the scheduler cannot run on this machine now.
+/// A reason why the scheduler cannot run on this machine now.
 #[derive(Debug, PartialEq)]
 pub enum Refusal {
     NotRoot,
@@ -104,21 +104,21 @@ pub enum Refusal {
         limit: u64,
     },
     LockedDown,
-    /// Wrong flag, value, key or file.
+    /// A wrong flag, value, key or file.
     Usage {
         problem: String,
     },
     NotRunning {
         state: String,
     },
-    /// A service that is not to be restarted.
+    /// The service failed repeatedly and must not be restarted.
     FailsAgain,
 }
 
 impl std::error::Error for Refusal {}
 
 impl Refusal {
-    /// The process's exit code, as listed in [`STATUSES`].
+    /// Return the exit code, as listed in [`STATUSES`].
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotRoot | Self::RootOfNamespace | Self::RootWithout { .. } => 3,
@@ -193,18 +193,18 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The kernel ended the scheduler. One line.
+/// The kernel ended the scheduler, for the reason `why`: one line.
 #[derive(Debug)]
 pub struct Ejected {
     pub why: String,
-    /// What the process ends with.
+    /// Exit status of the process.
     pub status: u8,
 }
 
 impl std::error::Error for Ejected {}
 
 impl Ejected {
-    /// Not by an operator.
+    /// Return false if an operator ended the scheduler with SysRq-S.
     pub fn may_restart(&self) -> bool {
         self.status != EXIT_SYSRQ
     }

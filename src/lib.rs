@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! scx_magpie, all but its `main`: a library, so that the simulator, which runs the BPF program's C natively on
-//! machines that it makes up, tells it what the loader does, publishes what the loader does, and reports alike.
-//!
+//! scx_magpie except `main`. It is a library for the simulator, which runs the BPF program's C
+//! natively on synthetic machines: it configures the program, publishes and reports with this code.
 //! ```text
 //! Tunables, Layout --BpfConfig::new()--> constants and layouts of the C
 //!                                       cpu_ctxs --Publisher::publish()--> llc_publisheds
 //!                                       cpu_ctxs --Snapshot::new()-------> Metrics --encode()--> Prometheus
 //!                                       processes <--> numa::Sampler
-//! top: a client of the statistics' socket, full-screen
+//! top: a full-screen client of the statistics socket
 //! the loader alone: lifecycle, Scheduler (the skeleton), config, control, preflight, service, verifier_stats
 //! ```
 
@@ -39,10 +38,10 @@ pub mod tunables;
 pub mod units;
 pub mod verifier_stats;
 
-/// The command's name, and where its log targets start: that of this crate.
+/// Name of the command, and the prefix of its log targets, which is the name of this crate.
 pub const SCHEDULER_NAME: &str = "scx_magpie";
 
-/// Version, commit and target of this build.
+/// Return the version, commit and target of this build.
 pub fn version() -> String {
     scx_utils::build_id::full_version(concat!(env!("CARGO_PKG_VERSION"), env!("MAGPIE_COMMIT")))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Messages on stderr, and which of them: `--log-level`, `RUST_LOG`, `-v`.
+//! Messages on stderr and their levels: `--log-level`, `RUST_LOG`, `-v`.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -18,7 +18,7 @@ pub const VARIABLE: &str = "RUST_LOG";
 
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
-/// Starts with that level. If verbose, all messages, libbpf's verifier logs among them, with the time since the start.
+/// Start logging at `level`. `verbose`: at debug, with libbpf's verifier logs, and with uptimes.
 pub fn start(level: &str, verbose: bool) {
     let (filter, handle) = reload::Layer::new(filter(if verbose { "debug" } else { level }));
     let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal()).with_target(false);
@@ -33,26 +33,26 @@ pub fn start(level: &str, verbose: bool) {
     _ = FILTER.set(handle);
 }
 
-/// Changes the level of what is logged from here on.
+/// Change the level of later messages.
 pub fn set_level(level: &str) -> Result<()> {
     FILTER.get().map_or(Ok(()), |handle| handle.reload(filter(level))).context("cannot change the log level")
 }
 
-/// Takes RUST_LOG out of the environment if it is no filter of ours: it may be meant for another program. Returns what is wrong
-/// with it, unless it is empty.
+/// Remove RUST_LOG from the environment if it does not parse: it may be meant for another program.
+/// Return the problem, unless the variable is empty.
 ///
 /// # Safety
 /// No other thread may run yet.
 pub unsafe fn drop_strange_variable() -> Option<String> {
     let value = std::env::var_os(VARIABLE)?.to_string_lossy().into_owned();
     let problem = parse_level(&value).err()?;
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::env::remove_var(VARIABLE) };
     (!value.is_empty()).then_some(problem)
 }
 
-/// Return the text with each control character as an escape: names of tasks and cgroups may have any, and must not command a
-/// terminal. Tabs remain.
+/// Return the text with control characters escaped, except tabs: names of tasks and cgroups may
+/// contain terminal commands.
 pub fn printable(text: &str) -> String {
     let mut printable = String::with_capacity(text.len());
     for c in text.chars() {
@@ -65,7 +65,7 @@ pub fn printable(text: &str) -> String {
     printable
 }
 
-/// A level, or filters by module as the crate tracing-subscriber has them.
+/// Check a level, or filters by module in the syntax of the crate tracing-subscriber.
 pub fn parse_level(text: &str) -> Result<String, String> {
     for part in text.split(',') {
         let is_level = part.parse::<LevelFilter>().is_ok();
@@ -78,10 +78,10 @@ pub fn parse_level(text: &str) -> Result<String, String> {
     Ok(text.into())
 }
 
-/// A level alone is meant for our messages; of libraries there are warnings then, and all that is asked for from debug on.
+/// Return the filter. A level alone applies to this crate, and from debug on to libraries too.
 fn filter(level: &str) -> EnvFilter {
     match level.parse() {
-        // scx_stats warns of each client of statistics that goes away.
+        // scx_stats warns about each client of statistics that disconnects.
         Ok(LevelFilter::Info | LevelFilter::Warn | LevelFilter::Error) => {
             EnvFilter::new(format!("warn,scx_stats=error,{SCHEDULER_NAME}={level}"))
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! scx_magpie: a sched_ext scheduler. `docs/design.md` says how it works, `--help` how it is used.
+//! scx_magpie: a sched_ext scheduler. `docs/design.md` describes the design, `--help` the usage.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the process ends with.
+/// Return the exit status for an error.
 fn status(err: &anyhow::Error) -> u8 {
     let refused = err.downcast_ref::<Refusal>().map(Refusal::exit_code);
     refused.or_else(|| Some(err.downcast_ref::<Ejected>()?.status)).unwrap_or(exit::EXIT_FAILURE)
@@ -61,7 +61,7 @@ fn status(err: &anyhow::Error) -> u8 {
 
 fn run(opts: Opts, matches: &ArgMatches) -> Result<()> {
     if !opts.attaches() && !matches!(opts.command, Some(Command::Export(_))) {
-        // A reader that has seen enough, such as `head`, ends us quietly.
+        // A reader that closes the pipe early, such as `head`, ends the process silently.
         // SAFETY: the default disposition needs no handler.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     }
@@ -122,7 +122,7 @@ fn run(opts: Opts, matches: &ArgMatches) -> Result<()> {
     }
 }
 
-/// Refuses flags that only a scheduler that starts has a use for.
+/// Refuse flags that have no effect unless the command line starts a scheduler.
 fn check_flags(opts: &Opts, matches: &ArgMatches) -> Result<(), Refusal> {
     if opts.attaches() || matches!(opts.command, Some(Command::Config { .. } | Command::VerifierStats { .. })) {
         return Ok(());
@@ -143,15 +143,15 @@ fn start_logging(opts: &Opts) {
     logging::start(&opts.settings.log_level, opts.verbose);
 }
 
-/// Runs the scheduler until it is told to stop or ejected.
+/// Run the scheduler until a signal stops it or the kernel ejects it.
 fn schedule(opts: Opts, config: Config) -> Result<()> {
     start_logging(&opts);
     preflight::check()?;
-    // Sockets are root's alone from the start.
+    // Only root may use the sockets, from their creation on.
     umask(Mode::from_bits_truncate(0o077));
     let (shutdown, hangup) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     for signal in [SIGINT, SIGTERM] {
-        // The second one ends the process at once; the kernel detaches the scheduler then.
+        // A second signal ends the process immediately. The kernel then detaches the scheduler.
         flag::register_conditional_shutdown(signal, 128 + signal, shutdown.clone()).context(NO_SIGNALS)?;
         flag::register(signal, shutdown.clone()).context(NO_SIGNALS)?;
     }

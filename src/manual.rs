@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Manual pages and completions of shells, from the definition of the command line.
+//! Manual pages and shell completions, generated from the definition of the command line.
 //!
 //! ```text
 //! Opts::command() --pages()--> scx_magpie.8, scx_magpie-SUBCOMMAND.1 ...
@@ -24,7 +24,7 @@ use crate::exit;
 
 const MANUAL: &str = "sched_ext schedulers";
 
-/// What the daemon reads and makes; each with what it is.
+/// Files that the daemon reads and creates, each with a description.
 const FILES: [(&str, &str); 4] = [
     (DEFAULT_FILE, "The configuration: flags without dashes as keys. Flags of the command line override it."),
     (crate::control::SOCKET, "The socket of set, reload, status and config, for root."),
@@ -32,14 +32,14 @@ const FILES: [(&str, &str); 4] = [
     ("/run/scx/scx_magpie.failures", "Failures since boot: one line each, with time and reason."),
 ];
 
-/// The page of the configuration file: what it is called, and what it says first.
+/// Name, title and first paragraph of the page about the configuration file.
 const FILE_PAGE: &str = "scx_magpie.toml";
 const FILE_ABOUT: &str = "configuration file of scx_magpie";
 const FILE_TEXT: &str = "The file is TOML: one key and its value on each line. A key is a flag of scx_magpie(8) without its dashes. \
     Flags of the command line and variables of the environment override the file; the file overrides a profile. \
     scx_magpie-config(1) prints what is in force, and validates the file with --check. scx_magpie-reload(1) reads the file again.";
 
-/// Writes all pages into a folder, which is made if need be: the command's, one for each subcommand, the configuration file's.
+/// Write all manual pages into `folder`: the command, its subcommands, the configuration file.
 pub fn pages(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut command = Opts::command();
@@ -54,7 +54,7 @@ pub fn pages(folder: &Path) -> Result<()> {
     page(folder, file, "5", &file_sections())
 }
 
-/// What the page of the configuration file has: each key with its default.
+/// Return the sections of the page about the configuration file: each key with its default.
 fn file_sections() -> Roff {
     let mut roff = section("KEYS", []);
     for flag in Settings::augment_args(Command::new("")).get_arguments() {
@@ -71,12 +71,12 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
 }
 
-/// As it is called in titles and files.
+/// Return the name of a command's page.
 fn page_name(command: &Command) -> String {
     command.get_display_name().unwrap_or(command.get_name()).replace(' ', "-")
 }
 
-/// What the main page has after the options.
+/// Return the sections after the options on the main page.
 fn main_sections(command: &Command) -> Roff {
     let mut roff = section("COMMANDS", []);
     for subcommand in visible(command) {
@@ -125,7 +125,7 @@ fn page(folder: &Path, command: Command, section: &str, more: &Roff) -> Result<(
     render().with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Prints what a shell completes our command lines by.
+/// Print a shell completion script.
 pub fn completions(shell: Shell) {
     clap_complete::generate(shell, &mut Opts::command(), SCHEDULER_NAME, &mut io::stdout());
 }

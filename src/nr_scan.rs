@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How many CPUs of an LLC a wakeup searches: `nr_scan`, Chen Yu's SIS_UTIL (commit 70fb5ccf2e). The same
-//! arithmetic is in `bpf/search/nr_scan.bpf.h`, which tells of it, for when this side is late.
+//! How many CPUs of an LLC a wakeup scans: `nr_scan`, Chen Yu's SIS_UTIL (commit 70fb5ccf2e).
+//! `bpf/search/nr_scan.bpf.h` has the same arithmetic, for when the loader is late.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::bpf_intf::{magpie_limits_SMALL_LLC as SMALL_LLC, pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE};
 use crate::tunables::{Switch, Tunables};
 
-/// For which LLC.
+/// The LLC and the flags for which to compute the table.
 #[derive(Debug, Args)]
 pub struct ScanTableOpts {
     /// Compute the table for an LLC of this many CPUs.
@@ -41,7 +41,7 @@ pub struct ScanTableOpts {
     pub json: bool,
 }
 
-/// What bounds the search, by the flags.
+/// Flags that bound the search.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanLimit {
     /// --no-scan-limit.
@@ -61,11 +61,11 @@ impl From<&Tunables> for ScanLimit {
 }
 
 impl ScanLimit {
-    /// CPUs to search, 0..nr_cpus, in an LLC of `nr_cpus` CPUs that uses `sum_util` of the `capacity` that it can reach,
-    /// both on the scale of 1024 a CPU.
+    /// Return the number of CPUs to scan, 0..nr_cpus, in an LLC of `nr_cpus` CPUs. `sum_util` is
+    /// its utilization, `capacity` its reachable capacity, both on the scale of 1024 a CPU.
     pub fn nr_scan(&self, sum_util: u32, capacity: u32, nr_cpus: u32) -> u32 {
         let scale = u64::from(CAPACITY_SCALE);
-        // All its CPUs are gone.
+        // All CPUs of the LLC are offline.
         if nr_cpus == 0 || self.unlimited {
             return nr_cpus;
         }
@@ -79,7 +79,7 @@ impl ScanLimit {
     }
 }
 
-/// `nr_scan` by utilization.
+/// `nr_scan` by utilization, for `scx_magpie scan-table`.
 #[derive(Debug, Serialize)]
 pub struct Table {
     llc_weight: u32,
@@ -94,14 +94,14 @@ struct Row {
 }
 
 impl Table {
-    /// At the utilizations of the author's tables.
+    /// Compute the table for the utilizations of the author's tables.
     pub fn new(args: &ScanTableOpts) -> Self {
         let small_llc_boost = args.small_llc_boost == Switch::On;
         let limit = ScanLimit { unlimited: false, imbalance_pct: args.imbalance_pct, small_llc_boost };
         let rows = [0, 5, 15, 25, 35, 45, 55, 65, 75, 85, 86, 95, 100].map(|pct| Row {
             sum_util_pct: pct,
             nr_scan: {
-                // Of the average CPU, as the author counts.
+                // Utilization of the average CPU, as in the author's tables.
                 let x = pct * CAPACITY_SCALE / 100;
                 limit.nr_scan(x * args.llc_weight, args.llc_weight * CAPACITY_SCALE, args.llc_weight)
             },

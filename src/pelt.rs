@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Per-entity load tracking, the reader's side: the decay factors that the BPF program uses, and the rest of
-//! the way from the state it left to now. The arithmetic is that of `bpf/core/pelt.bpf.h`, which tells of it.
+//! Per-entity load tracking on the reader's side: the decay factors for the BPF program, and the
+//! decay from its last state to now. `bpf/core/pelt.bpf.h` has the same arithmetic.
 
 use crate::bpf_intf::{
     pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE, pelt_consts_PELT_HALFLIFE as HALFLIFE,
@@ -8,12 +8,12 @@ use crate::bpf_intf::{
     pelt_consts_PELT_UNIT_SHIFT as UNIT_SHIFT,
 };
 
-/// `(2^32 - 1) * y^n` for `n < HALFLIFE`, with `y^HALFLIFE = 1/2`: the kernel's `runnable_avg_yN_inv`.
+/// Return the kernel's `runnable_avg_yN_inv`: `(2^32 - 1) * y^n` with `y^HALFLIFE = 1/2`.
 pub fn decay_factors() -> [u32; HALFLIFE as usize] {
     std::array::from_fn(|n| (f64::from(u32::MAX) * 0.5f64.powf(n as f64 / f64::from(HALFLIFE))) as u32)
 }
 
-/// State of a CPU's PELT signal, in the reader's time.
+/// PELT state of a CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pelt {
     /// CLOCK_MONOTONIC ns up to which time is accounted.
@@ -22,12 +22,12 @@ pub struct Pelt {
     pub util_sum: u64,
     /// Units of 1024 ns into the running period, 0..PERIOD.
     pub period_contrib: u32,
-    /// At what scale the CPU is used since `updated_at`: its capacity, or 0 when idle.
+    /// Scale of use since `updated_at`: the CPU's capacity, or 0 if it is idle.
     pub scale: u32,
 }
 
 impl Pelt {
-    /// Utilization at `now` (CLOCK_MONOTONIC ns), 0..CAPACITY_SCALE. A `now` before `updated_at` reads as that.
+    /// Return the utilization at `now` (CLOCK_MONOTONIC ns, or `updated_at` if later), 0..1024.
     pub fn util_at(&self, now: u64, factors: &[u32; HALFLIFE as usize]) -> u32 {
         let delta = now.saturating_sub(self.updated_at) >> UNIT_SHIFT;
         let into = u64::from(self.period_contrib) + delta;

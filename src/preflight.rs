@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reasons not to run here: each a line that says what to do, and an exit code. Some are found before anything is loaded,
-//! others are what loading or attaching failed for: a kernel that does without them is not refused.
+//! Reasons to refuse to run here, each with a remedy and an exit code. Some are checked before the
+//! load, others explain why it failed: a kernel that works regardless is not refused.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -19,31 +19,31 @@ use crate::exit::{FILES, Refusal};
 
 const SYSFS: &str = "/sys/kernel/sched_ext";
 
-/// The inode of the machine's own user namespace (PROC_USER_INIT_INO).
+/// Inode of the initial user namespace (PROC_USER_INIT_INO).
 const FIRST_USER_NAMESPACE: u64 = 0xeffffffd;
 
-/// What loading takes; CAP_SYS_ADMIN is as good as either.
+/// Capabilities that loading needs. CAP_SYS_ADMIN replaces either.
 const CAPABILITIES: [(&str, u32); 2] = [("CAP_BPF", 39), ("CAP_PERFMON", 38)];
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// How long a scheduler that comes or goes is waited for.
+/// How long to wait for another scheduler that is being attached or detached.
 const PASSING: Duration = Duration::from_secs(10);
 
-/// How often the kernel's state is read meanwhile.
+/// How often the kernel's state is read during that wait.
 const PASSING_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Checks what can be checked without loading anything, and raises the limit of open files.
+/// Check everything that needs no load, and raise the limit of open files.
 pub fn check() -> Result<(), Refusal> {
     check_facts(geteuid().is_root(), Path::new(SYSFS), PASSING)?;
     raise_file_limit()
 }
 
-/// What `err`, from loading or attaching, comes from, if it is one of the known reasons; else `err` itself.
+/// Replace `err`, from loading or attaching, by the known reason that explains it, if there is one.
 pub fn explain(err: anyhow::Error) -> anyhow::Error {
     if err.is::<Refusal>() {
         return err;
     }
-    // Another scheduler may have been faster.
+    // Another scheduler may have been attached meanwhile.
     if let Err(refusal) = check() {
         return refusal.into();
     }
@@ -55,7 +55,7 @@ pub fn explain(err: anyhow::Error) -> anyhow::Error {
     refusal.map_or(err, Into::into)
 }
 
-/// Raises the limit of open files as far as it goes: a BPF program or map is one, and so is a client of statistics.
+/// Raise the limit of open files to its maximum: BPF programs, maps and clients each take a file.
 fn raise_file_limit() -> Result<(), Refusal> {
     let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
     let limit = hard.max(FILES);
@@ -65,7 +65,7 @@ fn raise_file_limit() -> Result<(), Refusal> {
     }
 }
 
-/// What root lacks that loading takes.
+/// Return the privileges for loading that root lacks.
 fn lacking_privileges() -> Option<Refusal> {
     let namespace = fs::metadata("/proc/self/ns/user").ok()?.ino();
     privilege_refusal(namespace, &fs::read_to_string("/proc/self/status").ok()?)
@@ -92,14 +92,14 @@ fn isolated_cpus() -> Option<Refusal> {
     isolation(&isolated, &fs::read_to_string("/proc/cmdline").ok()?)
 }
 
-/// `isolated` may also be of cpuset partitions, with which sched_ext works.
+/// Refuse only `isolcpus=`. `isolated` may also come from cpuset partitions, which work.
 fn isolation(isolated: &str, command_line: &str) -> Option<Refusal> {
     let by_boot = command_line.split_whitespace().any(|argument| argument.starts_with("isolcpus="));
     let cpus = isolated.trim().to_string();
     (by_boot && !cpus.is_empty()).then_some(Refusal::IsolatedCpus { cpus })
 }
 
-/// A scheduler that comes or goes is waited for, `patience` at most.
+/// Check the kernel's state. Wait up to `patience` for a scheduler that starts or ends.
 fn check_facts(root: bool, sysfs: &Path, patience: Duration) -> Result<(), Refusal> {
     if !sysfs.exists() {
         return Err(Refusal::NoSchedExt { release: release() });
@@ -117,14 +117,14 @@ fn check_facts(root: bool, sysfs: &Path, patience: Duration) -> Result<(), Refus
             continue;
         }
         return match state.as_str() {
-            // Kernels that say nothing find out when it is attached.
+            // If the kernel does not say, the attach shows it.
             "disabled" | "" => Ok(()),
             _ => Err(Refusal::Busy { ops: read("root/ops").unwrap_or(state) }),
         };
     }
 }
 
-/// Why loading failed, if it is the kernel's BTF: asked only after a failure, for it goes through all of it.
+/// Return the refusal if the kernel's BTF is wrong. Slow, so called only after a failed load.
 pub fn malformed_btf() -> Option<Refusal> {
     match compat::malformed_scx_kfuncs().len() {
         0 => None,
@@ -132,7 +132,7 @@ pub fn malformed_btf() -> Option<Refusal> {
     }
 }
 
-/// The kernel's.
+/// Return the release of the kernel.
 pub fn release() -> String {
     uname().map_or_else(|_| "?".into(), |name| name.release().to_string_lossy().into_owned())
 }
@@ -170,7 +170,7 @@ mod tests {
             let sysfs = sysfs.clone();
             move || check_facts(true, &sysfs, Duration::from_secs(60))
         });
-        // It has to be waited for, so this cannot be too early.
+        // The thread waits for this change, so a longer sleep does no harm.
         thread::sleep(2 * PASSING_INTERVAL);
         assert!(!waiting.is_finished());
         fs::write(sysfs.join("state.new"), "disabled\n").unwrap();

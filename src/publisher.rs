@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Publishes each LLC's `sum_util` and `nr_scan` to the BPF program at an interval, with the time of writing.
+//! Publish `sum_util` and `nr_scan` of each LLC to the BPF program at an interval, with the time.
 //!
 //! ```text
 //! cpu_ctxs[].pelt --read in place--> util_avg now --sum by LLC--> sum_util --+-- ScanLimit --> nr_scan
@@ -7,9 +7,9 @@
 //!                                           --each, least and most--> capacities
 //! ```
 //!
-//! Both live in the program's memory, which is mapped here: no system call. They come as cells, for the program
-//! writes the one and reads the other meanwhile. A reader of what is published judges by the time stamp whether
-//! to believe it.
+//! Both are in the program's memory, which is mapped here, so no system call is needed. They are
+//! cells because the program writes `pelt` and reads `llc_publisheds` at the same time. A reader of
+//! published values checks the time stamp before it uses them.
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
@@ -26,34 +26,34 @@ use crate::pelt::{Pelt, decay_factors};
 use crate::shared::{Access, part, store_release};
 use crate::topology::Layout;
 
-/// Sums of utilization, by LLC, and what follows from them.
+/// Publisher of utilization and its limits, by LLC.
 pub struct Publisher {
     layout: Layout,
     limit: ScanLimit,
-    /// What each CPU can reach now, by id.
+    /// Capacity that each CPU can reach now, by id.
     reachable: BTreeMap<usize, u32>,
     factors: [u32; 32],
 }
 
 impl Publisher {
-    /// All CPUs reach their capacity until [`Publisher::set_reachable`] says otherwise.
+    /// Create a publisher for CPUs that reach their capacity.
     pub fn new(layout: Layout, limit: ScanLimit) -> Self {
         let reachable = layout.cpus.iter().map(|(&id, cpu)| (id, cpu.capacity as u32)).collect();
         Self { layout, limit, reachable, factors: decay_factors() }
     }
 
-    /// Notes what CPUs can reach now: `reachable(id, capacity)`, 1..=capacity.
+    /// Set the capacities that CPUs can reach now: `reachable(id, capacity)`, 1..=capacity.
     pub fn set_reachable(&mut self, reachable: impl Fn(usize, usize) -> usize) {
         let cpus = self.layout.cpus.iter();
         self.reachable = cpus.map(|(&id, cpu)| (id, reachable(id, cpu.capacity) as u32)).collect();
     }
 
-    /// What is published next is bounded so.
+    /// Set the limit for the next `publish()`.
     pub fn set_limit(&mut self, limit: ScanLimit) {
         self.limit = limit;
     }
 
-    /// CPUs have come. They reach their capacity until [`Publisher::set_reachable`] says otherwise.
+    /// Add new CPUs. They reach their capacity until [`Publisher::set_reachable`] is called.
     pub fn set_layout(&mut self, layout: &Layout) {
         self.layout = layout.clone();
         for (&id, cpu) in &layout.cpus {
@@ -61,7 +61,7 @@ impl Publisher {
         }
     }
 
-    /// Writes what each CPU can reach where the BPF program reads it.
+    /// Write the reachable capacity of each CPU for the BPF program.
     pub fn publish_capacities(&self, capacities: &UnsafeCell<capacities>) {
         let cpus = &self.reachable;
         for (&id, &reachable) in cpus {
@@ -71,7 +71,7 @@ impl Publisher {
         part!(capacities, min).store(cpus.values().min().copied().unwrap_or(0));
     }
 
-    /// Of each LLC the CPUs that are present, and what they can reach together.
+    /// Return for each LLC the number of usable CPUs and the sum of their reachable capacities.
     fn present(&self, cpu_layouts: &[UnsafeCell<cpu_layout>]) -> Vec<(u32, u32)> {
         let mut sums = vec![(0, 0); self.layout.llcs.len()];
         for (&id, cpu) in self.layout.cpus.iter().filter(|(id, _)| is_present(cpu_layouts, **id)) {
@@ -81,17 +81,18 @@ impl Publisher {
         sums
     }
 
-    /// Sum of `util_avg` of each LLC's CPUs at `now` (CLOCK_MONOTONIC), 0..nr_cpus * 1024. CPUs that went are idle.
+    /// Return the sum of `util_avg` of each LLC at `now` (CLOCK_MONOTONIC). Offline CPUs are idle.
+    /// Range: 0..nr_cpus * 1024.
     pub fn sum_util(&self, cpu_ctxs: &[UnsafeCell<cpu_ctx>], now: Duration) -> Vec<u32> {
         let mut sums = vec![0; self.layout.llcs.len()];
         for (&id, cpu) in &self.layout.cpus {
             let cctx = &cpu_ctxs[id];
-            // The CPU may write meanwhile: a torn sample decays like any other.
+            // The CPU may write concurrently. A torn sample decays like any other.
             let pelt = Pelt {
                 updated_at: part!(cctx, pelt.updated_at).load().wrapping_add(part!(cctx, mono_offset).load()),
                 util_sum: part!(cctx, pelt.util_sum).load(),
                 period_contrib: part!(cctx, pelt.period_contrib).load(),
-                // The frequency since updated_at is not known here: counts as full.
+                // The frequency since updated_at is unknown: full speed is assumed.
                 scale: if part!(cctx, pelt.running).load() != 0 { cpu.capacity as u32 } else { 0 },
             };
             sums[cpu.llc] += pelt.util_at(now.as_nanos() as u64, &self.factors);
@@ -99,7 +100,7 @@ impl Publisher {
         sums
     }
 
-    /// Writes what is known at `now` (CLOCK_MONOTONIC) where the BPF program reads them.
+    /// Write the values at `now` (CLOCK_MONOTONIC) for the BPF program.
     pub fn publish(
         &self,
         cpu_ctxs: &[UnsafeCell<cpu_ctx>],
@@ -112,18 +113,18 @@ impl Publisher {
             part!(published, sum_util).store(sum_util);
             part!(published, capacity).store(capacity);
             part!(published, nr_scan).store(self.limit.nr_scan(sum_util, capacity, nr_cpus));
-            // The time comes last, so that it is never too new.
+            // Store the time last, so that it is never newer than the values.
             store_release(part!(published, at), now.as_nanos() as u64);
         }
     }
 }
 
-/// Is the CPU online, and does the BPF program know where it stands?
+/// Return true if the CPU is online and has a place in the program's layout: it is usable.
 pub fn is_present(cpu_layouts: &[UnsafeCell<cpu_layout>], cpu: usize) -> bool {
     state(cpu_layouts, cpu) == CPU_PRESENT
 }
 
-/// Is it online, as far as the BPF program was told?
+/// Return true if the CPU is online, as far as the BPF program was notified.
 pub fn is_online(cpu_layouts: &[UnsafeCell<cpu_layout>], cpu: usize) -> bool {
     state(cpu_layouts, cpu) & CPU_ONLINE != 0
 }
@@ -132,12 +133,12 @@ fn state(cpu_layouts: &[UnsafeCell<cpu_layout>], cpu: usize) -> u32 {
     part!(&cpu_layouts[cpu], state).load()
 }
 
-/// CLOCK_MONOTONIC, the clock of `bpf_ktime_get_ns()`.
+/// Return CLOCK_MONOTONIC, the clock of `bpf_ktime_get_ns()`.
 pub fn monotonic() -> Duration {
     clock(ClockId::CLOCK_MONOTONIC)
 }
 
-/// A clock that always exists.
+/// Return the time of a clock that always exists; 0 on an error.
 pub fn clock(id: ClockId) -> Duration {
     clock_gettime(id).map_or(Duration::ZERO, Duration::from)
 }
@@ -174,7 +175,7 @@ mod tests {
         let nr_scans: Vec<u32> = llc_publisheds.iter_mut().map(|llc| llc.get_mut().nr_scan).collect();
         assert_eq!(nr_scans, [2, 0]);
 
-        // Clamped to half, an LLC in use to half of its capacity is full.
+        // With reachable capacities clamped to half, an LLC that is half utilized is full.
         cpu_ctxs[2].get_mut().pelt.running = 0;
         publisher.publish(&cpu_ctxs, &cpu_layouts, &llc_publisheds, now);
         assert_eq!(llc_publisheds[1].get_mut().nr_scan, 1);
@@ -182,7 +183,7 @@ mod tests {
         publisher.publish(&cpu_ctxs, &cpu_layouts, &llc_publisheds, now);
         assert_eq!((llc_publisheds[1].get_mut().capacity, llc_publisheds[1].get_mut().nr_scan), (1024, 0));
 
-        // A CPU that went counts for nothing.
+        // An offline CPU does not count.
         cpu_layouts[3].get_mut().state = 0;
         cpu_ctxs[3].get_mut().pelt.running = 0;
         publisher.set_reachable(|_, capacity| capacity);

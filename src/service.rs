@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a service manager is told (sd_notify): that the scheduler is attached, and that the loader is alive. Without one nothing
-//! is told.
+//! Notify a service manager (sd_notify) that the scheduler is attached and that the loader is
+//! alive. Without a service manager nothing happens.
 
 use std::time::{Duration, Instant};
 
 use log::warn;
 use sd_notify::NotifyState;
 
-/// Does a service manager run this process, and restart it when it fails?
+/// Return true if a service manager runs this process. It restarts it after a failure.
 pub fn is_managed() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// The scheduler is attached: `status` is what `systemctl status` shows.
+/// Report that the scheduler is attached. `systemctl status` shows `status`.
 pub fn ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
@@ -23,7 +23,7 @@ fn notify(state: &[NotifyState<'_>]) {
     }
 }
 
-/// Tells the service manager in time that the loader is alive, if it wants to know (WatchdogSec=).
+/// Report to the service manager in time that the loader is alive, if it asks (WatchdogSec=).
 pub struct Watchdog {
     interval: Option<Duration>,
     due: Instant,
@@ -34,7 +34,7 @@ impl Watchdog {
         Self::of(sd_notify::watchdog_enabled())
     }
 
-    /// Twice in each `limit`.
+    /// Create a watchdog that reports twice in each `limit`.
     fn of(limit: Option<Duration>) -> Self {
         Self { interval: limit.map(|limit| limit / 2), due: Instant::now() }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Words of memory that the loader and the BPF program share: each may read a word while the other
-//! writes it. The compiler neither leaves out nor repeats such an access, and does not split it.
+//! writes it. The compiler does not omit, repeat or split such an access.
 //!
 //! ```text
 //! part!(cctx, pelt.since).load()              cells of bpf_intf's types
@@ -8,13 +8,13 @@
 //! load(&bss.nr_groups)                        a word of the skeleton's types
 //! ```
 //!
-//! Values of more than one word are read word by word: some words may be from before a change, some
-//! from after it.
+//! Values of more than one word are read word by word: some words may be older than a change,
+//! others newer.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A type of words: all bit patterns are valid.
+/// A type for which all bit patterns are valid.
 pub trait Word: bytemuck::AnyBitPattern {}
 
 impl Word for u8 {}
@@ -30,7 +30,7 @@ pub trait Access<T> {
 
 impl<T: Word> Access<T> for UnsafeCell<T> {
     fn load(&self) -> T {
-        // SAFETY: valid and aligned, and whatever is there is a T.
+        // SAFETY: valid and aligned, and each bit pattern is a T.
         unsafe { self.get().read_volatile() }
     }
 
@@ -40,19 +40,19 @@ impl<T: Word> Access<T> for UnsafeCell<T> {
     }
 }
 
-/// Store a word after all that was stored before, on each kind of CPU.
+/// Store a word so that all earlier stores are visible before it, on each kind of CPU.
 pub fn store_release(word: &UnsafeCell<u64>, value: u64) {
     // SAFETY: as in Access::store().
     unsafe { AtomicU64::from_ptr(word.get()) }.store(value, Ordering::Release);
 }
 
-/// Load a word that is no cell.
+/// Load a word that is not in a cell.
 pub fn load<T: Word>(word: &T) -> T {
     // SAFETY: valid and aligned.
     unsafe { std::ptr::from_ref(word).read_volatile() }
 }
 
-/// The part of a C value, `UnsafeCell<T>`, that has this name or path: a cell, too.
+/// Return the field of a C value, `UnsafeCell<T>`, with this name or path, as a cell.
 macro_rules! part {
     ($value:expr, $($part:tt)+) => {{
         let value = $value;
@@ -62,13 +62,13 @@ macro_rules! part {
 }
 pub(crate) use part;
 
-/// For [`part!`].
+/// Implementation of [`part!`].
 ///
 /// # Safety
 ///
-/// `part` returns a pointer to a part of the value that it is given.
+/// `part` returns a pointer into the value that it is given.
 pub unsafe fn part_at<T, P>(value: &UnsafeCell<T>, part: impl FnOnce(*mut T) -> *mut P) -> &UnsafeCell<P> {
-    // SAFETY: the part lives as long as the value, and a cell has the layout of what is in it.
+    // SAFETY: the field lives as long as the value, and a cell has the layout of its content.
     unsafe { &*part(value.get()).cast() }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the scheduler can be tuned by: flags of the command line, keys of the configuration, and what the simulator takes.
+//! The tunables: flags of the command line, keys of the configuration, parameters of the simulator.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::units::{micros, millis};
 
-/// The heading of flags that only a new start of the scheduler changes, in `--help` and for the configuration.
+/// Heading of the flags that need a restart or a reload, in `--help` and for the configuration.
 pub const NEW_START: &str = "Options that only a start or a reload changes";
 
 /// The flags and their defaults.
@@ -275,7 +275,7 @@ pub enum Switch {
     Off,
 }
 
-/// Does the governor schedutil hear what CPUs use?
+/// Choice of frequency targets for the governor schedutil.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CpuFreq {
@@ -288,7 +288,7 @@ pub enum CpuFreq {
     Off,
 }
 
-/// Speed or energy.
+/// Power profile: a preference for speed or for energy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Power {
@@ -302,7 +302,7 @@ pub enum Power {
     Powersave,
 }
 
-/// CPUs from which waiting tasks are taken.
+/// CPUs from which a CPU steals waiting tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Steal {
@@ -316,7 +316,7 @@ pub enum Steal {
     All,
 }
 
-/// Wake-affine's rules that are in force.
+/// Wake-affine rules that are in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct WakeAffine {
@@ -325,7 +325,7 @@ pub struct WakeAffine {
 }
 
 impl From<WakeAffine> for String {
-    /// As on the command line.
+    /// Format the rules in the syntax of the flag.
     fn from(rules: WakeAffine) -> Self {
         let WakeAffine { idle, sync } = rules;
         let all = [("idle", idle), ("sync", sync)];

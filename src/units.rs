@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Times as flags take them: a number in the flag's own unit, or one with a unit. To a flag of microseconds `5000` and `5ms` are
-//! the same.
+//! Parsers of times for flags: a number in the flag's unit, or a number with a unit. For a flag in
+//! microseconds `5000` and `5ms` are equal.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The longest interval that `Duration` and people agree on: a day.
+/// Maximum interval in seconds: a day. `Duration` could not hold much longer ones.
 const MAX_INTERVAL: f64 = 86_400.0;
 
-/// A parser of microseconds in that range.
+/// Return a parser of microseconds in `range`.
 pub fn micros<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Parser<T> {
     time(Duration::from_micros(1), range)
 }
 
-/// A parser of milliseconds in that range.
+/// Return a parser of milliseconds in `range`.
 pub fn millis<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Parser<T> {
     time(Duration::from_millis(1), range)
 }
 
-/// Seconds, more than 0.
+/// Parse an interval: seconds, more than 0 and at most a day, or a number with a unit.
 pub fn interval(text: &str) -> Result<f64, String> {
     let sec = text.parse().or_else(|_| with_unit(text).map(|time| time.as_secs_f64()))?;
     if sec > 0.0 && sec <= MAX_INTERVAL {
@@ -27,7 +27,7 @@ pub fn interval(text: &str) -> Result<f64, String> {
     Err(format!("an interval is more than 0 and at most {MAX_INTERVAL} seconds"))
 }
 
-/// What clap takes for a parser.
+/// A value parser as clap accepts it.
 pub trait Parser<T>: Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {}
 impl<T, F: Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static> Parser<T> for F {}
 
@@ -72,7 +72,7 @@ mod tests {
             assert_eq!(slice(text), Err(error.to_string()), "{text}");
         }
         assert_eq!(millis::<u32>(1000..=30_000)("4s"), Ok(4000));
-        // 2^32 + 1000: it is out of range before it is cut.
+        // 2^32 + 1000: the range is checked before the value is truncated.
         assert!(millis::<u32>(1000..=u64::MAX)("4294968296").is_err());
     }
 

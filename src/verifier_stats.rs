@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `scx_magpie verifier-stats`: what each BPF program costs the verifier of this kernel.
+//! `scx_magpie verifier-stats`: the cost of each BPF program for this kernel's verifier.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
@@ -15,8 +15,8 @@ use crate::scheduler::Scheduler;
 /// The kernel's BPF_COMPLEXITY_LIMIT_INSNS.
 const LIMIT: u32 = 1_000_000;
 
-/// Loads all programs, if so as for a machine whose CPUs differ in capacity and rank, and prints for each the instructions that the
-/// verifier went through.
+/// Load all programs and print the number of instructions that the verifier processed for each.
+/// With `asymmetric` the machine's CPUs differ in capacity and rank.
 pub fn print(opts: &Opts, asymmetric: bool) -> Result<()> {
     let mut object = MaybeUninit::uninit();
     let scheduler = Scheduler::load_for(opts, &mut object, |layout| {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `magpie-callbacks`: what the callbacks of the scheduler that is attached cost while a command runs, by the kernel's own
-//! statistics of BPF programs (`bpf_stats_enabled`):
+//! `magpie-callbacks`: cost of the attached scheduler's callbacks while a command runs, by the
+//! kernel's statistics of BPF programs (`bpf_stats_enabled`):
 //!
 //! ```text
-//! COMMAND runs between two looks at run_time_ns and run_cnt of each struct_ops program, and at the system's switches
-//!     --> a line of JSON: ns a call of each callback, and of all of them a switch
+//! run_time_ns and run_cnt of each struct_ops program, and the system's switches, before and after COMMAND
+//!     --> a line of JSON: ns per call of each callback, and ns of all callbacks per switch
 //! ```
 //!
-//! Where a virtual machine counts an instruction as a nanosecond (`vm/run --icount 0`) that is instructions, whatever the
-//! host. The statistics themselves are in it: some 100 a call.
+//! In a virtual machine with a nanosecond per instruction (`vm/run --icount 0`) these are
+//! instructions, whatever the host. They include the statistics themselves: about 100 per call.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ use libbpf_rs::ProgramType;
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 
 const STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
-/// Of sched_ext_ops. The kernel keeps 15 characters of a program's name, of which a scheduler's own comes first.
+/// Members of sched_ext_ops. The kernel keeps 15 characters of a program's name, prefix included.
 const CALLBACKS: [&str; 10] = [
     "select_cpu",
     "enqueue",
@@ -33,7 +33,7 @@ const CALLBACKS: [&str; 10] = [
     "tick",
     "set_cpumask",
 ];
-/// Letters that tell them apart.
+/// Number of letters that identify a callback.
 const TELLING: usize = 4;
 
 /// Says what each callback of the scheduler that is attached costs while a command runs; prints a line of JSON. Needs root.
@@ -49,14 +49,14 @@ struct Cost {
     calls: u64,
 }
 
-/// Of the callbacks whose name, cut off, ends like that.
+/// Return the callback of a program by its name, which may be cut off.
 fn callback(program: &str) -> &str {
     let (_, name) = program.split_once('_').unwrap_or(("", program));
     let known = CALLBACKS.iter().find(|known| name.len() >= TELLING && known.starts_with(name));
     known.copied().unwrap_or(name)
 }
 
-/// What was spent so far, by callback.
+/// Return the costs so far, by callback.
 fn costs() -> BTreeMap<String, Cost> {
     let mut costs = BTreeMap::<String, Cost>::new();
     for program in ProgInfoIter::with_query_opts(ProgInfoQueryOptions::default()) {
@@ -69,14 +69,14 @@ fn costs() -> BTreeMap<String, Cost> {
     costs
 }
 
-/// Switches of context so far, on all CPUs.
+/// Return the number of context switches so far, on all CPUs.
 fn switches() -> Result<u64> {
     let stat = fs::read_to_string("/proc/stat")?;
     let line = stat.lines().find_map(|line| line.strip_prefix("ctxt "));
     Ok(line.context("no ctxt in /proc/stat")?.trim().parse()?)
 }
 
-/// Interrupts so far by which a CPU told another to schedule, on all CPUs: RES on x86, IPI0 on arm64.
+/// Return the number of reschedule interrupts so far, on all CPUs: RES on x86, IPI0 on arm64.
 fn interrupts() -> Result<u64> {
     let text = fs::read_to_string("/proc/interrupts")?;
     let line = text.lines().find_map(|line| ["RES:", "IPI0:"].iter().find_map(|name| line.trim().strip_prefix(name)));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `magpie-capacity`: tasks that never sleep, on machines whose CPUs differ in capacity, which tell themselves where they
-//! ran:
+//! `magpie-capacity`: tasks that never sleep, on machines whose CPUs differ in capacity. They
+//! record where they run:
 //!
 //! ```text
-//! confined to --start for --warm-up seconds --> released --> first on a strongest CPU after ... us
+//! confined to --start for --warm-up seconds --> released --> first time on a strongest CPU after ... us
 //!                                                        \-> for --run seconds: CPU time by CPU, times its capacity
-//! ideal: as if the hogs had the strongest CPUs to themselves
+//! ideal: the hogs have the strongest CPUs for themselves
 //! ```
 
 use std::fs;
@@ -44,18 +44,18 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 #[derive(Debug, PartialEq, Serialize)]
 struct Report {
-    /// Of what the hogs would have done on the strongest CPUs, %.
+    /// Work done, in % of the work that the hogs would have done on the strongest CPUs.
     of_ideal: f64,
-    /// CPU time of each, s.
+    /// CPU time of each hog, s.
     ran_s: Vec<f64>,
-    /// Of their run time, on CPUs of the highest capacity, %: of all, and of the one with least.
+    /// Share of run time on CPUs of the highest capacity, %: of all hogs, and the lowest.
     on_strongest: f64,
     least_on_strongest: f64,
-    /// From the release until the first moment there; `null`: never.
+    /// From the release until a hog was first on a strongest CPU; `null`: never.
     reached_us: Vec<Option<f64>>,
 }
 
-/// What a hog has seen of itself.
+/// Observations of a hog about itself.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     /// CPU time, s, by CPU.
@@ -64,7 +64,7 @@ struct Seen {
 }
 
 impl Report {
-    /// Of hogs that were counted for so many seconds, with the capacities of the CPUs.
+    /// Summarize hogs that were counted for `run` seconds on CPUs of these capacities.
     fn new(hogs: &[Seen], capacities: &[f64], run: f64) -> Self {
         let strongest = capacities.iter().copied().fold(0.0, f64::max);
         let share = |seen: &Seen| {
@@ -85,7 +85,7 @@ impl Report {
     }
 }
 
-/// By CPU id; all 1024 where the kernel exports none.
+/// Return capacities by CPU id; all 1024 if the kernel exports none.
 fn capacities() -> Vec<f64> {
     let nr_cpus = *scx_utils::NR_CPUS_POSSIBLE;
     let of = |cpu| fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/cpu_capacity")).ok();
@@ -96,7 +96,7 @@ fn thread_time() -> Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
 }
 
-/// Runs for that long. What it used between two looks counts where the second finds it: some 10 us.
+/// Spin for `time`. CPU time between two reads, some 10 us, counts for the CPU of the second.
 fn spin(time: Duration, capacities: &[f64]) -> Result<Seen> {
     let strongest = capacities.iter().copied().fold(0.0, f64::max);
     let mut seen = Seen { cpus: vec![0.0; capacities.len()], reached: None };

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks that hold kernel locks nearly all the time, and how long others wait for these.
+//! Tasks that hold kernel locks nearly all the time, and tasks that measure the wait for them.
 //!
 //! ```text
-//! magpie-holders hold DIR           creates and removes a file there, again and again: the directory's lock
-//! magpie-holders map                maps and unmaps memory, again and again: the lock of its address space
-//! magpie-holders create DIR SECONDS creates and removes a file there now and then
-//! magpie-holders maps PID SECONDS   reads /proc/PID/maps now and then
+//! magpie-holders hold DIR           creates and removes files there, in a loop: the directory's lock
+//! magpie-holders map                maps and unmaps memory, in a loop: the lock of its address space
+//! magpie-holders create DIR SECONDS creates and removes a file there at intervals
+//! magpie-holders maps PID SECONDS   reads /proc/PID/maps at intervals
 //! ```
-//! The latter two print how often they did so, and the mean and longest time that it took.
+//! The last two print the number of operations, and their mean and longest duration.
 
 use std::fs::{self, File};
 use std::io;
@@ -53,14 +53,14 @@ fn create_and_remove(dir: &Path) -> io::Result<()> {
 
 fn map_and_unmap() -> nix::Result<()> {
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_POPULATE;
-    // SAFETY: nobody else knows of the mapping.
+    // SAFETY: the mapping is not used otherwise.
     unsafe {
         let mapped = mmap_anonymous(None, MAPPED, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, flags)?;
         munmap(mapped, MAPPED.get())
     }
 }
 
-/// Does it now and then, and prints how long it took.
+/// Do `run` at intervals, and print the durations.
 fn measure(seconds: f64, mut run: impl FnMut() -> Result<()>) -> Result<()> {
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     let mut took = Vec::new();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `magpie-numa`: loads whose memory is on a chosen node, and which tell themselves where they ran:
+//! `magpie-numa`: loads with memory on a chosen node, which report where they ran:
 //!
 //! ```text
-//! hog     memory bound to a node, started on another, released: how much of its time it runs on each
-//! pairs   two processes each, with memory on nodes of their own, that wake each other over pipes:
+//! hog     memory bound to a node, started on another, released: shares of its run time by node
+//! pairs   two processes, each with memory on a node, that wake each other over pipes:
 //!         round trips, and how often a member woke on another node than before
 //! maps    a process of many mappings
 //! ```
@@ -114,24 +114,24 @@ struct Member {
 
 #[derive(Debug, Default, Serialize)]
 struct HogReport {
-    /// % of its run time by node.
+    /// Share of the run time by node, %.
     nodes: BTreeMap<u32, f64>,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 struct PairReport {
     round_trips: u64,
-    /// Times that a member woke on another node than before.
+    /// Number of times that a member woke on another node than before.
     node_moves: u64,
-    /// ms from the start to the last round trip in the first 100 ms that found the two on different LLCs.
+    /// Time from the start to the last of the first 100 ms' round trips on two LLCs, ms.
     apart_ms: f64,
-    /// % of the later round trips that found them so.
+    /// Share of the later round trips on two LLCs, %.
     apart_later: f64,
 }
 
 fn cpu_and_node() -> (u32, u32) {
     let (mut cpu, mut node) = (0, 0);
-    // SAFETY: two valid words; the third argument is not used any more.
+    // SAFETY: two valid words; the kernel ignores the third argument.
     unsafe { libc::syscall(libc::SYS_getcpu, &mut cpu, &mut node, std::ptr::null::<u8>()) };
     (cpu, node)
 }
@@ -140,7 +140,7 @@ fn thread_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("each thread has one").into()
 }
 
-/// Of a list as 0-3,8.
+/// Parse a list like 0-3,8.
 fn cpu_set(list: &str) -> Result<CpuSet> {
     let mut set = CpuSet::new();
     for cpu in read_cpulist(list.trim())? {
@@ -149,7 +149,7 @@ fn cpu_set(list: &str) -> Result<CpuSet> {
     Ok(set)
 }
 
-/// Memory on a node, while only `start` may be used; what could be used before can be used after.
+/// Allocate memory on a node while confined to `start`, then restore the affinity.
 fn settle(memory: &Memory, start: Option<&str>) -> Result<&'static [u8]> {
     let caller = Pid::from_raw(0);
     let before = sched_getaffinity(caller)?;
@@ -181,7 +181,7 @@ fn map(len: usize) -> Result<&'static mut [u8]> {
 
 fn bind(bytes: &mut [u8], mode: i32, nodes: Option<&u64>) -> Result<()> {
     let mask = nodes.map_or(std::ptr::null(), |nodes| nodes as *const u64);
-    // SAFETY: our mapping; a mask of 64 bits or none.
+    // SAFETY: a mapping of this process; a mask of 64 bits or none.
     let err = unsafe { libc::syscall(libc::SYS_mbind, bytes.as_mut_ptr(), bytes.len(), mode, mask, 65, 0) };
     ensure!(err == 0, "mbind: {}", std::io::Error::last_os_error());
     Ok(())
@@ -213,7 +213,7 @@ fn hog(args: &Hog) -> Result<HogReport> {
     Ok(HogReport { nodes: nodes.into_iter().map(|(node, time)| (node, share(time))).collect() })
 }
 
-/// Which LLC each CPU is of: the first of its CPUs.
+/// Return the LLC of each CPU, identified by its list of CPUs.
 fn llcs() -> Vec<String> {
     let of = |cpu: usize| {
         let cache = format!("/sys/devices/system/cpu/cpu{cpu}/cache/index3/shared_cpu_list");
@@ -222,11 +222,11 @@ fn llcs() -> Vec<String> {
     (0..*NR_CPU_IDS).map(of).collect()
 }
 
-/// Its messages are the CPU that it is on.
+/// Run a member of a pair. Each message contains the sender's CPU.
 fn member(args: &Member) -> Result<PairReport> {
     let _memory = settle(&args.memory, args.start.as_deref())?;
     let (llcs, work) = (llcs(), Duration::from_micros(args.work));
-    // Not std's own, which holds what is written until a line ends.
+    // std's stdout would buffer until the end of a line.
     let (mut stdin, mut stdout) =
         (std::io::stdin().lock(), fs::File::from(std::io::stdout().as_fd().try_clone_to_owned()?));
     let (mut report, mut apart_later) = (PairReport::default(), 0);
@@ -300,7 +300,7 @@ fn pairs(args: &Pairs) -> Result<PairReport> {
     Ok(sum)
 }
 
-/// What it says on stderr when it ends.
+/// Parse the report that a member prints on stderr when it exits.
 fn report_of(mut child: Child) -> Result<PairReport> {
     let stderr = BufReader::new(child.stderr.take().context("no stderr")?);
     let said: Vec<String> = stderr.lines().collect::<Result<_, _>>()?;
@@ -308,13 +308,13 @@ fn report_of(mut child: Child) -> Result<PairReport> {
     Ok(serde_json::from_str(said.last().context("a member said nothing")?)?)
 }
 
-/// Neighbours of different protection are mappings of their own.
+/// Create mappings: neighbours with different protection are separate mappings.
 fn maps(count: u32, run: Duration) -> Result<()> {
     let page = 4096;
     let bytes = map(count as usize * page)?;
     bytes.fill(1);
     for odd in bytes.chunks_mut(page).skip(1).step_by(2) {
-        // SAFETY: a page of ours.
+        // SAFETY: a page of this mapping.
         let err = unsafe { libc::mprotect(odd.as_mut_ptr().cast(), page, libc::PROT_READ) };
         ensure!(err == 0, "mprotect: {}: see vm.max_map_count", std::io::Error::last_os_error());
     }

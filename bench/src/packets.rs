@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How long a server that a packet wakes waits for a CPU, where packets come by interrupts.
+//! How long a server waits for a CPU after a packet woke it, if packets arrive by interrupts.
 //!
 //! ```text
-//! client  writes all at once --> kernel sends a packet each millisecond, from the pacing timer's soft interrupt
+//! client  writes everything --> the kernel sends a packet per millisecond, from the pacing timer's softirq
 //!                                   \--> loopback --> the server wakes, reads, and sleeps again
 //! ```
-//! The kernel pins that timer to the CPU where the client wrote; so the waker is an interrupt of whatever runs there.
+//! The kernel pins that timer to the CPU of the client's write, so an interrupt there is the waker.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use serde::Serialize;
 
-/// Bytes of a packet, and packets a second.
+/// Bytes per packet, and packets per second.
 const PACKET: u32 = 1000;
 const RATE: u32 = 1000;
 
@@ -32,7 +32,7 @@ struct Opts {
 
 #[derive(Serialize)]
 struct Waits {
-    /// Times that the server slept.
+    /// Number of times that the server slept.
     wakeups: usize,
     p50_us: f64,
     p99_us: f64,
@@ -53,7 +53,7 @@ fn set(socket: impl AsFd, level: i32, name: i32, value: u32) -> Result<()> {
     Ok(())
 }
 
-/// A connection over loopback: the client's end and the server's.
+/// Return the client's and the server's end of a connection over loopback.
 fn connect(packets: u32) -> Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     set(&listener, libc::IPPROTO_TCP, libc::TCP_MAXSEG, PACKET)?;
@@ -63,7 +63,7 @@ fn connect(packets: u32) -> Result<(TcpStream, TcpStream)> {
     Ok((client, listener.accept()?.0))
 }
 
-/// How long this thread has waited for a CPU so far, ns.
+/// Return how long this thread has waited for a CPU so far, ns.
 fn waited(schedstat: &File) -> Result<u64> {
     let mut text = [0; 80];
     let len = schedstat.read_at(&mut text, 0)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `magpie-pairs`: how often pairs of processes answer each other over pipes while all of them run. As many pairs as CPUs
-//! leave no CPU idle, so that each exchange waits in a queue twice:
+//! `magpie-pairs`: pairs of processes that answer each other over pipes, all at the same time. With
+//! as many pairs as CPUs no CPU is idle, so each exchange waits in a queue twice:
 //!
 //! ```text
 //! first:     write a byte --> wait for the answer --> count --> again
@@ -23,7 +23,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 use serde::Serialize;
 
-/// How long all pairs run before they are counted.
+/// Time that all pairs run before exchanges are counted.
 const WARM_UP: Duration = Duration::from_millis(200);
 
 /// Pairs of processes answer each other over pipes; prints a line of JSON: exchanges a second.
@@ -41,21 +41,21 @@ struct Cli {
 #[derive(Debug, Serialize)]
 struct Report {
     pairs: usize,
-    /// A second, of all pairs.
+    /// Exchanges per second, of all pairs.
     exchanges: f64,
-    /// Of the slowest and of the fastest pair.
+    /// Exchanges per second of the slowest and of the fastest pair.
     least: f64,
     most: f64,
 }
 
-/// On a cache line of its own, in memory that all processes share. Only the first process of its pair writes it.
+/// A cache line in memory that all processes share. Only the first process of its pair writes it.
 #[repr(align(128))]
 struct Count(AtomicU64);
 
-/// Maps a zeroed count for each pair, for as long as this process and its children live.
+/// Map a zeroed count for each pair. The mapping lasts as long as this process and its children.
 fn shared_counts(pairs: usize) -> Result<&'static [Count]> {
     let size = NonZeroUsize::new(pairs * size_of::<Count>()).context("no pairs")?;
-    // SAFETY: the mapping is new, zeroed, aligned to a page and never unmapped; a count is valid if all its bits are 0.
+    // SAFETY: the mapping is new, zeroed, page-aligned and never unmapped; 0 is a valid count.
     unsafe {
         let mapped = mmap_anonymous(None, size, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED)
             .context("cannot map shared memory")?;
@@ -63,19 +63,19 @@ fn shared_counts(pairs: usize) -> Result<&'static [Count]> {
     }
 }
 
-/// The processes of all pairs, which end with it.
+/// The processes of all pairs. Dropping this kills them.
 struct Children(Vec<Pid>);
 
 impl Children {
-    /// Starts a process that does `run` until it is killed, or until the other end of a pipe is gone.
+    /// Start a process that does `run` until it is killed, or the other end of a pipe is closed.
     fn start(&mut self, run: impl FnOnce() -> std::io::Result<()>) -> Result<()> {
-        // SAFETY: the child only reads, writes and ends, which it may do whatever other threads held.
+        // SAFETY: the child only reads, writes and exits, which needs no lock of another thread.
         match unsafe { fork() }.context("cannot start a process")? {
             ForkResult::Parent { child } => self.0.push(child),
             ForkResult::Child => {
                 let _ = set_pdeathsig(Signal::SIGKILL);
                 let _ = run();
-                // SAFETY: ends the process without the parent's handlers.
+                // SAFETY: exits without the parent's handlers.
                 unsafe { libc::_exit(0) }
             }
         }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `magpie-table`: what the rounds of `bench/rounds.sh` say, each scheduler against EEVDF:
+//! `magpie-table`: evaluate the rounds of `bench/rounds.sh`, each scheduler against EEVDF:
 //!
 //! ```text
 //! lines of JSON --> values by benchmark and scheduler --> median, ratio of medians to EEVDF's, interval by bootstrap
 //!                                                     --> a table of Markdown; --json
 //! ```
 //!
-//! A ratio above 1 is better than EEVDF, whether the benchmark's own figure is a time or a rate. The bootstrap draws whole
-//! rounds, so that what one round had in common cancels out.
+//! A ratio above 1 is better than EEVDF, for times and for rates. The bootstrap draws entire
+//! rounds, so that effects common to a round cancel out.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,13 +20,13 @@ use plotters::data::Quartiles;
 use serde::{Deserialize, Serialize};
 
 const DRAWS: usize = 2000;
-/// An interval of fewer says nothing.
+/// With fewer rounds there is no interval.
 const MIN_ROUNDS: u32 = 5;
-/// Less time of a second, 0 included, compares as this much. us
+/// Shorter idle times per second, 0 included, count as this many us.
 const LEAST_IDLE: f64 = 1.0;
 const BASE: &str = "eevdf";
 const OURS: &str = "scx_magpie";
-/// What the table has, in this order, by what the names of benchmarks begin with; the longest counts.
+/// Groups in the order of the table, by the prefixes of benchmarks. The longest prefix counts.
 const GROUPS: [(&str, &[&str]); 11] = [
     ("real programs", &["nginx", "redis", "postgres", "cc1", "x264"]),
     ("locks", &["locks"]),
@@ -59,14 +59,14 @@ struct Line {
     ended: Option<String>,
 }
 
-/// What a group has a mean of; rows of different kinds are summed up apart.
+/// Kind of a benchmark. A group has a mean for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Throughput,
-    /// Or one latency over another.
+    /// A latency, or a ratio of latencies.
     Latency,
     ContextSwitches,
-    /// Time in which a CPU idles beside a task that waits, us a second.
+    /// Time in which a CPU idles while a task waits, us per second.
     Idle,
 }
 
@@ -88,13 +88,13 @@ impl Kind {
     }
 }
 
-/// Is less better?
+/// Return true if less is better.
 fn is_time(benchmark: &str) -> bool {
     let seconds = ["hackbench", "pinned-hackbench", "cc1"].iter().any(|name| benchmark.starts_with(name));
     seconds || Kind::of(benchmark) != Kind::Throughput
 }
 
-/// The index in GROUPS.
+/// Return the index in GROUPS.
 fn group_of(benchmark: &str) -> usize {
     let fits = |names: &[&str]| names.iter().filter(|name| benchmark.starts_with(**name)).map(|name| name.len()).max();
     (0..GROUPS.len()).max_by_key(|&group| fits(GROUPS[group].1)).unwrap_or_default()
@@ -104,13 +104,13 @@ fn median(values: &[f64]) -> f64 {
     Quartiles::new(values).median()
 }
 
-/// To four digits or so.
+/// Format a value with about four digits.
 fn figure(value: f64) -> String {
     let decimals = (3 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 6);
     format!("{value:.*}", decimals as usize)
 }
 
-/// Small ones with a third decimal: under some schedulers a light task waits hundreds of times as long.
+/// Format a ratio. Small ones have three decimals: a light task may wait hundreds of times as long.
 fn ratio_text(ratio: f64) -> String {
     format!("{ratio:.*}", if ratio < 0.1 { 3 } else { 2 })
 }
@@ -138,13 +138,13 @@ impl Ratio {
 /// Values by round.
 type Rounds = BTreeMap<u32, f64>;
 
-/// By benchmark, by scheduler.
+/// Results by benchmark and scheduler.
 #[derive(Default)]
 struct Results {
     values: BTreeMap<String, BTreeMap<String, Rounds>>,
-    /// Why schedulers ended: text, how often.
+    /// Why schedulers ended: text and count.
     ended: BTreeMap<(String, String), u32>,
-    /// As they came.
+    /// In order of appearance.
     benchmarks: Vec<String>,
     schedulers: Vec<String>,
     nr_rounds: u32,
@@ -176,7 +176,7 @@ impl Results {
             }
         }
         ensure!(results.values.values().any(|row| row.contains_key(BASE)), "no figures of {BASE}");
-        // The order is that of EEVDF first, and us.
+        // EEVDF comes first, then scx_magpie.
         results.schedulers.sort_by_key(|name| match name.as_str() {
             BASE => 0,
             OURS => 1,
@@ -190,7 +190,7 @@ impl Results {
         Some(median(&rounds.values().copied().collect::<Vec<_>>()))
     }
 
-    /// The ratio of medians, of those of these rounds that both have: what EEVDF did when the other had ended is no measure.
+    /// Return the ratio of medians over those of the rounds that both schedulers have completed.
     fn ratio_in(&self, benchmark: &str, scheduler: &str, rounds: &[u32]) -> Option<f64> {
         let row = &self.values[benchmark];
         let (values, base) = (row.get(scheduler)?, row.get(BASE)?);
@@ -204,7 +204,7 @@ impl Results {
         Some(if is_time(benchmark) { base / values } else { values / base })
     }
 
-    /// The geometric mean of the ratios of `benchmarks`; of one, that ratio. None: nothing to compare.
+    /// Return the geometric mean of the ratios of `benchmarks`. None: nothing to compare.
     fn ratio(&self, benchmarks: &[&String], scheduler: &str) -> Option<Ratio> {
         let mean = |rounds: &[u32]| {
             let ratios: Vec<f64> =
@@ -219,7 +219,7 @@ impl Results {
         Some(Ratio::of(mean(&all)?, draws))
     }
 
-    /// "locks: latency" and its benchmarks, as they came.
+    /// Return titles like "locks: latency" with their benchmarks, in order of appearance.
     fn groups(&self) -> Vec<(String, Vec<&String>)> {
         let all = (0..GROUPS.len()).flat_map(|group| Kind::ALL.map(|kind| (group, kind)));
         let members = |(group, (kind, title)): (usize, (Kind, &str))| {
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!((time, rate), ([true; 4], [false; 4]));
     }
 
-    /// A CPU that never idles beside a waiting task is better than one that does, by a ratio that is finite.
+    /// No idle time is better than some, by a finite ratio.
     #[test]
     fn no_time_at_all_is_a_microsecond() {
         let ratio = |base, ours| {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cache lines that CPUs share: which holds a copy, and what it costs to get one.
+//! Cache lines that CPUs share: the CPUs with a copy, and the cost of a transfer.
 //!
 //! ```text
-//! load:   a copy of our own? free : from the last writer, by distance; then we have a copy
-//! store:  the only copy is ours? free : from the last writer; then ours is the only copy
+//! load:   the CPU has a copy? free : from the last writer, by distance; then the CPU has a copy
+//! store:  it has the only copy? free : from the last writer; then it has the only copy
 //! ```
 //!
-//! Lines are those of the sparse bitmaps and of cgroups (by address) and one for each runqueue with its DSQ and locks.
+//! Lines: of the sparse bitmaps and of cgroups, and one per runqueue with its DSQ and locks.
 
 use crate::costs::{LINE_CORE, LINE_FAR, LINE_LLC, LINE_NODE};
 use crate::machine::{Distance, Machine};
 use crate::mask::Mask;
 
-/// What it costs to get a line from a CPU that far away.
+/// Return the cost of a line from a CPU at this distance, in ns.
 pub fn transfer(distance: Distance) -> u64 {
     match distance {
         Distance::Same => 0,
@@ -36,12 +36,12 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Only that CPU has a copy.
+    /// Return a line of which only this CPU has a copy.
     pub fn of(cpu: usize) -> Self {
         Self { writer: cpu, copies: Mask::only(cpu) }
     }
 
-    /// `cpu` reads the line. Returns ns.
+    /// Read the line on `cpu`. Return the cost in ns.
     pub fn load(&mut self, machine: &Machine, cpu: usize) -> u64 {
         if self.copies.test(cpu) {
             return 0;
@@ -50,13 +50,13 @@ impl Line {
         transfer(machine.distance(cpu, self.writer))
     }
 
-    /// `cpu` writes the line. Returns ns.
+    /// Write the line on `cpu`. Return the cost in ns.
     pub fn store(&mut self, machine: &Machine, cpu: usize) -> u64 {
         if self.writer == cpu && self.copies.is_only(cpu) {
             return 0;
         }
         let cost = match machine.distance(cpu, self.writer) {
-            // Ours, but others have copies to give up.
+            // The CPU has a copy, but other CPUs have copies to invalidate.
             Distance::Same => LINE_LLC,
             distance => transfer(distance),
         };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A cgroup, as the scheduler sees it.
+//! Cgroups as the scheduler sees them.
 
 use std::ptr::null_mut;
 
@@ -17,21 +17,21 @@ pub const WEIGHT_DFL: u32 = 100;
 /// The kernel's WEIGHT_IDLEPRIO.
 pub const IDLE_POLICY_WEIGHT: u32 = 3;
 
-/// The kernel's weight of a cgroup with this cpu.weight.
+/// Return the kernel's weight for a cpu.weight.
 pub fn kernel_weight(cpu_weight: u32) -> u32 {
     (f64::from(cpu_weight) * 1024.0 / 100.0).round() as u32
 }
 
-/// task_group.shares of this kernel's weight.
+/// Return task_group.shares for a weight of the kernel.
 pub fn shares(weight: u32) -> u64 {
     u64::from(weight) * 1024
 }
 
-/// A cgroup to be made.
+/// Parameters of a cgroup to create.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Spec {
-    /// A cgroup made before it; 0: the root.
+    /// A cgroup created earlier; 0: the root.
     pub parent: CgroupId,
     /// 1..10000
     pub weight: u32,
@@ -44,10 +44,10 @@ impl Default for Spec {
     }
 }
 
-/// Sessions that tasks may move to.
+/// Number of sessions to which tasks may move.
 pub const NR_AUTOGROUPS: usize = 4;
 
-/// What the kernel has of an autogroup.
+/// Return the kernel's structure of an autogroup.
 pub fn autogroup() -> Box<task_group> {
     let mut tg = Box::new(task_group { shares: shares(kernel_weight(WEIGHT_DFL)), ..Default::default() });
     tg.cfs_bandwidth.quota = u64::MAX;
@@ -55,7 +55,7 @@ pub fn autogroup() -> Box<task_group> {
 }
 
 pub struct Cgroup {
-    /// The program's view, and what that points to. Boxed, as the program keeps pointers.
+    /// The program's view, and its targets. Boxed, because the program keeps pointers.
     pub raw: Box<cgroup>,
     pub kn: Box<kernfs_node>,
     pub tg: Box<task_group>,
@@ -94,7 +94,7 @@ impl Cgroup {
         self.tg.idle != 0
     }
 
-    /// What it counts for in its parent.
+    /// Return the weight in the parent.
     pub fn kernel_weight(&self) -> u32 {
         if self.is_idle() { IDLE_POLICY_WEIGHT } else { kernel_weight(self.weight) }
     }

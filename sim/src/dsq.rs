@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Dispatch queues with the kernel's order: first in, first out, or by virtual time with ties in order of arrival.
+//! Dispatch queues in the kernel's order: FIFO, or by virtual time with ties in order of arrival.
 
 use std::collections::VecDeque;
 
@@ -8,51 +8,51 @@ use crate::native::{MAX_CPUS, SCX_DSQ_LOCAL_ON};
 /// Index of a task among the simulator's tasks.
 pub type TaskId = usize;
 
-/// As many queues as the program makes: for each CPU one of tasks that may move, one of those that may not, and one of those
-/// that wait for their cpu.max.
+/// Number of queues that the program creates. Each CPU has one for tasks that may migrate, one for
+/// tasks that may not, and one for throttled tasks.
 pub const MAX_DSQS: usize = 3 * MAX_CPUS;
 
-/// The CPU that a queue is of.
+/// Return the CPU of a queue.
 pub fn queue_cpu(id: usize) -> usize {
     id % MAX_CPUS
 }
 
-/// Is it a CPU's queue of tasks that wait for their cpu.max?
+/// Return true for a CPU's queue of throttled tasks.
 pub fn is_throttled_queue(id: usize) -> bool {
     id >= 2 * MAX_CPUS
 }
 
-/// That of its tasks which may not move.
+/// Return a CPU's queue of tasks that may not migrate.
 pub fn pinned_queue(cpu: usize) -> usize {
     MAX_CPUS + cpu
 }
 
-/// Is it a CPU's queue of tasks that may not move?
+/// Return true for a CPU's queue of tasks that may not migrate.
 pub fn is_pinned_queue(id: usize) -> bool {
     (MAX_CPUS..2 * MAX_CPUS).contains(&id)
 }
 
-/// The CPU, if the queue is the local one of a CPU that is named.
+/// Return the CPU if the id names the local DSQ of a CPU.
 pub fn local_on(dsq_id: u64) -> Option<usize> {
     (dsq_id & SCX_DSQ_LOCAL_ON == SCX_DSQ_LOCAL_ON).then_some((dsq_id & u64::from(u32::MAX)) as usize)
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// 0 in a FIFO; signed, so that the order survives 0.
+    /// 0 in a FIFO. Signed, so that the order survives 0.
     vtime: i64,
     task: TaskId,
-    /// How many tasks were inserted before it.
+    /// Number of tasks inserted before this one.
     seq: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Dsq {
-    /// In order.
+    /// Entries in order.
     tasks: VecDeque<Entry>,
     /// Tasks inserted so far.
     pub seq: u64,
-    /// No task until then may be inserted or removed: somebody holds the lock.
+    /// A CPU holds the lock until then: no task is inserted or removed.
     pub locked_until: u64,
 }
 
@@ -90,7 +90,7 @@ impl Dsq {
         self.tasks.get(pos).map(|entry| entry.task)
     }
 
-    /// The position of the first task from `pos` on, or from the end, that was here before `seq`; an iteration passes over others.
+    /// Return the position from `pos` on, or from the end, of the first task inserted before `seq`.
     pub fn next_before(&self, seq: u64, pos: usize, reverse: bool) -> Option<usize> {
         let is_old = |&at: &usize| self.tasks[if reverse { self.len() - 1 - at } else { at }].seq < seq;
         (pos..self.len()).find(is_old)
@@ -104,7 +104,7 @@ impl Dsq {
         self.tasks.pop_front().map(|entry| entry.task)
     }
 
-    /// Takes the task out; false if it is not there.
+    /// Remove the task. Return false if it is not there.
     pub fn remove(&mut self, task: TaskId) -> bool {
         self.position(task).is_some_and(|pos| self.tasks.remove(pos).is_some())
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The experiments of those whose ideas these are, in simulation: each feature off against on, with what they claim
-//! for it. The texts are named by the first digits of their names.
+//! Experiments of the authors of the five ideas, in simulation: each feature off and on, with the
+//! author's claim. Texts are identified by the first digits of their names.
 //!
 //! ```text
-//! machine, workload --flags off, flags on; some runs of each--> medians --claim--> a row: holds, or not
+//! machine, workload --flags off, flags on; several runs each--> medians --claim--> a row: holds, or not
 //! ```
 
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::report::{Report, median};
 use crate::scenario::Scenario;
 use crate::workload::Workload;
 
-/// Of the off and the on figure: does the claim hold?
+/// Return true if the claim holds for the figures of off and on.
 type Claim = fn(f64, f64) -> bool;
 
 struct Measure {
@@ -34,7 +34,7 @@ struct Experiment {
     measures: Vec<Measure>,
 }
 
-/// A line of the table.
+/// A row of the table.
 pub struct Row {
     source: &'static str,
     experiment: String,
@@ -45,7 +45,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// False if a claim does not.
+    /// Return false if a claim does not hold.
     pub fn holds(&self) -> bool {
         self.claim.is_none_or(|(_, holds)| holds)
     }
@@ -64,7 +64,7 @@ fn experiments() -> Vec<Experiment> {
         machine: "112",
         workloads: vec![format!("rr:pairs={}", 28 * quarters)],
         off: "--no-scan-limit",
-        // Utilization has risen by then.
+        // Utilization has risen after this time.
         warm_up_ms: 200,
         ms: 150,
         measures: vec![
@@ -89,8 +89,8 @@ fn experiments() -> Vec<Experiment> {
             Measure { name: "% busy", of: |report| report.busy, claim: Some(BUSIER) },
         ],
     });
-    // "This gives us consistent, and potentially higher, throughput in partially utilized scenarios": what big tasks get done
-    // beside small ones, of what four big CPUs could.
+    // "This gives us consistent, and potentially higher, throughput in partially utilized
+    // scenarios": work of big tasks next to small ones, in % of the capacity of the four big CPUs.
     let capacity = [1, 2, 4].map(|hogs| Experiment {
         source: "001",
         name: format!("{hogs} hogs, 30 small; 4 big, 4 little"),
@@ -108,7 +108,7 @@ fn experiments() -> Vec<Experiment> {
     search.chain(capacity).chain(steal).collect()
 }
 
-/// Runs them all, each with the seeds 1..=runs, and hands out the rows as they come.
+/// Run all experiments with the seeds 1..=runs, and pass each row as soon as it is finished.
 pub fn run(runs: u64, mut row: impl FnMut(&Row)) -> Result<()> {
     for experiment in experiments() {
         let off = reports(&experiment, experiment.off, runs)?;
@@ -147,7 +147,7 @@ fn reports(experiment: &Experiment, flags: &str, runs: u64) -> Result<Vec<Report
     (1..=runs).map(of_seed).collect()
 }
 
-/// The table's head.
+/// Return the head of the table.
 pub fn head() -> String {
     let (text, measure, ratio) = ("text", "measure", "on : off");
     format!("{text:<4} {:<37} {measure:<22} {:>11} {:>11} {ratio:>8}  the text's claim", "experiment", "off", "on")

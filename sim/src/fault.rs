@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A change to a running system that the scheduler must survive. `kernel/faults.rs` carries it out.
+//! Changes to a running system that the scheduler must survive. See `kernel/faults.rs`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{CgroupId, Spec};
 use crate::mask::Mask;
 
-/// - `pick` chooses among the tasks that are alive at that time, kernel threads and the loader excepted.
-/// - `cpu` chooses among the CPUs that are online at that time; for `Online`, offline.
+/// - `pick` selects among the tasks that are alive then, except kernel threads and the loader.
+/// - `cpu` selects among the CPUs that are online then; for `Online`, offline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Fault {
     /// A real-time task takes the CPU for `ns`.
@@ -16,9 +16,9 @@ pub enum Fault {
     Affinity { pick: usize, allowed: Mask },
     /// setpriority()
     Nice { pick: usize, nice: i32 },
-    /// The task moves to a cgroup. `to` and `cgroup` are modulo the number of cgroups ever made.
+    /// The task moves to a cgroup. `to` and `cgroup` are modulo the number ever created.
     Move { pick: usize, to: CgroupId },
-    /// setsid(), to one of few sessions, modulo.
+    /// setsid(): the task moves to one of a few sessions, modulo.
     Session { pick: usize, to: usize },
     /// cpu.weight
     Weight { cgroup: CgroupId, weight: u32 },

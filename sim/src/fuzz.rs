@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Scenarios by chance: a seed gives a machine, flags, tasks and faults; one that fails is made smaller as long as it
-//! still fails.
+//! Random scenarios: a seed determines machine, flags, tasks and faults. A scenario that fails is
+//! shrunk as long as it still fails.
 //!
 //! ```text
-//! seed --scenarios()--> Scenario --a process of its own--> holds
+//! seed --scenarios()--> Scenario --separate process--> holds
 //!                          ^                          \--> violation, or a crash (sanitizers abort)
 //!                          +---- simplify, as proptest does, until nothing smaller fails
 //! ```
@@ -29,20 +29,20 @@ use crate::workload::Workload;
 use crate::workload::chaos::{Chaos, ChaosTask, Kind};
 use crate::workload::hogs::Hogs;
 
-/// Time that may be spent on making one failure smaller.
+/// Time limit for shrinking one failure.
 const MAX_SHRINK: Duration = Duration::from_secs(20);
 
-/// How a scenario's process ended.
+/// How the process of a scenario ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Verdict {
     Holds,
     Violation(Violation),
-    /// Ended by a signal, a panic or a sanitizer; what it said last.
+    /// A signal, a panic or a sanitizer ended it, with these last messages.
     Crash(String),
 }
 
 impl Verdict {
-    /// What must stay the same while the scenario shrinks.
+    /// Return the kind of failure, which must not change while the scenario shrinks.
     fn kind(&self) -> &str {
         match self {
             Self::Holds => "",
@@ -52,18 +52,18 @@ impl Verdict {
     }
 }
 
-/// The smallest scenario found that fails as a seed's does.
+/// The smallest scenario found that fails in the same way as the seed's.
 pub struct Failure {
     pub scenario: Scenario,
     pub verdict: Verdict,
 }
 
-/// The scenario of a seed.
+/// Return the scenario of a seed.
 pub fn scenario(seed: u64) -> Scenario {
     tree(seed).current()
 }
 
-/// Runs a seed's scenario by the program `exe` (ours); `None` if all holds.
+/// Run a seed's scenario with this program's executable `exe`; `None` if all invariants hold.
 pub fn run_seed(exe: &Path, seed: u64) -> Result<Option<Failure>> {
     let mut tree = tree(seed);
     let mut scenario = tree.current();
@@ -88,7 +88,7 @@ pub fn run_seed(exe: &Path, seed: u64) -> Result<Option<Failure>> {
     Ok(Some(Failure { scenario, verdict }))
 }
 
-/// Runs a scenario in a process of its own, so that a crash is an answer like any other.
+/// Run a scenario in a separate process, so that a crash is a result like others.
 pub fn run_apart(exe: &Path, scenario: &Scenario) -> Result<Verdict> {
     let mut child = Command::new(exe)
         .args(["replay", "--verdict", "-"])
@@ -107,7 +107,7 @@ pub fn run_apart(exe: &Path, scenario: &Scenario) -> Result<Verdict> {
     let said = String::from_utf8_lossy(&out.stderr);
     match said.contains("replay:") {
         true => Err(anyhow!("the scenario cannot be run: {said}")),
-        // Without AddressSanitizer's dump of its own memory.
+        // Without AddressSanitizer's dump of shadow memory.
         false => {
             Ok(Verdict::Crash(format!("{}\n{}", out.status, said.split("Shadow bytes around").next().unwrap_or(""))))
         }
@@ -124,16 +124,16 @@ fn tree(seed: u64) -> impl ValueTree<Value = Scenario> {
 
 fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
     let faults = prop::collection::vec((0..400_000u64, faults()), 0..16);
-    // Now and then for so long that the guard against starvation and the watchdog would have their say.
+    // Sometimes long enough for the guard against starvation and the watchdog.
     let tasks = prop_oneof![
         9 => (prop::collection::vec(tasks(), 0..100), 50..500u64),
         1 => (prop::collection::vec(tasks(), 0..8), 1500..4000u64),
     ];
-    // Some that share a CPU for good.
+    // Hogs that share one CPU during the entire run.
     let hogs = prop::collection::vec(-20..20i32, 0..4);
-    // Now and then all on two CPUs, so that queues are long and others can do nothing about it.
+    // Sometimes all tasks on two CPUs: queues are long, and other CPUs cannot help.
     let confined = prop::bool::weighted(0.1);
-    // Half of the time all is in the root.
+    // Half of the scenarios have all tasks in the root.
     let cgroups = prop_oneof![Just(vec![]), prop::collection::vec(cgroups(), 1..12)];
     (shapes(), flags(), tasks, hogs, faults, any::<bool>(), confined, cgroups).prop_map(
         move |(machine, flags, (mut tasks, ms), hogs, faults, noise, confined, mut cgroups)| {
@@ -173,7 +173,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
     let smt = prop_oneof![3 => Just(1usize), 2 => Just(2), 1 => Just(4)];
     let counts = prop_oneof![
         6 => (1..3usize, 1..4usize, 1..7usize),
-        // Many LLCs; a large LLC.
+        // Many LLCs, or a large LLC.
         1 => (1..5usize, 4..9usize, 1..3usize),
         1 => (Just(1usize), Just(1usize), 20..60usize),
     ];
@@ -225,7 +225,7 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
         flag("--util-interval", 1..100),
         flag("--migration-cost-llc-us", 0..2000),
         flag("--migration-cost-node-us", 0..2000),
-        // Short enough for the guard against starvation to have its turn.
+        // Short enough for the guard against starvation to act.
         flag("--timeout-ms", 1000..3000),
         prop::bool::weighted(0.2).prop_map(|no| if no { vec!["--no-wakeup-preempt".to_string()] } else { vec![] }),
         prop::bool::weighted(0.1).prop_map(|no| if no { vec!["--no-cgroups".to_string()] } else { vec![] }),
@@ -242,7 +242,7 @@ fn cgroups() -> impl Strategy<Value = Spec> {
     (0..16usize, weight, prop::bool::weighted(0.1)).prop_map(|(parent, weight, idle)| Spec { parent, weight, idle })
 }
 
-/// A quota and a period, us, as the kernel takes them.
+/// Generate a quota and a period, us, in the kernel's range.
 fn limits() -> impl Strategy<Value = (u64, u64)> {
     let period = prop_oneof![2 => Just(100_000u64), 1 => 1_000..1_000_000u64];
     let percent = prop_oneof![1 => Just(1u64), 3 => 1..400u64];
@@ -277,7 +277,7 @@ fn tasks() -> impl Strategy<Value = ChaosTask> {
     let cgroup = 0..16usize;
     (kind, run, sleep, nice, policy, masks(), cgroup).prop_map(
         |(kind, run_us, sleep_us, nice, policy, allowed, cgroup)| {
-            // A kernel thread serves one CPU and is brief.
+            // A kernel thread is bound to one CPU and runs briefly.
             let kthread = kind == Kind::Kthread;
             let allowed = if kthread { Mask::only(allowed.iter().next().unwrap_or(0)) } else { allowed };
             let run_us = if kthread { run_us.min(100) } else { run_us };

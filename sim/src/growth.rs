@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How the cost of a wakeup and of a dispatch() grows with the number of CPUs that share a cache, in instructions of
-//! the native build.
+//! Growth of the cost of a wakeup and of a dispatch() with the number of CPUs of an LLC, in
+//! instructions of the native build.
 //!
 //! ```text
 //! one LLC of 8 .. 256 CPUs  x  idle, half, overloaded  --instructions.rs-->  counts  -->  verdict
 //! ```
 //!
-//! The verdict: from the smallest size to the largest the count grows by at most [`A_CPU`] instructions a CPU: the bitmaps
-//! have a line for each 16 CPUs, which two or three searches in vain read. What looks at each CPU takes more. No LLC has
-//! more than 256 CPUs.
+//! Verdict: from the smallest to the largest LLC a count grows by at most [`A_CPU`] instructions
+//! per CPU. The bitmaps have a line per 16 CPUs, which two or three failed searches read. A loop
+//! over all CPUs would need more. No LLC has more than 256 CPUs.
 
 use std::fmt;
 
@@ -25,21 +25,21 @@ use crate::scenario::parse_flags;
 use crate::time::{MSEC, SEC};
 use crate::workload::Builder;
 
-/// CPUs of the LLC.
+/// Numbers of CPUs of the LLC.
 pub const SIZES: [usize; 5] = [8, 32, 64, 128, 256];
 
-/// Instructions that a count may grow by for each CPU.
+/// Maximum growth of a count in instructions per CPU.
 pub const A_CPU: f64 = 2.5;
 
-/// Tasks of each CPU, and how long each runs between its sleeps.
+/// Tasks per CPU, and how long each runs between two sleeps.
 const TASKS: usize = 4;
 const RUN: u64 = MSEC;
 
-/// Until tasks have spread and clocks have gone apart; and the time from which samples are taken, on large machines.
+/// Time until tasks have spread and clocks differ; and time of the samples on large machines.
 const WARM_UP: u64 = 60 * MSEC;
 pub const WINDOW: u64 = 20 * MSEC;
 
-/// How busy the CPUs are.
+/// Utilization of the CPUs.
 #[derive(Clone, Copy, Debug, Display, PartialEq, Eq)]
 #[strum(serialize_all = "lowercase")]
 pub enum State {
@@ -51,7 +51,7 @@ pub enum State {
 impl State {
     pub const ALL: [Self; 3] = [Self::Idle, Self::Half, Self::Overloaded];
 
-    /// CPU time that the tasks want, in % of what there is.
+    /// Return the CPU time that the tasks need, in % of all CPUs' time.
     fn load(self) -> u64 {
         match self {
             Self::Idle => 5,
@@ -69,7 +69,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// Does no step look at each CPU?
+    /// Return true if growth excludes a loop over all CPUs.
     pub fn is_bounded(&self) -> bool {
         let [first, .., last] = self.counts;
         let [error, .., error_last] = self.errors;
@@ -77,7 +77,7 @@ impl Growth {
     }
 }
 
-/// Of a state, the growth of both.
+/// Growth of wakeups and dispatches in one state.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub state: State,
@@ -85,7 +85,7 @@ pub struct Row {
     pub dispatch: Growth,
 }
 
-/// Counts so many wakeups and dispatches at each size and state.
+/// Count this many wakeups and dispatches for each size and state.
 pub fn measure(flags: &[String], samples: usize, seed: u64) -> Result<Vec<Row>> {
     let tunables = parse_flags(flags)?;
     let mut rows = Vec::new();
@@ -101,7 +101,7 @@ pub fn measure(flags: &[String], samples: usize, seed: u64) -> Result<Vec<Row>> 
     Ok(rows)
 }
 
-/// And the standard error.
+/// Return mean and standard error.
 fn mean(counts: &[u64]) -> (f64, f64) {
     let nr = counts.len() as f64;
     let mean = counts.iter().sum::<u64>() as f64 / nr;
@@ -109,14 +109,14 @@ fn mean(counts: &[u64]) -> (f64, f64) {
     (mean, (variance / nr).sqrt())
 }
 
-/// A machine of one LLC, warm.
+/// Return a machine with one LLC after its warm-up.
 pub fn loaded(tunables: &Tunables, size: usize, state: State, seed: u64) -> Result<Kernel> {
     let shape = Shape { nodes: 1, cores: size / 2, smt: 2, ..Shape::default() };
     let mut kernel = Kernel::new(Machine::new(&shape), tunables, seed)?;
     let at = kernel.now + TICK;
     let mut builder = Builder::new(&mut kernel, at, 0);
     let group = builder.group("growth", false);
-    // A task wants load / (100 * TASKS) of a CPU.
+    // A task needs load / (100 * TASKS) of a CPU.
     let sleep = RUN * (100 * TASKS as u64 - state.load()) / state.load();
     let steps = vec![Step::Sleep(Dist::Exp(sleep)), Step::Run(Dist::Exp(RUN)), Step::Jump(0)];
     let program = builder.program(group, "task", steps);
@@ -140,7 +140,7 @@ fn count(tunables: &Tunables, size: usize, state: State, samples: usize, seed: u
     Ok(kernel.counter.take().expect("it was set above"))
 }
 
-/// Rows as a table.
+/// Table of rows.
 pub struct Table<'a>(pub &'a [Row]);
 
 impl fmt::Display for Table<'_> {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Counts the instructions of the BPF program's native build that a wakeup and a dispatch() execute. Kfuncs, being the
-//! simulated kernel's, are not among them.
+//! Count the instructions of the BPF program's native build in a wakeup and in a dispatch(). Kfuncs
+//! belong to the simulated kernel and are not counted.
 //!
 //! ```text
 //! Kernel::call() --fork--> child: the callback, step by step (ptrace), then the end
-//!                \-------> counts steps in the program's code, then goes on and makes the same call itself
+//!                \-------> counts steps in the program's code, then makes the same call itself
 //! ```
 //!
-//! So a count is exact and the same each time, needs no hardware counters, and leaves the simulation as it is.
+//! Counts are exact and reproducible, need no hardware counters, and do not change the simulation.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,18 +21,18 @@ use crate::dsq::TaskId;
 use crate::native::{SCX_ENQ_WAKEUP, text};
 use crate::trace::Op;
 
-/// Counts of some wakeups and dispatches: one takes thousands of times as long as the callback itself.
+/// Counter for a sample of callbacks: counting takes thousands of times as long as the callback.
 pub struct Counter {
     text: Range<usize>,
-    /// One of so many is counted, until there are enough.
+    /// One of this many callbacks is counted, until there are enough.
     every: usize,
     enough: usize,
     nr_wakeups: usize,
     nr_dispatches: usize,
-    /// Instructions of select_cpu() and, where that found no CPU, of enqueue().
+    /// Instructions of select_cpu() and, if it found no CPU, of enqueue().
     pub wakeups: Vec<u64>,
     pub dispatches: Vec<u64>,
-    /// Tasks whose select_cpu() was counted, as which of the wakeups.
+    /// Tasks whose select_cpu() was counted, with the index in `wakeups`.
     waking: BTreeMap<TaskId, usize>,
 }
 
@@ -54,12 +54,12 @@ impl Counter {
         self.wakeups.len() >= self.enough && self.dispatches.len() >= self.enough
     }
 
-    /// Is the callback of this number to be counted?
+    /// Return true if the callback of this number is to be counted.
     fn is_next(&self, nr: usize, counts: &[u64]) -> bool {
         nr.is_multiple_of(self.every) && counts.len() < self.enough
     }
 
-    /// Before a callback. True in a child that is to run it and then to [`end_child`]: its instructions are counted.
+    /// Return true in a child, which then runs the callback for the count, and [`end_child`].
     pub fn in_child(&mut self, op: Op, task: Option<TaskId>, arg: u64) -> bool {
         match (op, task) {
             (Op::SelectCpu, Some(task)) => {
@@ -90,9 +90,9 @@ impl Counter {
         false
     }
 
-    /// Instructions that a child executes from here on; `None` in that child.
+    /// Return the instructions that a child executes from here on; `None` in that child.
     fn count(&self) -> Option<u64> {
-        // SAFETY: the child runs a callback, which takes no lock that another thread could have held, and ends.
+        // SAFETY: the child runs a callback, which takes no lock of other threads, and exits.
         match unsafe { fork() }.expect("fork") {
             ForkResult::Child => {
                 if ptrace::traceme().is_err() || raise(Signal::SIGSTOP).is_err() {
@@ -128,9 +128,9 @@ impl Counter {
         }
     }
 
-    /// The child has left the program's code. If that was a call, runs it in one go, up to a breakpoint where it
-    /// returns: most of the time would else be spent on steps that do not count. True if the child is back in the
-    /// program's code.
+    /// After the child has left the program's code: if that was a call, run to a breakpoint at the
+    /// return, because most time would be spent on steps that do not count. Return true if the
+    /// child is back in the program's code.
     #[cfg(target_arch = "x86_64")]
     fn run_kfunc(&self, child: Pid) -> bool {
         let rsp = ptrace::getregs(child).expect("PTRACE_GETREGS").rsp;
@@ -159,7 +159,7 @@ impl Counter {
     }
 }
 
-/// Where the stopped child is.
+/// Return the instruction pointer of the stopped child.
 fn instruction(child: Pid) -> usize {
     let regs = ptrace::getregs(child).expect("PTRACE_GETREGS");
     #[cfg(target_arch = "x86_64")]
@@ -168,8 +168,8 @@ fn instruction(child: Pid) -> usize {
     return regs.pc as usize;
 }
 
-/// The callback is over: nothing of the child's is to be seen, such as buffered output.
+/// Exit after the callback, without flushing output that the child has inherited.
 pub fn end_child() -> ! {
-    // SAFETY: ends at once.
+    // SAFETY: exits immediately.
     unsafe { libc::_exit(0) }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! All orders of what two CPUs do at the same time: each pair of [`PAIRS`] is set up and run again for each order of the accesses to
-//! words that both sides access (`kernel/turns.rs`). Then no task waits that an idle CPU may run.
+//! Try all orders of two CPUs: each of [`PAIRS`] is run for each order of accesses to words that
+//! both sides access (`kernel/turns.rs`). Afterwards no idle CPU may have a task to run.
 //!
 //! ```text
 //! plan: switch at the choices     -, S, SS, -S ... depth first; a choice is a point before an access
@@ -25,34 +25,34 @@ use crate::stats::GroupStats;
 use crate::task::{Place, SCHED_BATCH, SCHED_NORMAL, State, Traits};
 use crate::time::{MSEC, USEC};
 
-/// Orders of a pair.
+/// Maximum number of orders of a pair.
 const MAX_ORDERS: usize = 1 << 20;
 
-/// From both sides' end until no task waits beside an idle CPU: shorter than until the next tick.
+/// Time until no task waits next to an idle CPU after both sides: less than to the next tick.
 const SOON: u64 = 300 * USEC;
 
-/// The time of both sides: soon after a tick.
+/// Time of both sides: shortly after a tick.
 const AT: u64 = 8 * MSEC + 300 * USEC;
 
 type Run = Box<dyn FnOnce(&mut Kernel) + Send>;
 
-/// What two CPUs do at the same time.
+/// Operations of two CPUs at the same time.
 pub struct Pair {
     pub name: &'static str,
-    /// CPUs, of one LLC.
+    /// Number of CPUs, in one LLC.
     cpus: usize,
-    /// The second side is what this CPU does when it is kicked.
+    /// The second side is this CPU's reaction to a kick.
     kicked: Option<usize>,
     set_up: fn(&mut Kernel) -> [Run; 2],
 }
 
-/// What came of a pair.
+/// Result of a pair.
 pub struct Outcome {
     pub name: &'static str,
     pub orders: usize,
-    /// Words that both sides access.
+    /// Number of words that both sides access.
     pub words: usize,
-    /// The first order that fails, access by access.
+    /// The first order that fails, with its accesses.
     pub failed: Option<(Violation, Vec<String>)>,
 }
 
@@ -80,19 +80,19 @@ pub const PAIRS: &[Pair] = &[
 ];
 
 impl Pair {
-    /// Tries all orders. An error if there are too many.
+    /// Try all orders. Fails if there are too many.
     pub fn try_all(&self) -> Result<Outcome> {
         let mut words = BTreeSet::new();
         loop {
             let outcome = self.try_orders(&mut words)?;
-            // An order may have shown another word that both access.
+            // An order may have revealed another word that both access.
             if outcome.failed.is_some() || outcome.words == words.len() {
                 return Ok(outcome);
             }
         }
     }
 
-    /// All orders of accesses to `words`, to which it adds those that it finds.
+    /// Try all orders of accesses to `words`, and add shared words that are found.
     fn try_orders(&self, words: &mut BTreeSet<Word>) -> Result<Outcome> {
         let points = words.clone();
         let mut outcome = Outcome { name: self.name, orders: 0, words: points.len(), failed: None };
@@ -110,7 +110,7 @@ impl Pair {
                 outcome.failed = Some((violation, accesses));
                 return Ok(outcome);
             }
-            // The next one, depth first: the last choice that was not to switch is to.
+            // The next plan, depth first: change the last choice that was not to switch.
             plan = turns.choices;
             while plan.pop_if(|switched| *switched).is_some() {}
             match plan.last_mut() {
@@ -123,7 +123,7 @@ impl Pair {
 
     fn run(&self, mut turns: Turns) -> Result<(Turns, Option<Violation>)> {
         let shape = Shape { nodes: 1, cores: self.cpus, ..Shape::default() };
-        // Seed 0: the BPF prolog does not count in migration_disabled. The checks expect one CPU at a time.
+        // Seed 0: the BPF prolog does not disable migration. The checks need one CPU at a time.
         let mut kernel = Kernel::bare(Machine::new(&shape), &parse_flags(&[])?, 0, |_, _| {})?;
         kernel.attach()?;
         let sides = (self.set_up)(&mut kernel);
@@ -136,11 +136,11 @@ impl Pair {
     }
 }
 
-/// No task waits that an idle CPU may run, and the program's words say what is.
+/// Check that no task waits that an idle CPU may run, and that the program's words are right.
 fn check(kernel: &mut Kernel) {
     let is_idle = |kernel: &Kernel, cpu: usize| kernel.online.test(cpu) && kernel.cpus[cpu].curr == Curr::Idle;
     for task in 0..kernel.tasks.len() {
-        // In the order of the throttled queue: until when.
+        // dsq_vtime in the throttled queue is the time until which the task waits.
         let throttled = is_throttled(kernel, task) && kernel.tasks[task].raw().scx.dsq_vtime > kernel.now;
         let waits = kernel.is_waiting(task) && !throttled;
         let idle = (0..kernel.cpus.len()).find(|&cpu| is_idle(kernel, cpu) && kernel.tasks[task].may_run_on(cpu));
@@ -173,7 +173,7 @@ fn is_throttled(kernel: &Kernel, task: TaskId) -> bool {
     matches!(kernel.tasks[task].place, Place::Dsq(id) if crate::dsq::is_throttled_queue(id))
 }
 
-/// A task that never sleeps by itself, and may use these CPUs; it sleeps on the first.
+/// Create a hog that may use these CPUs, asleep on the first.
 fn task(kernel: &mut Kernel, cpus: &[usize], cgroup: usize) -> TaskId {
     if kernel.programs.is_empty() {
         let steps = vec![Step::Run(Dist::Fixed(1000 * MSEC)), Step::Jump(0)];
@@ -194,7 +194,7 @@ fn task(kernel: &mut Kernel, cpus: &[usize], cgroup: usize) -> TaskId {
     kernel.spawn(0, traits, cpus[0])
 }
 
-/// The same, and it runs or waits, as others let it.
+/// Create a hog that may use these CPUs, and start it.
 fn started(kernel: &mut Kernel, cpus: &[usize]) -> TaskId {
     let task = task(kernel, cpus, 0);
     kernel.start(task, kernel.now);
@@ -202,14 +202,14 @@ fn started(kernel: &mut Kernel, cpus: &[usize]) -> TaskId {
     task
 }
 
-/// A hog of each CPU that leaves it to no other, and time for it to be known.
+/// Start a hog pinned to each CPU, and run until the program knows them.
 fn busy(kernel: &mut Kernel, cpus: &[usize]) -> Vec<TaskId> {
     let hogs = cpus.iter().map(|&cpu| started(kernel, &[cpu])).collect();
     kernel.run_until(AT);
     hogs
 }
 
-/// An interrupt of the CPU does this, and the CPU schedules if it is told to.
+/// Run this in an interrupt of the CPU. The CPU schedules if requested.
 fn on(cpu: usize, run: impl FnOnce(&mut Kernel) + Send + 'static) -> Run {
     Box::new(move |kernel| {
         kernel.enter(cpu);
@@ -222,12 +222,12 @@ fn wakes(cpu: usize, task: TaskId) -> Run {
     on(cpu, move |kernel| kernel.wake(task, false))
 }
 
-/// The task sleeps, which runs on the CPU.
+/// Block the task that runs on the CPU.
 fn sleeps(cpu: usize, task: TaskId) -> Run {
     on(cpu, move |kernel| kernel.block(task))
 }
 
-/// A task of SCHED_BATCH does not preempt the hog.
+/// The queued task is SCHED_BATCH, so it does not preempt the hog.
 fn queued_and_idle(kernel: &mut Kernel) -> [Run; 2] {
     let hogs = busy(kernel, &[0, 1]);
     let wakee = task(kernel, &[0, 1], 0);
@@ -294,7 +294,7 @@ fn placed_and_idle(kernel: &mut Kernel) -> [Run; 2] {
     [on(0, Kernel::follow_hotplug), sleeps(1, runs)]
 }
 
-/// A task of CPU 1 waits for its cpu.max, and CPU 1 runs another one: that, and what the task's timer does.
+/// Throttle a task of CPU 1, which runs another task. Return the task, and its timer as a side.
 fn throttled(kernel: &mut Kernel) -> (TaskId, Run) {
     let hog = busy(kernel, &[0, 1])[1];
     let cgroup = kernel.make_cgroup(&Spec::default());

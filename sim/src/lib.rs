@@ -4,17 +4,17 @@
 //! ```text
 //! main.rs, tests/         what to run: a Scenario (scenario.rs) by flags or by chance (fuzz.rs);
 //!                           it makes a kernel, and the checks its observer
-//!   report.rs, timeline.rs  what came of it
-//!   checks/               what must hold
+//!   report.rs, timeline.rs  the results
+//!   checks/               invariants
 //!   workload/             programs of tasks
-//!   kernel/               what the kernel does: events, wakeups, schedule(), kfuncs
-//!     task.rs, program.rs, cgroup.rs, dsq.rs, fault.rs    what it is made of
-//!     trace.rs, stats.rs    what it writes down
+//!   kernel/               behavior of the kernel: events, wakeups, schedule(), kfuncs
+//!     task.rs, program.rs, cgroup.rs, dsq.rs, fault.rs    its objects
+//!     trace.rs, stats.rs    its records
 //!     native.rs             the BPF program; instructions.rs counts what its callbacks execute
-//!     machine.rs            its CPUs; costs.rs, cache.rs: what things cost there; lines_log.rs
-//! growth.rs, experiments.rs  series of runs: as the machine grows; with a feature off and on
+//!     machine.rs            its CPUs; costs.rs, cache.rs: costs of operations; lines_log.rs
+//! growth.rs, experiments.rs  series of runs: with growing machines; with a feature off and on
 //!   lines.rs                   and cache lines that move
-//! interleave.rs           all orders of what two CPUs do at the same time
+//! interleave.rs           all orders of the accesses of two CPUs
 //! ```
 //!
 //! A file imports only files below it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The cache lines that move in a wakeup and in a switch, on an LLC of 64 and of 256 CPUs, by variable.
+//! Cache lines that move in a wakeup and in a switch, by variable, on LLCs of 64 and 256 CPUs.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use crate::growth::{State, WINDOW, loaded};
 use crate::lines_log::Lines;
 use crate::scenario::parse_flags;
 
-/// CPUs of the LLC.
+/// Numbers of CPUs of the LLC.
 const SIZES: [usize; 2] = [64, 256];
 
 const WARM_UP: u64 = 10 * WINDOW;
 
-/// Lines that move a wakeup and a switch, by variable; one table for each size and state.
+/// Lines that move per wakeup and per switch, by variable: one table per size and state.
 pub struct Moved {
     size: usize,
     state: State,
@@ -35,7 +35,7 @@ pub fn measure(flags: &[String], seed: u64) -> Result<Vec<Moved>> {
         let mut kernel = loaded(&tunables, size, state, seed)?;
         kernel.lines = Some(Lines::default());
         kernel.run_until(kernel.now + WARM_UP);
-        // Each CPU has read by then what is seldom written.
+        // By now each CPU has read the variables that are rarely written.
         if let Some(lines) = &mut kernel.lines {
             lines.forget_counts();
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Counts the cache lines of the BPF program's variables that come from another CPU in a wakeup and in a switch. The compiler
-//! reports each load and store (feature `lines`), so every variable counts, and the simulation stays as it is.
+//! Count the cache lines of the program's variables that move in a wakeup and in a switch. The
+//! compiler reports each load and store (feature `lines`); the simulation does not change.
 //!
 //! ```text
-//! Kernel::call() --of which kind is the callback?--> Lines
-//! load, store    --address--> line --whose copy?-->  Lines: one that had to come, by kind and variable
+//! Kernel::call() --kind of the callback--> Lines
+//! load, store    --address--> line --owner of the copy-->  Lines: moves by kind and variable
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use crate::native::{SCX_ENQ_WAKEUP, variable};
 use crate::trace::Op;
 
-/// What a callback belongs to.
+/// The operation to which a callback belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Kind {
     Wakeup,
@@ -36,14 +36,14 @@ impl Kind {
     }
 }
 
-/// Lines, and how often one moved.
+/// Lines and their moves.
 #[derive(Default)]
 pub struct Lines {
     lines: HashMap<usize, Line>,
     kind: Kind,
     pub wakeups: u64,
     pub switches: u64,
-    /// By variable, in wakeups and in switches.
+    /// Moves by variable, in wakeups and in switches.
     pub moved: BTreeMap<String, [u64; 2]>,
 }
 
@@ -52,7 +52,7 @@ impl Lines {
         *self = Self { lines: std::mem::take(&mut self.lines), ..Self::default() };
     }
 
-    /// A callback begins.
+    /// Note the begin of a callback.
     pub fn called(&mut self, op: Op, arg: u64) {
         self.kind = Kind::of(op, arg);
         self.wakeups += u64::from(op == Op::SelectCpu);

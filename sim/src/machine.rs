@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The simulated machine: its shape, by preset or description, and the layout that the scheduler's own loader code
-//! makes of it.
+//! The simulated machine: its shape, by preset or description, and the layout that the loader's
+//! code computes for it.
 //!
 //! ```text
 //! "2x8x8x2" or "2s8l16" --Shape--> scx_utils::Topology --scx_magpie::topology::Layout--> the BPF program's tables
@@ -20,7 +20,7 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::native::MAX_CPUS;
 
-/// Presets: name, description, what it is.
+/// Presets: name, shape, description.
 pub const PRESETS: [(&str, &str, &str); 6] = [
     ("vm", "2x1x4x1", "the test VM: 2 nodes of 1 LLC of 4 CPUs"),
     ("112", "1x1x56x2", "one LLC of 112 CPUs (56 cores, SMT 2)"),
@@ -30,26 +30,26 @@ pub const PRESETS: [(&str, &str, &str); 6] = [
     ("1024", "4x16x8x2", "4 sockets of 16 LLCs of 16 CPUs"),
 ];
 
-/// NODES x LLCS per node x CORES per LLC x CPUS per core, and capacities (and ranks, after @) of cores in order, repeated over the
-/// machine; /nohz: all CPUs but the first are nohz_full.
+/// NODES x LLCS per node x CORES per LLC x CPUS per core; optional capacities (and ranks after @)
+/// of cores in order, repeated over the machine; /nohz: all CPUs except the first are nohz_full.
 #[derive(Clone, Debug, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct Shape {
     pub nodes: usize,
-    /// In each node.
+    /// Number per node.
     pub llcs: usize,
-    /// In each LLC.
+    /// Number per LLC.
     pub cores: usize,
-    /// CPUs of each core.
+    /// Number of CPUs per core.
     pub smt: usize,
-    /// 1..1024, of cores in order; repeated when there are more cores.
+    /// Capacities of cores in order, 1..1024; repeated if there are more cores.
     pub capacities: Vec<usize>,
-    /// Of the same cores: the higher, the more preferred.
+    /// Ranks of the same cores: higher ones are preferred.
     pub ranks: Vec<usize>,
-    /// All CPUs but the first.
+    /// All CPUs except the first are nohz_full.
     pub nohz_full: bool,
 }
 
-/// The test VM's.
+/// The test VM.
 impl Default for Shape {
     fn default() -> Self {
         let (capacities, ranks) = (vec![1024], vec![0]);
@@ -116,7 +116,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Where a CPU stands. Ids count over the whole machine.
+/// Place of a CPU. Ids are unique in the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     pub core: usize,
@@ -127,7 +127,7 @@ pub struct Place {
     pub rank: usize,
 }
 
-/// How far two CPUs are from each other.
+/// Distance between two CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
     Same,
@@ -139,7 +139,7 @@ pub enum Distance {
 
 pub struct Machine {
     pub shape: Shape,
-    /// By CPU id.
+    /// Places by CPU id.
     pub places: Vec<Place>,
 }
 
@@ -176,18 +176,18 @@ impl Machine {
         }
     }
 
-    /// The CPUs of a core.
+    /// Return the CPUs of a core.
     pub fn siblings(&self, cpu: usize) -> std::ops::Range<usize> {
         let first = cpu - cpu % self.shape.smt;
         first..first + self.shape.smt
     }
 
-    /// What the loader makes of the machine while `online` CPUs are.
+    /// Return the layout that the loader computes while the CPUs `online` are.
     pub fn layout(&self, online: &BTreeSet<usize>) -> Result<Layout> {
         self.layout_for(online, false)
     }
 
-    /// The same for tasks that are to be packed on weak CPUs, or not.
+    /// Return that layout; with `weak_first` for packing tasks on weak CPUs.
     pub fn layout_for(&self, online: &BTreeSet<usize>, weak_first: bool) -> Result<Layout> {
         let ranks = online.iter().map(|&id| (id, self.places[id].rank)).collect();
         let nohz_full = online.iter().copied().filter(|&id| self.is_nohz_full(id)).collect();
@@ -203,7 +203,7 @@ impl Machine {
             cpu.kernel_cpu_capacity = Some(place.capacity as usize);
             cores.entry((place.node, place.llc, place.core)).or_default().insert(id, Arc::new(cpu));
         }
-        // scx_utils makes only regular machines from scratch: take the smallest and give it our parts.
+        // scx_utils creates only regular machines: start with the smallest, and replace its parts.
         let mut topo = make_test_topo(1, 1, 1, 1).0;
         set_cpumask_test_width(self.nr_cpus());
         topo.all_cpus = cores.values().flatten().map(|(&id, cpu)| (id, cpu.clone())).collect();

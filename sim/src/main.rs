@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `magpie-sim`: runs the scheduler with these flags on that machine.
+//! `magpie-sim`: run the scheduler with given flags on a simulated machine.
 //!
 //! ```text
 //! magpie-sim --machine 112 --workload rr:pairs=56 --slice-us 1000       run, report
-//! magpie-sim ... --compare "" "--no-wakeup-preempt"                     two sets of flags, side by side
-//! magpie-sim ... --trace FILE                                           for Perfetto
+//! magpie-sim ... --trace FILE                                           write a timeline for Perfetto
+//! magpie-sim ... --compare "" "--no-wakeup-preempt"                     compare two sets of flags
 //! magpie-sim fuzz --seeds 0..200                                        scenarios by chance; failures are shrunk
 //! magpie-sim growth                                                     instructions a callback as an LLC grows
 //! magpie-sim lines                                                      cache lines that move
@@ -202,10 +202,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// True if all invariants held.
+/// Run the workloads. Return true if all invariants held.
 fn run(args: &Run) -> Result<bool> {
     let sets: Vec<Vec<String>> = match &args.compare {
-        // Split as the shell does, without quotes: no flag needs them.
+        // Split at white space, without quotes: no flag needs them.
         Some(sets) => sets.iter().map(|set| set.split_whitespace().map(str::to_string).collect()).collect(),
         None => vec![vec![]],
     };
@@ -256,14 +256,14 @@ fn run(args: &Run) -> Result<bool> {
     Ok(held)
 }
 
-/// True if nothing grows by too much a CPU.
+/// Measure growth. Return true if no count grows by too much per CPU.
 fn grow(samples: usize, seed: u64, flags: &[String]) -> Result<bool> {
     let rows = growth::measure(flags, samples, seed)?;
     print!("{}", growth::Table(&rows));
     Ok(rows.iter().all(|row| row.wakeup.is_bounded() && row.dispatch.is_bounded()))
 }
 
-/// True if all orders hold.
+/// Try all interleavings. Return true if all invariants held.
 fn try_orders() -> Result<bool> {
     let mut hold = true;
     for pair in interleave::PAIRS {
@@ -285,7 +285,7 @@ fn lines(seed: u64, flags: &[String]) -> Result<bool> {
     Ok(true)
 }
 
-/// True if all claims hold.
+/// Run the experiments. Return true if all claims hold.
 fn run_experiments(runs: u64) -> Result<bool> {
     let mut all = true;
     println!("{}", experiments::head());
@@ -338,7 +338,7 @@ fn replay(file: &Path, trace: Option<&Path>, text: bool, verdict: bool) -> Resul
     Ok(true)
 }
 
-/// True if all seeds hold.
+/// Run random scenarios. Return true if all invariants held.
 fn fuzz_seeds(seeds: std::ops::Range<u64>, out: &Path) -> Result<bool> {
     if seeds.is_empty() {
         bail!("no seeds");

@@ -73,7 +73,7 @@ impl Mask {
         })
     }
 
-    /// The first CPU after `cpu`, wrapping.
+    /// Return the first CPU after `cpu`, wrapping around.
     pub fn next_after(&self, cpu: usize) -> Option<usize> {
         self.iter().find(|&id| id > cpu).or_else(|| self.iter().next())
     }
@@ -95,7 +95,7 @@ impl FromIterator<usize> for Mask {
     }
 }
 
-/// As in /sys: "0-3,8"; "all".
+/// Format as in sysfs: "0-3,8"; or "all".
 impl fmt::Display for Mask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::all() {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The native build of the BPF program: its callbacks, its variables, and how it is set back to freshly loaded.
+//! Native build of the BPF program: callbacks, variables, and the reset to the loaded state.
 //!
 //! ```text
-//! load():  .bss = 0, .data as compiled, then what the loader says (scx_magpie::bpf_config); .rodata read-only from then on
-//! ops():   the callbacks, for kernel.rs to call; kfuncs.rs is where they call back
-//! units(): the functions that they are made of, for tests/units
+//! load():  .bss = 0, .data as compiled, then the loader's configuration (bpf_config); .rodata is read-only afterwards
+//! ops():   the callbacks, which kernel/ calls; they call kfuncs.rs
+//! units(): single functions of the program, for tests/units
 //! ```
 //!
-//! There is one program in a process, as its variables are the C source's own: [`Native`] is held by one simulation
-//! at a time, and others wait.
+//! A process has one program, whose variables are those of the C source. One simulation at a time
+//! holds [`Native`]; others wait.
 #![allow(non_camel_case_types, non_upper_case_globals, non_snake_case)]
 
 use std::cell::UnsafeCell;
@@ -42,7 +42,7 @@ const MAX_LINES: usize = magpie_limits_MAX_LINES as usize;
 const CACHE_LINE: usize = magpie_limits_CACHE_LINE as usize;
 const SLOTS_PER_LINE: usize = magpie_limits_SLOTS_PER_LINE as usize;
 
-// What main.bpf.c defines, and the bounds of its sections (native.c). Cells, for the program writes them.
+// Symbols of main.bpf.c and bounds of its sections (native.c). Cells, because the program writes.
 unsafe extern "C" {
     static mut magpie: sched_ext_ops;
     static machine: UnsafeCell<machine>;
@@ -89,35 +89,35 @@ unsafe extern "C" {
 static OWNER: Mutex<()> = Mutex::new(());
 static PRISTINE_DATA: OnceLock<Vec<u8>> = OnceLock::new();
 
-/// See `core/context.bpf.h`.
+/// Context of the executing CPU: see `core/context.bpf.h`.
 #[derive(Clone, Copy, Debug)]
 pub enum Context {
     Syscall,
     HardInterrupt,
-    /// At the end of a hard one that has interrupted user space.
+    /// At the end of a hard interrupt of user space.
     SoftInterrupt,
-    /// At the end of a system call that has sent a packet.
+    /// At the end of a system call that sent a packet.
     SoftInSyscall,
 }
 
-/// The one program, held.
+/// Exclusive access to the only program.
 pub struct Native {
     _owner: MutexGuard<'static, ()>,
 }
 
 impl Native {
-    /// Waits until no other simulation of this process has it.
+    /// Wait until no other simulation of this process holds the program.
     pub fn acquire() -> Self {
-        // One that panicked leaves nothing behind that load() does not set back.
+        // load() resets everything that a simulation may have left when it panicked.
         Self { _owner: OWNER.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
-    /// As if just loaded, and told of machine and tunables.
+    /// Reset the program to its freshly loaded state, and configure machine and tunables.
     pub fn load(&mut self, config: &BpfConfig) {
-        // SAFETY: the linker's bounds of sections that are ours alone; nobody runs the program, we hold it.
+        // SAFETY: the linker's bounds of the program's sections; the program does not run.
         unsafe {
             clear_bss();
-            // Volatile, lest it becomes memcpy(): AddressSanitizer's own refuses the gaps that it leaves between variables.
+            // Volatile, because AddressSanitizer's memcpy() refuses the gaps between variables.
             let data = &raw mut __start_bpf_data;
             let len = (&raw const __stop_bpf_data).offset_from_unsigned(data);
             let pristine = PRISTINE_DATA.get_or_init(|| (0..len).map(|i| data.add(i).read_volatile()).collect());
@@ -139,32 +139,32 @@ impl Native {
         }
     }
 
-    /// Changes what may change while it runs.
+    /// Apply the flags that may change while the program runs.
     pub fn set(&mut self, layout: &Layout, flags: &Tunables) {
-        // SAFETY: always there.
+        // SAFETY: the program's variables always exist.
         unsafe { Live { tunables: &tunables, llc_layouts: &llc_layouts } }.set(layout, flags);
     }
 
     pub fn ops(&self) -> sched_ext_ops {
-        // SAFETY: written by load() only.
+        // SAFETY: only load() writes it.
         unsafe { magpie }
     }
 
-    /// The program's functions, for tests of each alone.
+    /// Return the program's functions for unit tests.
     pub fn units(&self) -> &'static units {
         // SAFETY: constant.
         unsafe { &bindings::units }
     }
 
-    /// What the program keeps of a CPU.
+    /// Return the program's state of a CPU.
     pub fn cpu_ctx(&self, cpu: usize) -> &cpu_ctx {
-        // SAFETY: in bounds, or it panics; one thread runs the program and reads it.
+        // SAFETY: in bounds, or it panics; one thread runs the program and reads its state.
         unsafe { &*cpu_ctxs[cpu].get() }
     }
 
-    /// What the loader reads and writes while the program runs.
+    /// Return the memory that the loader and the running program share.
     pub fn shared(&self) -> Shared<'static> {
-        // SAFETY: always there.
+        // SAFETY: the program's variables always exist.
         unsafe {
             Shared {
                 cpu_ctxs: &cpu_ctxs,
@@ -179,37 +179,37 @@ impl Native {
         }
     }
 
-    /// What the program keeps of a cgroup, by the program's id.
+    /// Return the program's state of a cgroup, by the program's id.
     pub fn group(&self, id: u32) -> &group {
         // SAFETY: as cpu_ctx().
         unsafe { &*groups[id as usize].get() }
     }
 
-    /// By what the CPUs have not told yet that the weight changed which is runnable in the group.
+    /// Return the change of the group's runnable weight that CPUs have not flushed to its sum.
     pub fn untold(&self, id: u32) -> i64 {
         // SAFETY: as cpu_ctx().
         let slots = unsafe { &untold_changes }.iter().flat_map(|of_cpu| unsafe { (*of_cpu.get()).slots });
         slots.filter(|slot| slot >> 32 == u64::from(id)).map(|slot| i64::from(slot as i32)).sum()
     }
 
-    /// Which map the one of cgroups' ids is.
+    /// Return the identity of the map of cgroup ids.
     pub fn group_ids(&self) -> usize {
         (&raw const group_ids).addr()
     }
 
-    /// Which map the one of processes is.
+    /// Return the identity of the map of processes.
     pub fn processes(&self) -> usize {
         (&raw const processes).addr()
     }
 
-    /// The CPU's slot in the bitmaps; `None` if it is offline, or the loader has not found its place.
+    /// Return the CPU's slot in the bitmaps; `None` if it is offline or not placed.
     pub fn slot(&self, cpu: usize) -> Option<usize> {
         // SAFETY: as cpu_ctx().
         let layout = unsafe { &*cpu_layouts[cpu].get() };
         (layout.state == cpu_state_CPU_PRESENT).then_some(layout.slot as usize)
     }
 
-    /// CPUs of an LLC that a search may go over.
+    /// Return the number of CPUs of an LLC that a search may scan.
     pub fn nr_scan(&self, llc: usize) -> u32 {
         // SAFETY: as cpu_ctx().
         unsafe { (*llc_publisheds[llc].get()).nr_scan }
@@ -220,13 +220,13 @@ impl Native {
         is_bit(unsafe { &idle_map }, slot)
     }
 
-    /// As claim_idle() does.
+    /// Clear an idle bit, as claim_idle() does.
     pub fn clear_idle_bit(&self, slot: usize) {
         // SAFETY: as cpu_ctx().
         unsafe { (*idle_map.get()).lines[slot / SLOTS_PER_LINE].bits &= !(1 << (slot % SLOTS_PER_LINE)) }
     }
 
-    /// As queue_add() does.
+    /// Add to a CPU's queued load, as queue_add() does.
     pub fn add_queued_load(&self, cpu: usize, weight: u64) {
         // SAFETY: as cpu_ctx().
         unsafe { (*cpu_ctxs[cpu].get()).queued_load += weight }
@@ -237,7 +237,7 @@ impl Native {
         is_bit(unsafe { &overload_map }, slot)
     }
 
-    /// What the bitmaps' lines of an LLC hold, idle_map's and overload_map's.
+    /// Return the lines of an LLC in idle_map and in overload_map.
     pub fn map_lines(&self, llc: usize) -> [&[map_line]; 2] {
         // SAFETY: as cpu_ctx().
         unsafe {
@@ -247,13 +247,13 @@ impl Native {
         }
     }
 
-    /// What the next tick finds that it interrupted.
+    /// Set whether the next tick has interrupted user space.
     pub fn interrupt(&self, user: bool) {
         // SAFETY: as cpu_ctx().
         unsafe { sim_interrupt(user) }
     }
 
-    /// What the executing CPU is at, from here on.
+    /// Set the context of the executing CPU.
     pub fn context(&self, context: Context) {
         let (syscall, count) = match context {
             Context::Syscall => (true, 0),
@@ -265,16 +265,16 @@ impl Native {
         unsafe { sim_context(syscall, count) }
     }
 
-    /// Runs the program of that name, for the loader.
+    /// Run the program of this name, for the loader.
     pub fn register_loader(&self) {
-        // SAFETY: takes no notice of its argument.
+        // SAFETY: the argument is ignored.
         assert_eq!(unsafe { register_loader(std::ptr::null_mut()) }, 0);
     }
 
-    /// Tells the program where a CPU stands that came.
+    /// Place a new CPU, as the loader does.
     pub fn place_cpu(&self, layout: &Layout, cpu: usize) {
         let place = &layout.cpus[&cpu];
-        // SAFETY: as cpu_ctx(); what the loader does.
+        // SAFETY: as cpu_ctx(); the same stores as the loader's.
         unsafe {
             let to = cpu_layouts[cpu].get();
             *to = cpu_layout { state: (*to).state, ..place.into() };
@@ -306,12 +306,12 @@ fn is_bit(map: &UnsafeCell<sparse_map>, slot: usize) -> bool {
     bits & 1 << (slot % SLOTS_PER_LINE) != 0
 }
 
-/// Where the program's code is.
+/// Return the address range of the program's code.
 pub fn text() -> Range<usize> {
     (&raw const __start_bpf_text).addr()..(&raw const __stop_bpf_text).addr()
 }
 
-/// The program's variable at an address, and of `cpu_ctx` which line; `None` if it is none, or constant.
+/// Return the name of the variable at an address, with the line of a `cpu_ctx`; `None` for others.
 pub fn variable(addr: usize) -> Option<String> {
     let of_cpus = at(&raw const cpu_ctxs);
     if of_cpus.contains(&addr) {
@@ -333,14 +333,14 @@ pub fn variable(addr: usize) -> Option<String> {
     named.iter().find(|(_, range)| range.contains(&addr)).map(|(name, _)| name.to_string())
 }
 
-/// Is the address in what many CPUs read and write: the sparse bitmaps, and what is kept of cgroups?
+/// Return true if many CPUs read and write the address: the sparse bitmaps and state of cgroups.
 pub fn is_shared(addr: usize) -> bool {
     let bitmaps = [at(&raw const idle_map), at(&raw const overload_map)];
     let cgroups = [at(&raw const groups), at(&raw const untold_changes)];
     bitmaps.iter().chain(&cgroups).any(|range| range.contains(&addr))
 }
 
-/// Where a variable is.
+/// Return the address range of a variable.
 fn at<T>(of: *const T) -> Range<usize> {
     of.addr()..of.addr() + size_of::<T>()
 }
@@ -350,7 +350,7 @@ fn at<T>(of: *const T) -> Range<usize> {
 unsafe fn copy<T: Copy>(to: &[UnsafeCell<T>], from: &[T]) {
     assert_eq!(from.len(), to.len());
     for (to, from) in to.iter().zip(from) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { to.get().write(*from) };
     }
 }
@@ -358,8 +358,8 @@ unsafe fn copy<T: Copy>(to: &[UnsafeCell<T>], from: &[T]) {
 /// # Safety
 /// Nobody runs the program.
 unsafe fn clear_bss() {
-    // SAFETY: the linker's bounds of a section that is the program's alone. Pages within it come from no file: they are zero
-    // after the kernel has taken them away.
+    // SAFETY: the linker's bounds of the program's section. Its whole pages are anonymous: they
+    // read as zero after the kernel has dropped them.
     unsafe {
         let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
         let (start, stop) = ((&raw mut __start_bpf_bss) as usize, (&raw mut __stop_bpf_bss) as usize);
@@ -372,9 +372,9 @@ unsafe fn clear_bss() {
     }
 }
 
-/// Whole pages; what else is on them is only read.
+/// Set the protection of entire pages. Other data on them is read-only, too.
 unsafe fn protect_rodata(prot: i32) {
-    // SAFETY: pages of our own image.
+    // SAFETY: pages of this executable.
     unsafe {
         let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
         let first = (&raw mut __start_bpf_rodata) as usize & !(page - 1);

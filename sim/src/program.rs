@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What tasks do: programs of steps, and the channels by which they wake each other.
+//! Behavior of tasks: programs of steps, and the channels by which they wake each other.
 //!
 //! ```text
 //! Run 100us -> Send 3 -> Recv 4 -> End -> Loop to 0
 //! ```
 //!
-//! A program is a list of [`Step`]s that any number of tasks run, each with a place of its own in it.
+//! A program is a list of [`Step`]s. Any number of tasks run it, each at its position.
 
 use std::collections::VecDeque;
 
@@ -17,11 +17,11 @@ use crate::mask::Mask;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Dist {
     Fixed(u64),
-    /// The mean, with [`WORK_SPREAD`] to both sides.
+    /// This mean, with [`WORK_SPREAD`] to both sides.
     About(u64),
     /// From..=to.
     Uniform(u64, u64),
-    /// The mean; many short ones and a few long.
+    /// This mean, exponentially distributed: many short ones and a few long.
     Exp(u64),
 }
 
@@ -36,7 +36,7 @@ impl Dist {
     }
 }
 
-/// Index of a channel, of a program.
+/// Indices of a channel and of a program.
 pub type ChannelId = usize;
 pub type ProgramId = usize;
 
@@ -46,51 +46,51 @@ pub enum Step {
     Run(Dist),
     /// Work during which the task may not migrate.
     RunPinned(Dist),
-    /// Busy until so many ns have passed, however much work that is and whatever else ran meanwhile.
+    /// Busy until this many ns have passed, whatever the work and other tasks in that time.
     Spin(u64),
     Sleep(Dist),
-    /// Sleep until so many ns after the task's timer was due last, at first after the task's start. If that is past there is
-    /// no sleep.
+    /// Sleep until this many ns after the task's timer was last due, or at first after its start.
+    /// No sleep if that time is past.
     Timer(u64),
-    /// Puts a message into a channel, and wakes a task that waits for it; waits while it is full.
+    /// Put a message into a channel and wake a task that waits for it. Wait while it is full.
     Send(ChannelId),
-    /// As Send; nothing if the channel is full.
+    /// Put a message into a channel. If it is full, the message is lost.
     Post(ChannelId),
-    /// Takes a message, and wakes a task that waits for room; waits while there is none.
+    /// Take a message and wake a task that waits for room. Wait while there is none.
     Recv(ChannelId),
-    /// From Join on the task is among those that the next Broadcast releases. Await waits until it was. Broadcast is lost if
-    /// there is nobody.
+    /// Join adds the task to those that the next Broadcast releases. Await waits for that release.
+    /// A Broadcast without joined tasks is lost.
     Join(ChannelId),
     Await(ChannelId),
     Broadcast(ChannelId),
     Yield,
-    /// A child that runs the program from its start.
+    /// Start a child that runs the program from its first step.
     Fork(ProgramId),
-    /// Waits until all children have exited.
+    /// Wait until all children have exited.
     Wait,
-    /// A unit of the workload's work begins (for its latency) and ends (for that and the throughput).
+    /// Begin or end a unit of work, for its latency and for throughput.
     Begin,
     End,
-    /// As Begin, but when the task was due: its timer, its release, or the last End when it has not waited since.
+    /// Begin when the task was due: its timer, its release, or the last End without a wait since.
     BeginDue,
-    /// Goes to a step so many times, then on.
+    /// Go to a step this many times, then continue.
     Loop(usize, u32),
-    /// Goes to a step.
+    /// Go to a step.
     Jump(usize),
     Exit,
-    /// For a task, itself or another, the kernel does what a system call asks for: where it may run, its nice value.
+    /// Change a task's affinity or nice value, as its system call does.
     Affinity(TaskId, Mask),
     Nice(TaskId, i32),
-    /// Wakes a real-time task that takes a CPU for so many ns.
+    /// Wake a real-time task that takes a CPU for this many ns.
     HigherClass(usize, u64),
-    /// The scheduler's loader publishes sum_util.
+    /// Publish sum_util, as the scheduler's loader.
     Publish,
 }
 
 #[derive(Clone, Debug)]
 pub struct Program {
     pub steps: Vec<Step>,
-    /// Whose statistics its tasks count in.
+    /// Index of the statistics in which the tasks count.
     pub group: usize,
     pub name: String,
 }
@@ -99,11 +99,11 @@ pub struct Program {
 #[derive(Clone, Debug)]
 pub struct Channel {
     pub capacity: usize,
-    /// One that waits for room is woken when no more messages than that are left.
+    /// A task that waits for room is woken when this many messages or fewer are left.
     pub low: usize,
-    /// The waker says that it is about to sleep (WF_SYNC), as pipes and sockets do.
+    /// The waker announces that it is about to sleep (WF_SYNC), as pipes and sockets do.
     pub sync: bool,
-    /// The CPU that each message was written on.
+    /// The CPU on which each message was written.
     pub messages: VecDeque<usize>,
     pub receivers: VecDeque<TaskId>,
     pub senders: VecDeque<TaskId>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The figures of a run: throughput, latencies and CPU time of each group of tasks, and the scheduler's own statistics.
+//! Figures of a run: throughput, latencies and CPU time by group, and the scheduler's statistics.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::stats::GroupStats;
 use crate::time::SEC;
 use crate::trace::Op;
 
-/// Percentiles, in us.
+/// Percentiles in us.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Percentiles {
     pub p50: f64,
@@ -39,29 +39,29 @@ pub struct GroupReport {
     /// Latency of a unit of work.
     pub request_us: Percentiles,
     pub wakeups: u64,
-    /// From wakeup to running.
+    /// Time from a wakeup until the task runs.
     pub wakeup_us: Percentiles,
-    /// CPU time, seconds; the same in seconds of a CPU of capacity 1024.
+    /// CPU time, s; and the same in seconds of a CPU of capacity 1024.
     pub cpu_s: f64,
     pub capacity_s: f64,
     /// Migrations to a sibling, another core, LLC, node.
     pub migrations: [u64; 4],
 }
 
-/// A finished run.
+/// Figures of a finished run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub seconds: f64,
-    /// Non-idle time, % of all CPUs' time.
+    /// Busy time in % of all CPUs' time.
     pub busy: f64,
     pub groups: Vec<GroupReport>,
-    /// The scheduler's own counters, as --stats prints them.
+    /// The scheduler's counters, as --stats prints them.
     pub stats: Group,
-    /// Lines of bitmaps and cgroups that came from another CPU, for each context switch.
+    /// Lines of bitmaps and cgroups that moved between CPUs, per context switch.
     pub lines_a_switch: f64,
     pub events: u64,
     pub callbacks: u64,
-    /// Hash of the trace. The same seed gives the same hash.
+    /// Hash of the trace. Equal seeds give equal hashes.
     pub hash: String,
 }
 
@@ -71,7 +71,7 @@ impl Kernel {
         Snapshot::new(&self.layout, &self.native.shared(), &self.sum_util(), None, Duration::from_nanos(self.now))
     }
 
-    /// Leaves all until now out of the report, except for `busy`.
+    /// Omit everything before now from the report, except for `busy`.
     pub fn end_warm_up(&mut self) {
         for cpu in 0..self.cpus.len() {
             self.update_curr(cpu);
@@ -83,7 +83,7 @@ impl Kernel {
         }
     }
 
-    /// Reports the run since the end of the warm-up, or since `from`, when the workload began.
+    /// Report the run since the end of the warm-up, or since `from`, the start of the workload.
     pub fn report(&mut self, from: u64) -> Report {
         for cpu in 0..self.cpus.len() {
             self.update_curr(cpu);
@@ -127,25 +127,25 @@ impl Kernel {
     }
 }
 
-/// The rows of a run: what it is, and its value.
+/// The rows of a run: name and value.
 type Rows = Vec<(String, f64)>;
 
-/// Runs of one or more sets of flags, a column each: the median and the range of the runs.
+/// A column for each set of flags, with the median and the range of its runs.
 #[derive(Default)]
 pub struct Table {
-    /// A column's name, and the rows of each of its runs.
+    /// Name of a column, and the rows of its runs.
     columns: Vec<(String, Vec<Rows>)>,
 }
 
 impl Table {
-    /// Adds a column: one report per seed.
+    /// Add a column with one report per seed.
     pub fn add(&mut self, name: &str, reports: &[Report]) {
         self.columns.push((name.into(), reports.iter().map(Report::rows).collect()));
     }
 }
 
 impl Report {
-    /// The rows of a [`Table`], in order.
+    /// Return the rows of a [`Table`], in order.
     fn rows(&self) -> Rows {
         let mut rows = vec![("busy %".to_string(), self.busy), ("lines a switch".to_string(), self.lines_a_switch)];
         for group in &self.groups {
@@ -186,7 +186,7 @@ impl Report {
     }
 }
 
-/// The median of at least one value.
+/// Return the median of at least one value.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

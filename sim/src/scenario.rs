@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A scenario: machine, scheduler flags, workloads, faults, simulated time and seed. A failed run writes it as JSON, and
-//! `magpie-sim replay` runs it again.
+//! A scenario: machine, scheduler flags, workloads, faults, simulated time and seed. A failed run
+//! is written as JSON, and `magpie-sim replay` runs it again.
 
 use anyhow::{Context, Result, ensure};
 use scx_magpie::tunables::Tunables;
@@ -18,35 +18,35 @@ use crate::report::Report;
 use crate::time::{MSEC, USEC};
 use crate::workload::{Builder, HOG, Workload};
 
-/// The loader's work each util_interval: some, and for each CPU.
+/// Work of the loader each util_interval: a constant, and more per CPU.
 const PUBLISH_WORK: u64 = 20 * USEC;
 const PUBLISH_WORK_CPU: u64 = 50;
 
-/// Tests and the command line name what they change, by struct update.
+/// Tests and the command line change fields of the default with struct update syntax.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Scenario {
     pub machine: Shape,
-    /// The scheduler's own, as on its command line.
+    /// Flags of the scheduler, in the syntax of its command line.
     pub flags: Vec<String>,
     pub workloads: Vec<Workload>,
-    /// 1 and on; 0 is the root.
+    /// Cgroups with ids from 1 on; 0 is the root.
     pub cgroups: Vec<Spec>,
-    /// The cgroup of each workload; the root for the rest.
+    /// Cgroup of each workload; the root if there is no entry.
     pub places: Vec<CgroupId>,
-    /// Simulated time of each, in us.
+    /// Faults with their simulated time in us.
     pub faults: Vec<(u64, Fault)>,
     pub ms: u64,
-    /// Simulated time before `ms`, which is not reported.
+    /// Simulated time before `ms` that is not reported.
     pub warm_up_ms: u64,
     pub seed: u64,
-    /// Of each task; `None`: that of `costs.rs`.
+    /// Working set of each task; `None`: the default in `costs.rs`.
     pub working_set_kb: Option<u64>,
-    /// How much longer work takes on another node than where its task starts.
+    /// Additional time for work on another node than the task's first, %.
     pub remote_memory_pct: u64,
-    /// Workloads start on the first so many CPUs; `None`: on all.
+    /// Workloads start on this many CPUs, the first ones; `None`: on all.
     pub start_cpus: Option<usize>,
-    /// Background kernel threads and the loader.
+    /// Add kernel threads and the loader in the background.
     pub noise: bool,
 }
 
@@ -70,12 +70,12 @@ impl Default for Scenario {
     }
 }
 
-/// The scheduler's flags as its own command line understands them.
+/// Parse the scheduler's flags as its command line does.
 pub fn parse_flags(flags: &[String]) -> Result<Tunables> {
     Tunables::parse(flags).context("scheduler flags")
 }
 
-/// The outcome of a scenario.
+/// Result of a scenario.
 pub struct Outcome {
     pub report: Report,
     pub violation: Option<Violation>,
@@ -83,7 +83,7 @@ pub struct Outcome {
 }
 
 impl Kernel {
-    /// A kernel whose observer is the checks, with the program loaded.
+    /// Create a kernel with the checks as observer and the program loaded.
     pub fn new(machine: Machine, tunables: &Tunables, seed: u64) -> Result<Self> {
         let mut kernel = Self::bare(machine, tunables, seed, observe)?;
         kernel.attach()?;
@@ -92,7 +92,7 @@ impl Kernel {
 }
 
 impl Scenario {
-    /// Runs the scenario. Returns an error if it cannot run; an invariant that breaks is in the outcome.
+    /// Run the scenario. Fails if it cannot run; a violated invariant is in the outcome.
     pub fn run(&self, keep_trace: bool) -> Result<Outcome> {
         let tunables = parse_flags(&self.flags)?;
         let mut kernel = Kernel::new(Machine::new(&self.machine), &tunables, self.seed)?;
@@ -137,7 +137,7 @@ impl Scenario {
     }
 }
 
-/// Adds the background of every machine: a kernel thread on each CPU, and the scheduler's loader.
+/// Add the background of every machine: a kernel thread per CPU, and the loader.
 fn add_noise(kernel: &mut Kernel, at: u64) {
     let interval = kernel.tunables.util_interval * MSEC;
     let mut builder = Builder::new(kernel, at, 0);

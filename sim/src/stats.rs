@@ -5,17 +5,17 @@ use hdrhistogram::Histogram;
 
 use crate::time::SEC;
 
-/// Figures of a group of tasks, counted while they run.
+/// Figures of a group of tasks, updated while they run.
 #[derive(Clone, Debug)]
 pub struct GroupStats {
     pub name: String,
-    /// Left out of reports: background noise and the loader.
+    /// Omitted from reports: background noise and the loader.
     pub background: bool,
     pub wakeup: Histogram<u64>,
     pub request: Histogram<u64>,
     pub ran: u64,
     pub capacity_time: u64,
-    /// By [`Distance`](crate::machine::Distance).
+    /// Migrations by [`Distance`](crate::machine::Distance).
     pub migrations: [u64; 5],
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A simulated task: what the kernel knows of it, and how far it is in its program.
+//! A simulated task: the kernel's state of it, and its position in its program.
 
 use std::ffi::c_void;
 
@@ -14,15 +14,15 @@ use crate::program::ProgramId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Sleeping,
-    /// select_cpu() is over, the wakeup is on its way to the CPU.
+    /// select_cpu() has returned, and the wakeup is on its way to the CPU.
     Waking,
-    /// Waits for a CPU; where, says `place`.
+    /// Waits for a CPU in the queue `place`.
     Runnable,
     Running,
     Dead,
 }
 
-/// In which queue a runnable task is.
+/// The queue of a runnable task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Nowhere,
@@ -30,7 +30,7 @@ pub enum Place {
     Dsq(usize),
 }
 
-/// A direct dispatch that waits for the callback to return.
+/// A direct dispatch that takes effect when the callback returns.
 #[derive(Clone, Copy, Debug)]
 pub struct Insert {
     pub dsq_id: u64,
@@ -44,7 +44,7 @@ pub const NICE_WEIGHTS: [u32; 40] = [
     1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
-/// How a task differs from the ordinary.
+/// Properties of a task.
 #[derive(Clone, Debug)]
 pub struct Traits {
     pub allowed: Mask,
@@ -54,11 +54,11 @@ pub struct Traits {
     pub policy: u32,
     pub kthread: bool,
     pub loader: bool,
-    /// Where it starts.
+    /// The cgroup at the start.
     pub cgroup: CgroupId,
-    /// Lines that it misses on a strange CPU.
+    /// Number of cache lines that the task misses on another CPU.
     pub working_set: u64,
-    /// How much longer its work takes on another node than where it started: its memory stays there.
+    /// Additional time for its work away from its first node, where its memory remains, %.
     pub remote_memory_pct: u64,
 }
 
@@ -72,70 +72,70 @@ pub const SCHED_NORMAL: u32 = 0;
 pub const SCHED_BATCH: u32 = 3;
 pub const SCHED_IDLE: u32 = 5;
 
-/// The loader's thread group.
+/// Thread group of the loader.
 pub const LOADER_TGID: i32 = 2;
 
-/// A task work's callback: the map, the key and the value that holds it.
+/// Callback of a task work: the map, the key and the value that contains it.
 pub type Work = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> i32;
 
 pub struct Task {
-    /// What the BPF program sees. Boxed, for it keeps pointers; written through `raw` by both sides.
+    /// The BPF program's view. Boxed, because the program keeps pointers; both sides write to it.
     pub raw: *mut task_struct,
-    /// What raw.cpus_ptr points to.
+    /// Target of raw.cpus_ptr.
     mask: *mut cpumask,
     pub traits: Traits,
     pub state: State,
     pub place: Place,
     /// The kernel's task_cpu().
     pub cpu: usize,
-    /// Where it started.
+    /// The CPU at the start.
     pub first_cpu: usize,
     pub cgroup: CgroupId,
-    /// None: the first one, which has no autogroup.
+    /// None: the first session, which has no autogroup.
     pub session: Option<usize>,
     pub ddsp: Option<Insert>,
     /// Inserted with SCX_ENQ_IMMED.
     pub immed: bool,
-    /// What it does when it next leaves for user space (bpf_task_work_schedule_resume()).
+    /// Task work at the next return to user space (bpf_task_work_schedule_resume()).
     pub work: Option<Work>,
-    /// It was preempted there.
+    /// The task was preempted in its task work.
     pub in_work: bool,
-    /// scx_bpf_task_storage_get(): by map.
+    /// scx_bpf_task_storage_get(), by map.
     pub storage: Vec<(*const c_void, Box<[u64]>)>,
 
     pub program: ProgramId,
     pub pc: usize,
-    /// Rounds left of the loops that it is in, by step.
+    /// The loops that the task is in: step and remaining rounds.
     pub loops: Vec<(usize, u32)>,
-    /// Work left of the step, in ns of capacity 1024.
+    /// Remaining work of the step, in ns of capacity 1024.
     pub remaining: u64,
     pub started_at: u64,
     pub begun_at: u64,
-    /// When it was to go on last: see [`Step::BeginDue`](crate::program::Step).
+    /// When the task was due to continue: see [`Step::BeginDue`](crate::program::Step).
     pub due_at: u64,
-    /// When the Spin that it is in ends.
+    /// End of the current Spin.
     pub spin_until: Option<u64>,
-    /// Has done the work of the Fork that it is at.
+    /// The work of the current Fork is done.
     pub forks: bool,
-    /// When its timer was due last.
+    /// When the task's timer was last due.
     pub timer_at: Option<u64>,
     pub parent: Option<TaskId>,
     pub nr_children: u32,
     pub waits_for_children: bool,
-    /// Is to send itself to sleep when it next leaves the CPU.
+    /// The task blocks when it next leaves the CPU.
     pub blocked: bool,
 
-    /// When it became runnable (woke, or was put back in line) last.
+    /// When the task last became runnable (woke or was enqueued again).
     pub runnable_at: u64,
-    /// Since when it may use the CPUs that it may use, and is not throttled.
+    /// Since when the task is not throttled and its allowed CPUs are unchanged.
     pub allowed_at: u64,
-    /// It was preempted by a kernel thread, and is not offered before the tick.
+    /// A kernel thread preempted the task, which is not offered to other CPUs before the tick.
     pub behind_kthread: bool,
-    /// That was a wakeup.
+    /// It became runnable by a wakeup.
     pub woken: bool,
-    /// Its sum_exec_runtime then, or when it woke before.
+    /// sum_exec_runtime at that time, or at the wakeup before.
     pub woke_exec: u64,
-    /// Where it ran last.
+    /// The CPU where the task ran last.
     pub last_cpu: Option<usize>,
     pub nr_migrations: u64,
     pub longest_wait: u64,
@@ -201,17 +201,17 @@ impl Task {
     }
 
     pub fn raw(&self) -> &task_struct {
-        // SAFETY: ours until drop; the BPF program only reads it, and not now.
+        // SAFETY: owned until drop; the BPF program only reads it, and does not run now.
         unsafe { &*self.raw }
     }
 
-    /// The kernel's, 1024 at nice 0.
+    /// Return the kernel's weight, 1024 at nice 0.
     pub fn weight(&self) -> u32 {
         let raw = self.raw();
         if raw.policy == SCHED_IDLE { IDLE_POLICY_WEIGHT } else { NICE_WEIGHTS[raw.static_prio as usize - 100] }
     }
 
-    /// What the program keeps of it.
+    /// Return the program's state of the task.
     pub fn tctx(&self) -> Option<&task_ctx> {
         // SAFETY: the storage is large enough for its type, and the program does not run.
         self.storage.first().map(|(_, value)| unsafe { &*value.as_ptr().cast() })
@@ -222,7 +222,7 @@ impl Task {
         unsafe { &mut *self.raw }
     }
 
-    /// Where it may run at this moment.
+    /// Return the CPUs that the task may use now.
     pub fn mask(&self) -> Mask {
         // SAFETY: as raw().
         Mask::of_c(unsafe { &*self.mask })
@@ -242,7 +242,7 @@ impl Task {
         self.raw().migration_disabled != 0
     }
 
-    /// Its migration is enabled again.
+    /// Enable migration again.
     pub fn enable_migration(&mut self) {
         self.raw_mut().migration_disabled = 0;
         self.in_work = false;
@@ -253,7 +253,7 @@ impl Task {
         self.raw_mut().scx.flags = if queued { scx_public_consts_SCX_TASK_QUEUED } else { 0 };
     }
 
-    /// The BPF program looks at a running or waiting task's pointer, never at a dead one's: but its memory stays.
+    /// Return false for a dead task, whose pointer the BPF program does not use but may hold.
     pub fn is_alive(&self) -> bool {
         self.state != State::Dead
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Units of simulated time, which counts in nanoseconds since boot.
+//! Units of simulated time, which counts nanoseconds since boot.
 
 pub const USEC: u64 = 1_000;
 pub const MSEC: u64 = 1_000_000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Writes a trace to look at: as text, or as Chrome's JSON for Perfetto.
+//! Write a trace as text, or as Chrome's JSON for Perfetto.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ impl Kernel {
         format!("{}-{task}", self.programs[self.tasks[task].program].name)
     }
 
-    /// A line for each record.
+    /// Write a line per record.
     pub fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
         for record in &self.trace.records {
             let task = record.task.map_or(String::new(), |task| self.task_name(task));
@@ -31,8 +31,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Chrome's trace event format: a track for each CPU with the tasks that run there. Wakeups and other callbacks are
-    /// instants.
+    /// Write Chrome's trace event format: a track per CPU with its tasks. Wakeups and other
+    /// callbacks are instants.
     pub fn write_perfetto(&self, out: &mut impl Write) -> io::Result<()> {
         let mut events = vec![json!({"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "CPUs"}})];
         for (cpu, place) in self.machine.places.iter().enumerate() {

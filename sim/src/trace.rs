@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Records what happened, in order: to compare two runs, for the conformance test, and to look at (`timeline.rs`).
+//! Record events in order: to compare runs, for the conformance test, and for `timeline.rs`.
 //!
 //! ```text
 //! record() --> a hash of all records, always
@@ -10,7 +10,7 @@ use strum::IntoStaticStr;
 
 use crate::dsq::TaskId;
 
-/// A callback of the program, named as in `sched_ext_ops`; and what else is recorded.
+/// A callback of the program, named as in `sched_ext_ops`, or another recorded event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Op {
@@ -37,9 +37,9 @@ pub enum Op {
     CgroupSetIdle,
     /// A BPF timer fires; `arg` is its key.
     Timer,
-    /// A task's work on its way to user space.
+    /// A task work runs at the return to user space.
     TaskWork,
-    /// No callback: a context switch. `arg` is what runs next: 0 idle, 1 a sched_ext task, 2 a higher class.
+    /// No callback: a context switch to `arg`: 0 idle, 1 a sched_ext task, 2 a higher class.
     Switch,
 }
 

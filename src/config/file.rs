@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The configuration file: `flag = value`, a line each, in TOML.
+//! The configuration file: TOML with one `flag = value` per line.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,10 +10,10 @@ use toml::{Spanned, Value};
 
 use super::{Layer, Origin, Setting, keys};
 
-/// The file that is read if it is there.
+/// The file that is read if it exists.
 pub const DEFAULT: &str = "/etc/scx_magpie.toml";
 
-/// What a file says. Fails with the line that is wrong. Only the default file may be absent.
+/// Parse the file. Fails with the wrong line. Only the default file may be missing.
 pub fn read(path: &Path) -> Result<Layer> {
     match fs::read_to_string(path) {
         Ok(text) => parse(&text, path),
@@ -38,7 +38,7 @@ fn parse(text: &str, path: &Path) -> Result<Layer> {
     Ok(layer)
 }
 
-/// Key and value, which are good.
+/// Return the checked key and value.
 fn setting(name: &str, value: Value) -> Result<(String, String), String> {
     let key = keys::canonical(name)?;
     let text = match value {

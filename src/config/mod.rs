@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the scheduler is configured to, and where each value comes from.
+//! The configuration of the scheduler, and the source of each value.
 //!
 //! ```text
 //! weakest                                                                          strongest
@@ -9,7 +9,7 @@
 //!                          Settings
 //! ```
 //!
-//! A profile is named in any of these places; its values are weaker than each that is given for a key.
+//! A profile may be named in any of these places. Any value that is given for a key overrides it.
 
 mod file;
 pub mod keys;
@@ -29,10 +29,10 @@ pub use settings::{Profile, Settings};
 
 use crate::exit::Refusal;
 
-/// The key that names the profile.
+/// Key of the profile.
 const PROFILE: &str = "profile";
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
     Default,
@@ -56,17 +56,17 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A value, checked, as one would write it.
+/// A checked value as text, in the syntax of a flag.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     pub value: String,
     pub origin: Origin,
 }
 
-/// What one place says, by key.
+/// Values from one source, by key.
 type Layer = BTreeMap<String, Setting>;
 
-/// What all places say.
+/// Values from all sources.
 #[derive(Clone, Debug)]
 pub struct Config {
     path: PathBuf,
@@ -76,7 +76,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the file. `matches` are those of a whole command line.
+    /// Read the file. `matches` are from the entire command line.
     pub fn new(matches: &ArgMatches, path: &Path) -> Result<Self> {
         let mut command_line = Layer::new();
         for key in keys::all() {
@@ -92,14 +92,14 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the file again, and forgets what was set. Fails, and changes nothing, if the file is wrong.
+    /// Read the file again and drop the values of `set`. Changes nothing if the file is wrong.
     pub fn reload(&mut self) -> Result<()> {
         self.file = file::read(&self.path).map_err(usage)?;
         self.set.clear();
         Ok(())
     }
 
-    /// Takes `KEY=VALUE`s; all or, if one is wrong, none.
+    /// Apply `KEY=VALUE`s. If one is wrong, none is applied.
     pub fn set(&mut self, changes: &[String]) -> Result<()> {
         let mut set = self.set.clone();
         for change in changes {
@@ -114,12 +114,12 @@ impl Config {
         Ok(())
     }
 
-    /// Forgets what was set.
+    /// Drop the values of `set`.
     pub fn reset(&mut self) {
         self.set.clear();
     }
 
-    /// What is in force: each key, in the order of `--help`.
+    /// Return the value in force for each key, in the order of `--help`.
     pub fn values(&self) -> Vec<(String, Setting)> {
         let given = |key: &str| {
             [&self.set, &self.command_line, &self.file].into_iter().find_map(|layer| layer.get(key).cloned())
@@ -134,7 +134,7 @@ impl Config {
         keys::all().into_iter().map(|key| (key.clone(), setting(&key))).collect()
     }
 
-    /// The same, parsed.
+    /// Return the parsed values in force.
     pub fn settings(&self) -> Result<Settings> {
         let values = self.values();
         let values = values.iter().map(|(key, setting)| (key.as_str(), setting.value.as_str()));
@@ -142,14 +142,14 @@ impl Config {
     }
 }
 
-/// Keys whose values differ, with both values.
+/// Return the keys whose values differ, with both values.
 pub fn changes(old: &Config, new: &Config) -> Vec<Change> {
     let pairs = old.values().into_iter().zip(new.values());
     let changes = pairs.map(|((key, from), (_, to))| Change { key, from: from.value, to: to.value });
     changes.filter(|change| change.from != change.to).collect()
 }
 
-/// A value that becomes another one.
+/// A change of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     pub key: String,
@@ -163,7 +163,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// All that is in force, as a file that says the same; where each value comes from in comments.
+/// Format all values as a configuration file. Comments name the source of each.
 pub fn as_file(values: &[(String, Setting)]) -> String {
     let lines = values.iter().map(|(key, setting)| (format!("{key} = {}", as_toml(&setting.value)), &setting.origin));
     let lines: Vec<_> = lines.collect();

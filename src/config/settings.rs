@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The flags that are keys of the configuration; and profiles, which are named sets of them. `docs/configuration.md` has what
-//! was measured of each.
+//! The flags that are keys of the configuration, and profiles, which are named sets of flags.
+//! `docs/configuration.md` has measurements of each profile.
 
 use clap::{Args, ValueEnum, value_parser};
 use serde::Serialize;
@@ -43,7 +43,7 @@ pub struct Settings {
     pub log_level: String,
 }
 
-/// What the machine is for.
+/// Purpose of the machine: a named set of flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
@@ -55,7 +55,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// What a profile of that name sets, by key.
+    /// Return the values that a profile sets, by key.
     pub fn values(name: &str) -> &'static [(&'static str, &'static str)] {
         match Self::from_str(name, false) {
             Ok(Self::Latency) => &[("slice-us-lag", "18000")],

@@ -46,7 +46,7 @@ fn the_strongest_place_wins() {
     is(&config, "handoff-us", "4", "set");
     assert_eq!(config.settings().unwrap().tunables.handoff_us, 4);
 
-    // A profile is weaker than the file's values, wherever it is named.
+    // A value in the file overrides a profile, wherever the profile is named.
     set(&mut config, "slice-us-lag=1").unwrap();
     set(&mut config, "profile=latency").unwrap();
     is(&config, "slice-us-lag", "1", "set");
@@ -128,7 +128,7 @@ fn what_is_printed_is_a_file_that_says_the_same() {
     assert_eq!(changes(&config, &read), []);
 }
 
-/// Another value of the key than that, which is good.
+/// Return a valid value of the key other than `value`.
 fn other_value(key: &str, value: &str) -> String {
     let number = value.parse::<u64>().ok();
     let numbers = number.iter().flat_map(|n| [n + 1, n.saturating_sub(1)]).map(|n| n.to_string());
@@ -136,7 +136,7 @@ fn other_value(key: &str, value: &str) -> String {
     numbers.chain(words).find(|other| other != value && keys::check(key, other).is_ok()).unwrap()
 }
 
-/// A change that takes no new start must not change what is constant once the program is loaded; one that takes a new start has to.
+/// Only a key that needs a reload may change a constant of the loaded program, and it has to.
 #[test]
 fn what_takes_a_new_start_is_what_is_constant() {
     let (topo, _) = make_test_topo(2, 1, 2, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `scx_magpie status`, `config`, `set` and `reload`.
+//! Clients: `scx_magpie status`, `config`, `set` and `reload`.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,10 +12,10 @@ use super::{Reply, Request, SOCKET, status};
 use crate::config::{Config, as_file};
 use crate::exit::Refusal;
 
-/// A new start may be under way. Milliseconds.
+/// Timeout in milliseconds. It covers a restart of the scheduler.
 const TIMEOUT: u64 = 60_000;
 
-/// Prints the answer of the scheduler that runs.
+/// Print the answer of the running scheduler.
 pub fn print(request: &Request) -> Result<()> {
     match ask(request)? {
         Reply::Status(status) => println!("{status}"),
@@ -33,7 +33,7 @@ pub fn print(request: &Request) -> Result<()> {
     Ok(())
 }
 
-/// Prints what is in force; if none runs, or if it is to be checked, what would be by the configuration that `configure` reads.
+/// Print the configuration in force; with `check`, or if no scheduler runs, `configure`'s.
 pub fn print_config(check: bool, configure: impl FnOnce() -> Result<Config>) -> Result<()> {
     if !check {
         match print(&Request::Config) {
@@ -65,7 +65,7 @@ fn explain(err: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// What the kernel says, and what became of those that ran.
+/// Return the state of sched_ext in the kernel and the failures of earlier schedulers.
 fn state() -> String {
     let read = |file: &str| read_from_file::<String>(&Path::new("/sys/kernel/sched_ext").join(file)).ok();
     let kernel = match (read("state"), read("root/ops")) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Changes what runs: `scx_magpie set`, `reload` and SIGHUP; tells of it: `status`, `config`.
+//! Control of the running scheduler: `scx_magpie set`, `reload` and SIGHUP; `status`, `config`.
 //!
 //! ```text
 //! client::ask() --socket--> Server --> Control::answer(), in the scheduler's loop --> Config
-//!                                        |  what may change while it runs: Scheduler::set()
-//!                                        +- the rest: the loop ends, and main() starts anew
+//!                                        |  flags that may change while it runs: Scheduler::set()
+//!                                        +- other flags: the loop ends, and main() restarts
 //! ```
 
 pub mod client;
@@ -26,15 +26,15 @@ use crate::tunables::Tunables;
 use server::Server;
 pub use status::Status;
 
-/// Of root alone.
+/// Path of the socket, for root only.
 pub const SOCKET: &str = "/var/run/scx/root/control";
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
     Status,
     Config,
-    /// `KEY=VALUE`s; if `reset`, in place of those that were set before.
+    /// `KEY=VALUE`s. With `reset` they replace all earlier ones.
     Set {
         changes: Vec<String>,
         reset: bool,
@@ -42,12 +42,12 @@ pub enum Request {
     Reload,
 }
 
-/// What it gets.
+/// The reply to a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Reply {
     Status(Status),
     Config(Vec<(String, Setting)>),
-    /// What changes; if some of it takes that, by a new start.
+    /// The changes, and whether one of them needs a restart.
     Changes {
         changes: Vec<Change>,
         new_start: bool,
@@ -55,11 +55,11 @@ pub enum Reply {
     Refused(String),
 }
 
-/// The configuration of a scheduler that runs.
+/// Configuration and control socket of the running scheduler.
 pub struct Control {
     config: Config,
     settings: Settings,
-    /// The configuration before one that takes a new start, until that has succeeded.
+    /// The configuration before a restart, until the restart has succeeded.
     before: Option<Config>,
     server: Option<Server>,
     since: SystemTime,
@@ -71,7 +71,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// `hangup` is set by SIGHUP, `terminal` says whether there is one.
+    /// SIGHUP sets `hangup`. `terminal` returns true if there is a terminal.
     pub fn new(config: Config, hangup: Arc<AtomicBool>, terminal: fn() -> bool) -> Result<Self> {
         Ok(Self {
             settings: config.settings()?,
@@ -87,17 +87,17 @@ impl Control {
         })
     }
 
-    /// What is in force, or will be by the next start.
+    /// Return the settings in force, or in force after the restart that is under way.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// So many cgroups have a share of their own now.
+    /// Note the number of cgroups that have a share of their own.
     pub fn note_cgroups(&mut self, nr: u32) {
         self.nr_cgroups = nr;
     }
 
-    /// The scheduler has started: requests are taken from here on.
+    /// Note that the scheduler has started. Requests are accepted from now on.
     pub fn started(&mut self) {
         self.before = None;
         self.nr_starts += 1;
@@ -108,7 +108,7 @@ impl Control {
         }
     }
 
-    /// The scheduler could not start. True if that is by a reload, which is taken back: to be started once more.
+    /// Handle a failed start. Return true if a reload caused it and was undone: start again.
     pub fn take_back(&mut self, err: &anyhow::Error) -> bool {
         let Some(before) = self.before.take() else { return false };
         warn!("cannot load the reloaded configuration, continuing with the previous one: {err:#}");
@@ -117,8 +117,8 @@ impl Control {
         settings.and_then(|settings| logging::set_level(&settings.log_level).map(|()| self.settings = settings)).is_ok()
     }
 
-    /// Does what was asked for since the last call: `apply` changes what may change while the scheduler runs. True if the scheduler
-    /// is to start anew. A terminal that is gone ends it.
+    /// Answer pending requests. `apply` changes flags that may change while the scheduler runs.
+    /// Return true if a restart is needed. SIGHUP after a loss of the terminal is a shutdown.
     pub fn answer(&mut self, shutdown: &AtomicBool, mut apply: impl FnMut(&Tunables) -> Result<()>) -> bool {
         if self.hangup.swap(false, Ordering::Relaxed) {
             if self.has_terminal && !(self.terminal)() {
@@ -201,7 +201,7 @@ mod tests {
         Control::new(Config::new(&matches, file.path()).unwrap(), Arc::default(), || false).unwrap()
     }
 
-    /// What is applied, in slices, and whether the scheduler starts anew.
+    /// Return the reply, the slices that were applied, and whether a restart is needed.
     fn ask(control: &mut Control, request: Request) -> (Result<Reply>, Vec<u64>, bool) {
         let mut slices = vec![];
         let mut apply = |tunables: &Tunables| {
@@ -224,7 +224,7 @@ mod tests {
         let Reply::Changes { changes, new_start: false } = reply.unwrap() else { panic!() };
         assert_eq!((changes[0].to_string().as_str(), changes.len()), ("slice-us: 3000 -> 5000", 1));
         assert_eq!((applied, anew), (vec![5000], false));
-        // What is set for a key is stronger than a profile.
+        // A value that is set for a key overrides a profile.
         assert_eq!(ask(&mut control, set(&["profile=latency"])).1, [5000]);
         assert_eq!(ask(&mut control, set(&[])).1, [3000]);
         assert_eq!(control.settings().tunables.slice_us, 3000);

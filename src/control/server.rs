@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The socket at which changes are asked for: lines of JSON, as at the socket of statistics, and by the same library. Its threads wait
-//! for the clients, so that the scheduler's loop does not.
+//! The control socket: lines of JSON, with the same library as the socket of statistics. Its
+//! threads wait for clients, so the scheduler's loop does not.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes over a socket that a killed scheduler left.
+    /// Listen on `socket`. Replaces a socket that a killed scheduler left.
     pub fn launch(socket: &Path) -> Result<Self> {
         let read: Box<dyn StatsReaderSend<Request, Reply>> = Box::new(|args, (req, res)| {
             req.send(serde_json::from_str(args.get("request").context("no request")?)?)?;
@@ -29,13 +29,13 @@ impl Server {
         Ok(server)
     }
 
-    /// What a client waits to be answered.
+    /// Return the next pending request, if there is one.
     pub fn request(&self) -> Option<Request> {
         self.server.channels().1.try_recv().ok()
     }
 
     pub fn reply(&self, reply: Reply) -> Result<()> {
-        // Nobody receives any more if the server's threads are gone.
+        // Sending fails if the server's threads have ended.
         Ok(self.server.channels().0.send(reply)?)
     }
 }

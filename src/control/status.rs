@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `scx_magpie status`: one line about the scheduler that runs, and how many have failed.
+//! `scx_magpie status`: one line about the running scheduler, and the number of failures.
 //!
-//! Schedulers that ended though nobody stopped them, since the machine was booted, have a line each in a file.
+//! A file has a line for each scheduler that failed since the machine was booted.
 //!
 //! ```text
-//! begin()  a mark is left from before: that scheduler was killed, or crashed: noted     makes the mark
-//! end()    an ejection or another failure: noted                                        removes the mark
+//! begin()  the mark exists: the previous scheduler was killed or crashed, noted    creates the mark
+//! end()    an ejection or another failure: noted                                   removes the mark
 //! ```
 //!
-//! A service that has failed three times in ten minutes ends with a status for which systemd does not restart it. systemd's own
-//! limit of starts would count those of the operator as well.
+//! A service that has failed three times in ten minutes exits with a status for which systemd does
+//! not restart it. systemd's own limit also counts starts by the operator.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -27,30 +27,30 @@ use crate::exit::{Ejected, Refusal};
 use crate::logging::printable;
 use crate::{preflight, service, tunables};
 
-/// Gone with the next boot. The service may write to this folder only.
+/// Folder of the file and the mark: empty after a boot, and writable for the service.
 const FOLDER: &str = "/run/scx";
 const FILE: &str = "scx_magpie.failures";
 
-/// There while a scheduler runs.
+/// File that exists while a scheduler runs.
 const MARK: &str = "scx_magpie.running";
 
-/// So many failures within so long, and it is not restarted.
+/// Number of failures within a time after which the service is not restarted.
 const TOO_MANY: usize = 3;
 const RECENT: Duration = Duration::from_secs(600);
 
-/// What is known of a scheduler that runs.
+/// State of a running scheduler.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
     version: String,
     kernel: String,
     pid: u32,
-    /// When the process started. Seconds since 1970.
+    /// When the process started, in seconds since 1970.
     since: u64,
     nr_starts: usize,
     nr_cgroups: u32,
     max_cgroups: u32,
     profile: String,
-    /// Flags that do not have their default.
+    /// Number of flags that differ from their defaults.
     nr_changed: usize,
     failures: String,
 }
@@ -90,20 +90,20 @@ impl fmt::Display for Status {
     }
 }
 
-/// How many there are, and the last one's time and reason.
+/// Return the number of failures, and the time and reason of the last one.
 pub fn summary() -> String {
     Failures::in_folder(FOLDER).summary()
 }
 
-/// The failures of schedulers, the one that runs among them.
+/// The failures of all schedulers since the boot.
 pub struct Failures {
     folder: PathBuf,
-    /// By a service manager.
+    /// A service manager restarts the scheduler.
     is_restarted: bool,
 }
 
 impl Failures {
-    /// Of this machine.
+    /// Return the failures on this machine.
     pub fn of_this_machine() -> Self {
         Self::in_folder(FOLDER)
     }
@@ -112,7 +112,7 @@ impl Failures {
         Self { folder: folder.as_ref().into(), is_restarted: service::is_managed() }
     }
 
-    /// A scheduler begins; none runs. Fails if it should not, after the former one.
+    /// Note the start of a scheduler. Fails if the previous one failed too often to restart.
     pub fn begin(&self) -> Result<()> {
         if self.folder.join(MARK).exists() {
             self.note("killed, or crashed");
@@ -126,7 +126,7 @@ impl Failures {
         Ok(())
     }
 
-    /// It ends so. Returns what to end with.
+    /// Note the end of the scheduler with `result`. Return the result to exit with.
     pub fn end(&self, result: Result<()>) -> Result<()> {
         self.remove_mark();
         let err = match result {
@@ -134,7 +134,7 @@ impl Failures {
             fine => return fine,
         };
         self.note(&format!("{err:#}"));
-        // systemd does not restart it after SysRq-S.
+        // systemd does not restart the service after SysRq-S.
         let may_restart = err.downcast_ref::<Ejected>().is_none_or(Ejected::may_restart);
         Err(if may_restart && self.should_give_up() { err.context(Refusal::FailsAgain) } else { err })
     }
@@ -167,11 +167,11 @@ impl Failures {
         text.lines().map(Into::into).collect()
     }
 
-    /// How many there were lately.
+    /// Return the number of recent failures.
     fn recent(&self) -> usize {
         let is_recent = |line: &String| {
             let time = line.split_once(": ").and_then(|(time, _)| humantime::parse_rfc3339(time).ok());
-            // A clock that was set back tells nothing: counted.
+            // A time in the future, after the clock was set back, counts as recent.
             time.is_some_and(|time| time.elapsed().is_ok_and(|ago| ago < RECENT) || time > SystemTime::now())
         };
         self.lines().iter().filter(|line| is_recent(line)).count()
@@ -211,13 +211,13 @@ mod tests {
         let summary = failures.summary();
         assert!(summary.starts_with("failures since boot: 2, the last 20"), "{summary}");
         assert!(summary.ends_with("Z: EXIT: st\\u{1b}[31mall"), "{summary}");
-        // What the operator does, and what the machine cannot do, is none.
+        // Actions of the operator and refusals of the machine are not failures.
         failures.begin().unwrap();
         failures.end(Ok(())).unwrap();
         failures.end(Err(anyhow!(Refusal::LockedDown))).unwrap_err();
         failures.begin().unwrap();
         assert_eq!(failures.summary(), summary);
-        // Killed.
+        // The scheduler is killed.
         failures.begin().unwrap();
         assert!(failures.summary().ends_with("Z: killed, or crashed"), "{}", failures.summary());
     }
@@ -231,9 +231,9 @@ mod tests {
             service.end(Err(anyhow!("stall")))
         };
         assert_eq!([gives_up(fails()), gives_up(fails()), gives_up(fails())], [false, false, true]);
-        // The operator starts it once more, and may.
+        // The operator starts it once more, which is allowed.
         service.begin().unwrap();
-        // It is killed. The operator may start it once more, again.
+        // It is killed. The operator may start it once more.
         assert!(gives_up(service.begin()));
         service.begin().unwrap();
         // By hand nothing restarts it.

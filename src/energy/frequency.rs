@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether frequencies follow utilization (`bpf/capacity/cpufreq.bpf.h`), and what a CPU can reach while its frequency is
-//! clamped. `util_avg` is relative to its highest frequency: where the user allows less (`scaling_max_freq`), a CPU that never
-//! idles would still look as if it had room to spare. The author of SIS_UTIL names this as what it does not see (commit
-//! 70fb5ccf2e).
+//! Determine whether frequency targets follow utilization (`bpf/capacity/cpufreq.bpf.h`), and the
+//! capacity that a CPU reaches under a frequency clamp. `util_avg` is relative to the highest
+//! frequency: a CPU that never idles under a lower `scaling_max_freq` would seem to have room.
+//! SIS_UTIL's author names this limit (commit 70fb5ccf2e).
 
 //!
 //! ```text
 //! /sys/devices/system/cpu/cpufreq/policyN --read(): all, once--> Policies --follows(), reachable()
-//!                                         --look(): a few, in turns----^
+//!                                         --look(): a few at a time----^
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,14 +18,13 @@ use scx_utils::misc::read_from_file;
 
 use crate::tunables::{CpuFreq, Power};
 
-/// Where the kernel tells of CPUs.
+/// The kernel's folder of CPUs.
 pub const SYS_CPU: &str = "/sys/devices/system/cpu";
 
-/// Policies that a look reads at most: where each CPU has its own, a look costs no more on a larger
-/// machine.
+/// Maximum number of policies read at a time, so that the cost does not grow with the machine.
 const A_LOOK: usize = 16;
 
-/// The CPUs that share a frequency, and what they were set to when that was last read.
+/// The CPUs that share a frequency, and their settings when last read.
 struct Policy {
     folder: PathBuf,
     cpus: Vec<usize>,
@@ -35,7 +34,7 @@ struct Policy {
 }
 
 impl Policy {
-    /// A CPU that is offline for now belongs to it, too.
+    /// Read a policy. CPUs that are offline belong to it, too.
     fn read(folder: PathBuf) -> Self {
         let cpus = fs::read_to_string(folder.join("related_cpus")).unwrap_or_default();
         let cpus = cpus.split_whitespace().filter_map(|id| id.parse().ok()).collect();
@@ -44,7 +43,7 @@ impl Policy {
         policy
     }
 
-    /// Files that are missing, or make no sense, clamp nothing.
+    /// Read the settings again. Missing or malformed files clamp nothing.
     fn look(&mut self) {
         let governor = read_from_file::<String>(&self.folder.join("scaling_governor"));
         self.has_schedutil = governor.is_ok_and(|governor| governor == "schedutil");
@@ -54,17 +53,17 @@ impl Policy {
     }
 }
 
-/// The machine's policies. None where there is no cpufreq.
+/// The machine's policies; empty without cpufreq.
 pub struct Policies {
     sys_cpu: PathBuf,
     policies: Vec<Policy>,
     by_cpu: BTreeMap<usize, usize>,
-    /// The first that the next look reads.
+    /// Index of the policy that is read next.
     next: usize,
 }
 
 impl Policies {
-    /// Read them all.
+    /// Read all policies.
     pub fn read(sys_cpu: &Path) -> Self {
         let policies: Vec<_> = folders(sys_cpu).into_iter().map(Policy::read).collect();
         let cpus = policies.iter().enumerate();
@@ -72,8 +71,7 @@ impl Policies {
         Self { sys_cpu: sys_cpu.into(), by_cpu: pairs.collect(), policies, next: 0 }
     }
 
-    /// Read the next few of them again; all of them, if some have appeared or were removed since the
-    /// last round.
+    /// Read the next few policies again; or all, if their set has changed since the last round.
     pub fn look(&mut self) {
         let known = self.policies.iter().map(|policy| &policy.folder);
         if self.next == 0 && !folders(&self.sys_cpu).iter().eq(known) {
@@ -85,7 +83,7 @@ impl Policies {
         self.next = if end < self.policies.len() { end } else { 0 };
     }
 
-    /// Are the kernel's targets to follow utilization? Only the governor schedutil reads them.
+    /// Return true if targets follow utilization. Only the governor schedutil reads them.
     pub fn follows(&self, asked: CpuFreq, power: Power) -> bool {
         match asked {
             CpuFreq::Auto => power != Power::Performance && self.policies.iter().any(|policy| policy.has_schedutil),
@@ -94,7 +92,7 @@ impl Policies {
         }
     }
 
-    /// `capacity` of the CPU, lowered as far as its frequency is clamped: 1..=capacity.
+    /// Return the `capacity` of the CPU, lowered by its frequency clamp: 1..=capacity.
     pub fn reachable(&self, cpu: usize, capacity: usize) -> usize {
         let clamped = self.by_cpu.get(&cpu).and_then(|&index| self.policies[index].clamped);
         let lowered = |(allowed, highest)| (capacity as u64 * allowed / highest) as usize;
@@ -102,7 +100,7 @@ impl Policies {
     }
 }
 
-/// The policies' folders, in order.
+/// Return the policies' folders, in order.
 fn folders(sys_cpu: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(sys_cpu.join("cpufreq")).into_iter().flatten().flatten();
     let policies = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("policy"));
@@ -116,7 +114,7 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
-    /// Sets a policy of one CPU, of this number.
+    /// Write the files of `policy`, which has one CPU.
     fn set(dir: &TempDir, policy: usize, files: &[(&str, &str)]) {
         let folder = dir.path().join(format!("cpufreq/policy{policy}"));
         fs::create_dir_all(&folder).unwrap();
@@ -180,7 +178,7 @@ mod tests {
             (clamped(&policies), seen)
         });
         assert!(looks.iter().all(|(clamped, seen)| clamped == seen), "{looks:?}");
-        // A new one makes it read all; those that have gone clamp nothing.
+        // A new policy causes a full read; removed policies clamp nothing.
         allow("4");
         fs::remove_dir_all(dir.path().join("cpufreq/policy0")).unwrap();
         policies.look();

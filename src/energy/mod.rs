@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the system does for speed or energy: power profile (power.rs), governors and limits of frequencies (frequency.rs).
-//! The scheduler is loaded for one profile and governor, and restarts for another.
+//! Settings of the system for speed or energy: power profile (power.rs), governors and frequency
+//! limits (frequency.rs). A program is loaded for one profile and one governor.
 
 pub mod frequency;
 pub mod power;
@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use crate::tunables::{CpuFreq, Power, Tunables};
 pub use frequency::Policies;
 
-/// How often they are looked at: users and daemons set them, seldom.
+/// How often the settings are read. Users and daemons change them rarely.
 pub const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A profile or governor that is set for so long makes the scheduler start anew: not each of several that are set in turn.
+/// How long a new setting must last before the scheduler restarts for it.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// What the system has been set to that the program was not loaded for, and since when.
+/// A setting of the system for which the program was not loaded, and since when it holds.
 #[derive(Default)]
 pub struct Watch(Option<((Power, CpuFreq), Instant)>);
 
 impl Watch {
-    /// Has the system been other than `loaded` for long enough, and all the time the same?
+    /// Return true if the system has had one setting other than `loaded` for `SETTLED`.
     pub fn has_changed(&mut self, loaded: (Power, CpuFreq), seen: (Power, CpuFreq), now: Instant) -> bool {
         if seen == loaded {
             self.0 = None;
@@ -32,12 +32,12 @@ impl Watch {
     }
 }
 
-/// This machine's.
+/// Read this machine's cpufreq policies.
 pub fn policies() -> Policies {
     Policies::read(frequency::SYS_CPU.as_ref())
 }
 
-/// --power and --cpufreq, for this machine as it is now: neither is Auto.
+/// Resolve --power and --cpufreq for this machine now. Neither result is Auto.
 pub fn of_this_machine(asked: &Tunables, policies: &Policies) -> (Power, CpuFreq) {
     let power = power::profile("/".as_ref(), asked.power);
     (power, if policies.follows(asked.cpufreq, power) { CpuFreq::On } else { CpuFreq::Off })
@@ -59,7 +59,7 @@ mod tests {
         };
         assert_eq!(seconds_to_change(|_| Power::Balanced), None);
         assert_eq!(seconds_to_change(|second| if second < 10 { Power::Balanced } else { Power::Powersave }), Some(15));
-        // Toggled each second.
+        // The setting alternates each second.
         assert_eq!(seconds_to_change(|second| [Power::Powersave, Power::Balanced][second as usize % 2]), None);
         assert_eq!(seconds_to_change(|second| [Power::Powersave, Power::Performance][second as usize % 2]), None);
     }

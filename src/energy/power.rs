@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The power profile: what was asked for, or what the system has. power-profiles-daemon, tuned and TLP all set it by files of the
-//! kernel, so these are what is read.
+//! The power profile: as requested, or the system's. power-profiles-daemon, tuned and TLP all set
+//! it in files of the kernel, which are read here.
 
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use scx_utils::misc::read_from_file;
 
 use crate::tunables::Power;
 
-/// How much of its utilization a CPU's target is in powersave, of 1024: of schedutil's headroom of a quarter an eighth is left.
+/// Target of a CPU under powersave, in 1/1024 of its utilization: an eighth of headroom remains.
 pub const POWERSAVE_PERF_SCALE: u32 = 922;
 
 const EPP: &str = "sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference";
 const PLATFORM_PROFILE: &str = "sys/firmware/acpi/platform_profile";
 
-/// The profile to go by, which is not [`Power::Auto`]; `root` is where sys/ is.
+/// Return the profile in force, which is not [`Power::Auto`]. `root` is the parent of sys/.
 pub fn profile(root: &Path, asked: Power) -> Power {
     if asked != Power::Auto {
         return asked;

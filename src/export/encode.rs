@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Statistics in the formats that Prometheus reads.
+//! Encode statistics in the formats that Prometheus reads.
 
 use std::fmt;
 
@@ -16,12 +16,12 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::SCHEDULER_NAME;
 use crate::stats::Metrics;
 
-/// In a second.
+/// Number of these units in a second.
 pub const NS: f64 = 1e9;
 pub const US: f64 = 1e6;
 pub const MS: f64 = 1e3;
 
-/// What is written.
+/// Output format.
 #[derive(Clone, Copy, Debug)]
 pub enum Format {
     /// Version 0.0.4, which node_exporter reads from files.
@@ -38,7 +38,7 @@ impl Format {
     }
 }
 
-/// The metrics as text; of a machine without scx_magpie if there are none.
+/// Return the metrics as text. None: no scx_magpie is attached.
 pub fn encode(metrics: Option<&Metrics>, format: Format) -> Result<String> {
     let mut registry = Registry::with_prefix(SCHEDULER_NAME);
     registry.register_collector(Box::new(Totals(metrics.cloned())));
@@ -70,14 +70,14 @@ impl Collector for Totals {
     }
 }
 
-/// Each with its value.
+/// Names of labels, each with its value.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// Metrics of a name, one after the other.
+/// Encoder of metric families.
 pub struct Families<'a>(DescriptorEncoder<'a>);
 
 impl Families<'_> {
-    /// Nothing if there are no samples.
+    /// Write a counter. Nothing if there are no samples.
     pub fn counter<V: EncodeCounterValue + Copy>(
         &mut self,
         name: &str,
@@ -123,8 +123,8 @@ impl Families<'_> {
         Ok(())
     }
 
-    /// `counts[i]` events took less than 2^(i+1) ns. Their sum is not known: it is taken for three quarters of that each, which is
-    /// the middle.
+    /// Write a histogram. `counts[i]` events took less than 2^(i+1) ns. Their sum is unknown: each
+    /// is estimated as the middle of its bucket, which is three quarters of that bound.
     pub fn histogram(&mut self, name: &str, help: &str, samples: &[(Labels, &[u64])]) -> fmt::Result {
         if samples.is_empty() {
             return Ok(());

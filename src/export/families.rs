@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How statistics are called, as metrics of Prometheus.
+//! Names of statistics as metrics of Prometheus.
 //!
-//! Counters and times count from the start. Rates and percentages are left out: queries compute them from counters. Figures of
-//! the machine are sums over the LLCs.
+//! Counters and times start at 0. Rates and percentages are omitted: queries compute them from
+//! counters. Figures of the machine are sums over the LLCs.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::encode::{Families, Labels, MS, NS, US};
 use crate::stats::{Group, Metrics};
 
-/// Of each LLC: the metric, and the statistic that it is, whose description is its help text.
+/// Metrics of each LLC: the metric and its statistic, whose description is the help text.
 const LLC_GAUGES: [(&str, &str); 4] =
     [("cpus", "nr_cpus"), ("scan_cpus", "nr_scan"), ("queue_length", "nr_queued"), ("queue_length_max", "max_queued")];
 const LLC_COUNTERS: [(&str, &str); 28] = [
@@ -48,7 +48,7 @@ const LLC_COUNTERS: [(&str, &str); 28] = [
     ("room_moves", "room_move"),
 ];
 
-/// Of each LLC: the metric, its help text, its label, and the statistic for each value of the label.
+/// Metrics of each LLC: name, help text, label, and the statistic for each value of the label.
 type Labelled = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
 const LLC_LABELLED: [Labelled; 3] = [
     (
@@ -80,19 +80,19 @@ const LLC_LABELLED: [Labelled; 3] = [
     ),
 ];
 
-/// Of each LLC: the metric, its help text, the statistic, and how many of its unit are a second.
+/// Metrics of each LLC: name, help text, statistic, and the number of its units in a second.
 const LLC_TIMES: [(&str, &str, &str, f64); 3] = [
     ("busy", "CPU time that was not idle", "busy_ns", NS),
     ("stolen_wait", "time that tasks waited before another CPU took them", "stolen_ns", NS),
     ("misfit", "time that tasks ran on a CPU too small for them", "misfit_ms", MS),
 ];
 
-/// One LLC, or what else there are several of.
+/// Return the label of one LLC, or of another thing that has an index or a name.
 fn label(name: &'static str, value: impl ToString) -> Labels {
     vec![(name, value.to_string())]
 }
 
-/// By the statistics' names.
+/// Return the statistics as a map by name.
 fn by_name(statistics: &impl Serialize) -> Value {
     // Plain structs cannot fail.
     serde_json::to_value(statistics).unwrap_or_default()
@@ -151,7 +151,7 @@ impl Families<'_> {
         self.counter("node_ticks", help, None, &ticks.collect::<Vec<_>>())
     }
 
-    /// Nothing where memory is not looked at.
+    /// Write the sampler's metrics. Nothing if memory is not sampled.
     pub fn memory(&mut self, metrics: &Metrics) -> fmt::Result {
         let memory = &metrics.memory;
         if metrics.nodes.is_empty() {
@@ -213,7 +213,7 @@ impl Families<'_> {
         self.counter("cgroup_cpu", "CPU time of the tasks of the cgroup and its descendants", seconds, &usage)
     }
 
-    /// Nothing where CPUs are of one kind.
+    /// Write the wake cases. Nothing if CPUs are of one kind.
     pub fn wake_cases(&mut self, metrics: &Metrics) -> fmt::Result {
         let samples = metrics.wake_cases.values().flat_map(|of| {
             [
@@ -239,7 +239,7 @@ impl Families<'_> {
 mod tests {
     use super::*;
 
-    /// Rates of others, which queries compute; and what has code of its own.
+    /// Rates that queries compute, and statistics with separate code.
     const LEFT_OUT: [&str; 9] = [
         "se_eff",
         "dom_eff",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Metrics over HTTP, at `/metrics`. The scheduler is asked once a second at most, however many ask here.
+//! Metrics over HTTP, at `/metrics`. The scheduler is asked once a second at most, by all clients.
 //!
-//! A fixed number of threads serve a client each, one request a connection, within a fixed time: clients that do nothing, and many
-//! of them, cost no more than that. Further connections wait in the kernel's queue.
+//! Each of a fixed number of threads serves one client at a time, one request per connection,
+//! within a time limit: idle clients cost no more. Other connections wait in the kernel's queue.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,16 +16,16 @@ use log::{debug, info, warn};
 use super::{Format, Reader, encode};
 use crate::stats::Metrics;
 
-/// Younger answers of the scheduler are given again.
+/// Answers of the scheduler younger than this are used again.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// So many clients are served at a time.
+/// Maximum number of clients that are served at a time.
 const CLIENTS: usize = 8;
 
-/// A client that takes longer than this to ask and to read is dropped.
+/// Time limit for a client to send its request and to read the reply.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A request has fewer bytes and headers.
+/// Limits of a request.
 const MAX_REQUEST: usize = 8192;
 const MAX_HEADERS: usize = 64;
 
@@ -52,10 +52,10 @@ impl Last {
     }
 }
 
-/// Serves until it is killed.
+/// Serve until the process is killed.
 pub fn serve(address: SocketAddr, reader: Reader) -> Result<()> {
     let last = Last::new(reader);
-    // Says at once if there is no scheduler, or none that can be read.
+    // Fail immediately if statistics cannot be read; report if there is no scheduler.
     lock(&last).text(Format::Prometheus)?;
     let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
     info!("metrics at http://{}/metrics", listener.local_addr()?);
@@ -76,14 +76,14 @@ fn accept(listener: &TcpListener, last: &Mutex<Last>, timeout: Duration) {
     }
 }
 
-/// A connection, up to a time.
+/// A connection with a time limit.
 struct Client {
     stream: TcpStream,
     until: Instant,
 }
 
 impl Client {
-    /// Fails if none is left.
+    /// Return the time left. Fails if none is left.
     fn time_left(&self) -> io::Result<Option<Duration>> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
@@ -125,8 +125,8 @@ fn answer(client: &mut Client, last: &Mutex<Last>) -> io::Result<()> {
     client.write_all((head + &text).as_bytes())
 }
 
-/// The format that is asked for, or a status: OpenMetrics for clients that name it, as Prometheus does; else Prometheus' older
-/// format.
+/// Read a request. Return the format, or an HTTP status: OpenMetrics if the client names it, as
+/// Prometheus does, else Prometheus' text format.
 fn read_request(client: &mut Client) -> io::Result<Result<Format, &'static str>> {
     let (mut bytes, mut length) = ([0; MAX_REQUEST], 0);
     loop {
@@ -170,7 +170,7 @@ fn lock(last: &Mutex<Last>) -> std::sync::MutexGuard<'_, Last> {
 mod tests {
     use super::*;
 
-    /// How long a client that sends `request` and then nothing is kept, at most 200 ms, and what it gets.
+    /// Return how long a client that sends `request` is kept, at most 200 ms, and its reply.
     fn send(request: &[u8]) -> (Duration, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -180,7 +180,7 @@ mod tests {
         let start = Instant::now();
         stream.write_all(request).unwrap();
         let mut answer = String::new();
-        // What was sent beyond the limit resets the connection.
+        // The connection is reset if more was sent than the limit.
         _ = stream.read_to_string(&mut answer);
         (start.elapsed(), answer)
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Metrics for Prometheus: a client of the statistics socket, in a process of its own.
+//! Metrics for Prometheus: a client of the statistics socket in a separate process.
 //!
 //! ```text
 //! socket, target "totals" --Reader::read()--> Metrics since the start --encode() (encode.rs, families.rs)--> text
 //!                                     text --> a file for node_exporter, each interval; or HTTP (http.rs), on request
 //! ```
 //!
-//! No scheduler is no error: `scx_magpie_up` is 0 then.
+//! A missing scheduler is no error: `scx_magpie_up` is 0 then.
 
 mod encode;
 mod families;
@@ -33,10 +33,10 @@ use crate::exit::Refusal;
 use crate::stats::{Metrics, NR_CGROUPS, SOCKET, TOTALS};
 use crate::units::interval;
 
-/// How long the scheduler may take to answer. Milliseconds.
+/// How long the scheduler may take to answer, in milliseconds.
 const PATIENCE: u64 = 5000;
 
-/// How, and of what.
+/// Destination and selection of the metrics.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("way").required(true).args(["textfile", "listen"]))]
 pub struct ExportOpts {
@@ -75,7 +75,7 @@ pub struct ExportOpts {
     pub cgroups: u32,
 }
 
-/// Exports until it is killed.
+/// Export until the process is killed.
 pub fn export(args: &ExportOpts) -> Result<()> {
     let reader = Reader::new(args.cgroups);
     match (&args.textfile, args.listen) {
@@ -85,7 +85,7 @@ pub fn export(args: &ExportOpts) -> Result<()> {
     }
 }
 
-/// Writes the file each `interval`, as a whole, so that no reader sees half of it.
+/// Write the file each `interval`. It is replaced entirely, so no reader sees a part of it.
 fn to_textfile(path: &Path, interval: Duration, mut reader: Reader) -> Result<()> {
     ensure!(
         path.extension() == Some(OsStr::new("prom")),
@@ -100,8 +100,8 @@ fn to_textfile(path: &Path, interval: Duration, mut reader: Reader) -> Result<()
     }
 }
 
-/// Replace a file entirely. Its folder may belong to another user, whose links must not lead us to write elsewhere: so the new
-/// file has a name that nobody can know before, and is not there yet.
+/// Replace a file atomically. Another user may own its folder and put links there, so the new file
+/// has an unpredictable name and must not exist.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(".".as_ref());
     let mut fresh = NamedTempFile::new_in(folder)?;
@@ -111,10 +111,10 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads what the scheduler has counted. Says when it comes and goes.
+/// Reader of the scheduler's totals. It logs when a scheduler appears or exits.
 struct Reader {
     nr_cgroups: u32,
-    /// As of the last look.
+    /// Whether a scheduler was attached at the last request.
     is_attached: Option<bool>,
 }
 
@@ -123,7 +123,7 @@ impl Reader {
         Self { nr_cgroups, is_attached: None }
     }
 
-    /// None: no scx_magpie is attached. Fails if none that comes could be read.
+    /// Return the totals. None: no scx_magpie is attached. Fails if waiting for one is pointless.
     fn read(&mut self) -> Result<Option<Metrics>> {
         let read = self.request();
         if let Err(err) = &read

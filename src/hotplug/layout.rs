@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A layout follows CPUs that come: they get places that were left free, and those that have one keep it.
+//! Add new CPUs to a layout: they get free places, and all other CPUs keep theirs.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use crate::bpf_intf::magpie_limits_SLOTS_PER_LINE as SLOTS_PER_LINE;
 use crate::topology::{CpuPlace, Layout};
 
 impl Layout {
-    /// The machine has become `fresh`, which was laid out anew: gives CPUs that came a place, and returns which those are.
-    /// `None`: they fit no place that this layout has, or CPUs that it knows stand elsewhere now. Of CPUs that are not `online`
-    /// for good, sysfs shows a part only: they are passed over.
+    /// Add the new CPUs of `fresh`, the machine's current layout, and return them. `None`: they fit
+    /// no free place, or known CPUs have moved. CPUs that are not `online` are skipped, because
+    /// sysfs shows only a part of them.
     pub fn follow(&mut self, fresh: &Self, online: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
-        // Not half of them, if one does not fit.
+        // Work on a copy: if one CPU does not fit, none is added.
         let mut grown = self.clone();
         let came = grown.grow(fresh, online)?;
         *self = grown;
@@ -48,7 +48,7 @@ impl Layout {
         Some(came)
     }
 
-    /// Beside the CPUs of the core, or where the next core begins.
+    /// Return a free slot next to the CPUs of the core, or where the next core begins.
     fn free_slot(&self, llc: usize, core: usize) -> Option<usize> {
         let (llc, width) = (&self.llcs[llc], self.smt_width);
         let (first, end) =
@@ -59,7 +59,7 @@ impl Layout {
     }
 }
 
-/// Which of ours each of theirs is; `None` if it is several, or several are one.
+/// Map each index of theirs to ours. `None` if the mapping is not one to one.
 fn one_to_one(pairs: impl Iterator<Item = (usize, usize)>) -> Option<BTreeMap<usize, usize>> {
     let (mut ours, mut theirs) = (BTreeMap::new(), BTreeMap::new());
     for (their, our) in pairs {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CPUs that come and go. Those that come get a place in the scheduler's layout (layout.rs), or it is outgrown.
+//! CPU hotplug. New CPUs get a place in the layout (layout.rs), or the layout is outgrown.
 //!
 //! ```text
-//! loading    seq(), wait_until_quiet(): nothing comes or goes
-//! attached   Hotplugs::is_due() --read_machine()--> Hotplugs::follow() --> the CPUs that came: the program is notified of each
+//! loading    seq(), wait_until_quiet(): no hotplug
+//! attached   Hotplugs::is_due() --read_machine()--> Hotplugs::follow() --> new CPUs: the program is notified
 //! ```
 
 mod layout;
@@ -16,28 +16,28 @@ use scx_utils::misc::read_from_file;
 
 use crate::topology::Layout;
 
-/// No CPU came or went for so long: what has to be reloaded is loaded for the machine as it is now.
+/// A reload waits until there was no hotplug for this time.
 pub const QUIET: Duration = Duration::from_secs(1);
 
-/// What failed again and again is tried so often at least.
+/// Longest pause between retries after repeated failures.
 pub const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// When sysfs is read once more that was changing.
+/// Pause until sysfs is read again if it was changing.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// CPUs that came and went while the scheduler ran.
+/// State of CPU hotplug while the scheduler runs.
 pub struct Hotplugs {
-    /// How many the program had seen at the last look.
+    /// Number of hotplug events that the program had counted at the last check.
     seen: u64,
     at: Instant,
-    /// When to look at the machine.
+    /// When to read the machine.
     look_at: Option<Instant>,
     outgrown: bool,
 }
 
-/// None yet. CPUs may have come between the reading of the machine and the load: it is read once more.
+/// Start with a read of the machine: CPUs may have appeared between its first read and the load.
 impl Default for Hotplugs {
     fn default() -> Self {
         let now = Instant::now();
@@ -46,8 +46,8 @@ impl Default for Hotplugs {
 }
 
 impl Hotplugs {
-    /// Return true when the machine is to be read, now that the program has seen so many. Until
-    /// [`follow`](Self::follow) is called that is again and again.
+    /// Return true when the machine has to be read, given the program's count `seen`. Until
+    /// [`follow`](Self::follow) is called, it returns true repeatedly.
     pub fn is_due(&mut self, seen: u64, now: Instant) -> bool {
         if seen != self.seen {
             *self = Self { seen, at: now, look_at: Some(now), outgrown: self.outgrown };
@@ -59,7 +59,7 @@ impl Hotplugs {
         is_due
     }
 
-    /// Give CPUs that came a place in `layout`, and return which those are. The machine is `fresh`.
+    /// Add the new CPUs of `fresh`, the current machine, to `layout`, and return them.
     pub fn follow(&mut self, layout: &mut Layout, fresh: &Layout, online: impl Fn(usize) -> bool) -> Vec<usize> {
         self.look_at = None;
         let came = layout.follow(fresh, online);
@@ -67,13 +67,13 @@ impl Hotplugs {
         came.unwrap_or_default()
     }
 
-    /// Return true if there was no place for CPUs that came, and no other has come or gone since.
+    /// Return true if a new CPU had no place, and hotplug has been quiet since.
     pub fn is_outgrown(&self, now: Instant) -> bool {
         self.outgrown && now - self.at >= QUIET
     }
 }
 
-/// Lay the machine out as it is now. While CPUs come and go, files do: `None`.
+/// Lay out the current machine. `None` if hotplug changes files during the read.
 pub fn read_machine(weak_first: bool) -> Option<Layout> {
     match Layout::read(weak_first) {
         Ok(Ok(fresh)) => return Some(fresh),
@@ -83,12 +83,12 @@ pub fn read_machine(weak_first: bool) -> Option<Layout> {
     None
 }
 
-/// The kernel's count of CPUs that came or went; 0 if it has none.
+/// Return the kernel's count of hotplug events; 0 if the kernel has none.
 pub fn seq() -> u64 {
     read_from_file("/sys/kernel/sched_ext/hotplug_seq".as_ref()).unwrap_or(0)
 }
 
-/// Waits until no CPU has come or gone for so long. Calls `goes_on` all the while: false ends it.
+/// Wait until hotplug has been quiet for this time. `goes_on` is polled: false ends the wait.
 pub fn wait_until_quiet(quiet: Duration, goes_on: impl FnMut(Instant) -> bool) {
     wait_until_still(seq, quiet, goes_on);
 }
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn the_watchdog_hears_of_it_while_cpus_come_and_go() {
         let (seq, calls) = (Cell::new(0), Cell::new(0));
-        // A CPU comes with each of the first three calls: it is not over after the second.
+        // A CPU appears at each of the first three calls: the wait does not end after the second.
         wait_until_still(
             || seq.get(),
             INTERVAL * 3 / 2,

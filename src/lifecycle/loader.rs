@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The loader, as the states see it: BPF programs, this machine, the requests of operators.
+//! The loader as the host of the lifecycle: BPF programs, this machine, requests of operators.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -22,12 +22,12 @@ pub struct Loader {
     control: Control,
     shutdown: Arc<AtomicBool>,
     watchdog: Watchdog,
-    /// By CPU, as the kernel that has a program attached knows them; else sysfs's.
+    /// Capacities by CPU, from the kernel once a program is attached, before that from sysfs.
     capacities: BTreeMap<usize, usize>,
 }
 
 impl Loader {
-    /// `shutdown` tells it to stop.
+    /// Create a loader. `shutdown` asks it to stop.
     pub fn new(opts: Opts, control: Control, shutdown: Arc<AtomicBool>) -> Self {
         Self { opts, control, shutdown, watchdog: Watchdog::from_env(), capacities: BTreeMap::new() }
     }
@@ -38,10 +38,10 @@ impl Host for Loader {
 
     fn load(&mut self, is_attached: bool) -> Result<Self::Program> {
         self.opts.settings = self.control.settings().clone();
-        // Some bytes for each load, of which there are few.
+        // Leaks some bytes per load. Loads are rare.
         let object = Box::leak(Box::new(MaybeUninit::uninit()));
         let loaded = Scheduler::load_for(&self.opts, object, |layout| layout.set_capacities(&self.capacities));
-        // The scheduler that would be in the way is our own.
+        // The attached scheduler is this process's, so `explain()` would report it as busy.
         loaded.map_err(|err| if is_attached { err } else { preflight::explain(err) })
     }
 

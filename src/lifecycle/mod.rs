@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The life of the scheduler: start, restart, ejection, end. A restart that fails leaves the program attached that works.
+//! Life of the scheduler: start, restart, ejection, end. A failed load keeps the attached program.
 //!
 //! ```text
 //!    +---------> load <------------------------------------------------------+
-//!    |            | fails: a reload is undone; without a program attached it  |
-//!    |            |        ends, else that one is served, and the next load   |
-//!    |            v        is put off                                         |
-//!    |          replace the program that is attached: was it ejected meanwhile? --yes--> report, end
+//!    |            | fails: a reload is undone; without a program attached the |
+//!    |            |        loader ends, else that one is served, and the next |
+//!    |            v        load is delayed                                    |
+//!    |          replace the attached program: was it ejected meanwhile? --yes--> report, end
 //!    |            |                                                           |
 //!    |            v                                                           |
-//!    |          attach: fails: a reload is undone; load once more, then end   |
+//!    |          attach; fails: a reload is undone; load once more, then end   |
 //!    |            |                                                           |
 //!    |            v                                                           |
 //!    |          serve --a reload, a change of the machine---------------------+
 //!    |            |
-//!    |            +--told to stop, ejected--> report, end
-//!    +-- CPUs ----+ (the kernel asks for a restart, or hotplug was why something failed: wait until it is over)
+//!    |            +--stop requested, ejected--> report, end
+//!    +-- CPUs ----+ (the kernel asks for a restart, or hotplug made a step fail: wait until it is over)
 //! ```
 
 pub mod loader;
@@ -28,42 +28,42 @@ use log::{info, warn};
 use crate::hotplug::{MAX_PAUSE, QUIET};
 use crate::scheduler::Served;
 
-/// What the states need of the world.
+/// Environment of the lifecycle: the loader, or a fake in tests.
 pub trait Host {
     type Program;
 
-    /// Load a program for the configuration and the machine as they are. Another one may be attached.
+    /// Load a program for the current configuration and machine. Another one may be attached.
     fn load(&mut self, is_attached: bool) -> Result<Self::Program>;
 
-    /// Attach it; none is attached.
+    /// Attach the program. No other is attached.
     fn attach(&mut self, program: &mut Self::Program) -> Result<()>;
 
-    /// Serve it until it is over or outdated.
+    /// Serve the program until it has ended or is outdated.
     fn serve(&mut self, program: &mut Self::Program) -> Result<Served>;
 
-    /// Detach it to make room for the next one. Fails if the kernel had ended it: the reason.
+    /// Detach the program for the next one. Fails with the kernel's reason if it was ejected.
     fn replace(&mut self, program: Self::Program) -> Result<()>;
 
-    /// Detach it and report. Fails if the kernel has ended it. True: the kernel asked for a restart.
+    /// Detach the program and report. Fails if it was ejected. True: the kernel wants a restart.
     fn end(&mut self, program: Self::Program) -> Result<bool>;
 
-    /// Undo a reload that `err` has kept from starting. False: there was none.
+    /// Undo a reload that failed to start with `err`. Return false if there was none.
     fn take_back(&mut self, err: &Error) -> bool;
 
-    /// A change of the machine does not make the program outdated for so long.
+    /// Ignore changes of the machine for the time `pause`.
     fn put_off(&mut self, program: &mut Self::Program, pause: Duration);
 
-    /// The kernel's count of CPUs that came or went.
+    /// Return the kernel's count of CPU hotplug events.
     fn hotplug_seq(&self) -> u64;
 
-    /// Wait until none has for so long, or until it is to stop.
+    /// Wait until no CPU has been hotplugged for the time `quiet`, or until a stop is requested.
     fn wait_until_quiet(&mut self, quiet: Duration);
 
-    /// Is it to stop?
+    /// Return true if a stop is requested.
     fn is_told_to_stop(&self) -> bool;
 }
 
-/// Run until it is told to stop, ejected, or cannot start.
+/// Run until a stop is requested, the scheduler is ejected, or it cannot start.
 pub fn run(host: &mut impl Host) -> Result<()> {
     let (mut attached, mut pause) = (None, QUIET);
     loop {
@@ -100,7 +100,7 @@ pub fn run(host: &mut impl Host) -> Result<()> {
                 pause = longer(pause);
             }
             Err(err) if host.take_back(&err) => continue,
-            // A program was attached until now: so one can be.
+            // A program was attached until now, so attaching is possible.
             Err(err) if is_restart => {
                 warn!("cannot attach the scheduler again, retrying: {err:#}");
                 continue;

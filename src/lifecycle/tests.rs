@@ -5,23 +5,23 @@ use anyhow::{anyhow, bail, ensure};
 
 use super::*;
 
-/// A world in which each call does what is written for it, in turn, else works. What is called is noted.
+/// A host whose calls return scripted results in order, then success. It records all calls.
 #[derive(Default)]
 struct Fake {
     calls: Vec<String>,
     nr_loaded: usize,
     loads: VecDeque<bool>,
     attaches: VecDeque<bool>,
-    /// False: an error. Over, when nothing is left.
+    /// False: an error. Empty: Over.
     serves: VecDeque<Result<Served, ()>>,
-    /// Programs that the kernel ends in the next load.
+    /// Programs that the kernel ends during the next load.
     ejected: Vec<usize>,
-    /// Programs at whose end the kernel asks for a restart.
+    /// Programs that end with a request for a restart by the kernel.
     restarted: Vec<usize>,
     /// Programs become outdated by reloads.
     reloads: bool,
     has_reloaded: bool,
-    /// Counts CPUs that come during the next loads.
+    /// Numbers of CPUs that appear during the next loads.
     hotplugs: VecDeque<u64>,
     seq: u64,
     is_told_to_stop: bool,
@@ -33,7 +33,7 @@ impl Fake {
         self.calls.push(call);
     }
 
-    /// Runs it: the calls, and why it failed.
+    /// Run the fake. Return the calls and the error.
     fn lives(mut self) -> (String, Option<String>) {
         let result = run(&mut self);
         (self.calls.join(", "), result.err().map(|err| err.to_string()))
@@ -149,7 +149,7 @@ fn a_reload_that_fails_is_undone() {
     let fake = Fake { loads: [true, false].into(), serves: [OUTDATED].into(), reloads: true, ..Fake::default() };
     let calls = "load 1 alone, attach 1, serve 1, load 2, take back, put off 1 by 1, serve 1, end 1";
     assert_eq!(fake.lives(), (calls.into(), None));
-    // It loads, but does not attach: then the former configuration starts once more.
+    // The new program loads but does not attach. The previous configuration is started again.
     let fake = Fake { attaches: [true, false].into(), serves: [OUTDATED].into(), reloads: true, ..Fake::default() };
     let calls = "load 1 alone, attach 1, serve 1, load 2, replace 1, attach 2, take back, load 3 alone, attach 3, serve 3, end 3";
     assert_eq!(fake.lives(), (calls.into(), None));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where a process has its memory, by `/proc/PID/numa_maps`:
+//! Read where a process has its memory, from `/proc/PID/numa_maps`:
 //!
 //! ```text
-//! a chunk of the file --Pass::go_on(), may pause--> whole lines, each a mapping --> Tally --preferred()--> node
+//! a chunk of the file --Pass::go_on(), may pause--> whole lines (mappings) --> Tally --preferred()--> node
 //! ```
 
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use std::io::{self, Read};
 
 use crate::bpf_intf::NO_NODE;
 
-/// With less memory than this it does not matter where it is.
+/// A process with less memory than this has no preferred node by memory.
 const MIN_KB: u64 = 1024;
 
-/// As much as the kernel gives at a time, so that it is not asked for what will not be looked at any more.
+/// The kernel's own chunk size: it computes no mappings that are not read.
 const CHUNK: usize = 4096;
 
 /// A process's memory by node, in kB.
@@ -25,8 +25,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds a mapping, a line of `numa_maps`. Not counted are files' pages that the process has not written: they are
-    /// where the process was that read them first. Where the user bound a mapping to a node, all of it counts for that.
+    /// Add a mapping, a line of `numa_maps`. File pages that the process has not written do not
+    /// count: their first reader placed them. A mapping bound to a node counts entirely for it.
     fn add(&mut self, line: &str) {
         let mut words = line.split_ascii_whitespace().skip(1);
         let policy = words.next().unwrap_or_default();
@@ -45,7 +45,7 @@ impl Tally {
                 None => {}
             }
         }
-        // An interleaved mapping is on all nodes by intent.
+        // Interleaved mappings are on all nodes by intent.
         if is_file && !written || policy.starts_with("interleave") || policy.starts_with("weighted") {
             return;
         }
@@ -56,7 +56,7 @@ impl Tally {
         }
     }
 
-    /// The node that has most of it, more than half; [`NO_NODE`]: none.
+    /// Return the node with more than half of the memory, or [`NO_NODE`].
     pub fn preferred(&self) -> i32 {
         let most = self.nodes.iter().max_by_key(|&(_, kb)| kb);
         match most {
@@ -66,17 +66,17 @@ impl Tally {
     }
 }
 
-/// The one node of a policy like `bind:1` or `prefer=static:1`.
+/// Return the node of a policy with one node, like `bind:1` or `prefer=static:1`.
 fn bound_to(policy: &str) -> Option<i32> {
     let (mode, nodes) = policy.split_once(':')?;
     let (mode, _flags) = mode.split_once('=').unwrap_or((mode, ""));
     matches!(mode, "bind" | "prefer").then(|| nodes.parse().ok())?
 }
 
-/// A walk over the mappings of one process, which may pause.
+/// A walk over the mappings of one process that may pause.
 pub struct Pass {
     file: File,
-    /// The beginning of a line whose end was not read yet.
+    /// Beginning of a line whose end has not been read.
     rest: Vec<u8>,
     pub tally: Tally,
 }
@@ -87,7 +87,7 @@ impl Pass {
         Ok(Self { file, rest: Vec::new(), tally: Tally::default() })
     }
 
-    /// Goes on while `in_time`; true if that was all.
+    /// Continue while `in_time` returns true. Return true at the end of the file.
     pub fn go_on(&mut self, in_time: impl Fn() -> bool) -> io::Result<bool> {
         let mut chunk = [0; CHUNK];
         loop {

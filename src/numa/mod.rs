@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where processes have their memory: a thread that looks at those that use most CPU time, now and then, and tells the
-//! BPF program of each on which node its tasks are at home (`bpf/numa/home.bpf.h`). Not on machines with one node.
+//! A thread that samples where the busiest processes have their memory, and publishes preferred
+//! nodes to the BPF program (`bpf/numa/home.bpf.h`). It does not run on machines with one node.
 //!
 //! ```text
-//! processes (BPF map): looks --Tracker::due()--> busy, and its turn --Pass::go_on()--> Tally --preferred()--+
-//!            node <-----------------------------------------------------------------------------------------+
+//! processes (BPF map): looks --Tracker::due()--> busy and due --Pass::go_on()--> Tally --preferred()--+
+//!            node <-----------------------------------------------------------------------------------+
 //!                            tracker.rs                              maps.rs
 //! ```
 //!
-//! It costs `--numa-sample-share` of a CPU at most: what a look took is followed by as much rest as that asks for. A
-//! look takes `--numa-sample-ms` at most; a process with more mappings than fit is gone on with in a later round. (One
-//! mapping is read as a whole, by the kernel. That cannot be cut short, but is paid for by rest like all else.)
+//! The thread uses at most `--numa-sample-share` of a CPU: it rests after each sample in proportion
+//! to its CPU time. A sample takes at most `--numa-sample-ms` (or one mapping, which the kernel
+//! reads entirely); a process with more mappings is continued in a later round.
 
 mod maps;
 mod tracker;
@@ -39,30 +39,30 @@ use crate::publisher::clock;
 use crate::topology::Layout;
 use crate::tunables::Tunables;
 
-/// How often it is looked which processes use CPU time.
+/// How often the busy processes are determined.
 const ROUND: Duration = Duration::from_millis(500);
 
-/// What the sampler has done since the start, for statistics.
+/// Statistics of the sampler since the start.
 #[derive(Debug, Default)]
 pub struct Costs {
     /// CPU time, ns.
     pub cpu_ns: AtomicU64,
-    /// Processes looked at, whole.
+    /// Processes sampled completely.
     pub samples: AtomicU64,
-    /// Times that one was left for later, for it took too long.
+    /// Samples that were interrupted because they took too long.
     pub cut: AtomicU64,
-    /// The longest look at a time, ns.
+    /// The longest uninterrupted sample, ns.
     pub longest_ns: AtomicU64,
-    /// Processes whose memory is on one node, as far as is known now.
+    /// Processes that have a preferred node by memory now.
     pub homes: AtomicU64,
 }
 
-/// What the thread is told while it runs.
+/// Parameters of the running thread.
 #[derive(Default)]
 struct Orders {
-    /// % of a CPU. 0: rest.
+    /// Share of a CPU in percent; 0: sleep.
     share: AtomicU32,
-    /// For one look, ms.
+    /// Limit of one sample, ms.
     limit: AtomicU64,
     stop: AtomicBool,
 }
@@ -85,7 +85,7 @@ impl Orders {
     }
 }
 
-/// The thread; it ends soon after this is dropped: a process that is stuck may keep it.
+/// The thread. It ends soon after this is dropped, unless a process that is stuck blocks it.
 pub struct Sampler {
     pub costs: Arc<Costs>,
     orders: Arc<Orders>,
@@ -93,7 +93,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts it. `processes` is the BPF map of this name.
+    /// Start the thread. `processes` is the BPF map of this name.
     pub fn start(processes: MapHandle, layout: &Layout, tunables: &Tunables) -> Result<Self> {
         let (costs, orders) = (Arc::new(Costs::default()), Arc::new(Orders::default()));
         let mut worker = Worker {
@@ -106,7 +106,7 @@ impl Sampler {
             is_refused: false,
         };
         let run = move || {
-            // So that the BPF program does not take it for one of the threads that it must not keep waiting.
+            // With SCHED_BATCH the BPF program does not take it for an urgent thread of the loader.
             // SAFETY: of this thread; the parameters are valid.
             unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &libc::sched_param { sched_priority: 0 }) };
             while !worker.orders.are_to_stop() {
@@ -126,8 +126,7 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// Look as often and as long as `tunables` says from now on. With a share of 0 the thread
-    /// sleeps.
+    /// Apply the limits in `tunables` to later samples. With a share of 0 the thread sleeps.
     pub fn set(&self, tunables: &Tunables) {
         self.orders.limit.store(tunables.numa_sample_ms, Ordering::Relaxed);
         self.orders.share.store(tunables.numa_sample_share, Ordering::Relaxed);
@@ -148,16 +147,16 @@ struct Worker {
     node_cpus: BTreeMap<i32, Vec<usize>>,
     orders: Arc<Orders>,
     tracker: Tracker,
-    /// When it has rested for all that it did.
+    /// When the rest for all samples so far is over.
     rested: Instant,
     costs: Arc<Costs>,
-    /// Some process's memory was refused, which was said.
+    /// A process's memory was refused, and a warning was logged.
     is_refused: bool,
 }
 
 impl Worker {
-    /// Nothing, if it has not rested yet. One process at least, or it might always be too tired for any; others after a
-    /// rest, until it is time to look again which are busy.
+    /// Return immediately while resting. Otherwise sample at least one process, however small the
+    /// share is, and others after rests, until the next round.
     fn round(&mut self) -> Result<()> {
         if Instant::now() < self.rested {
             return Ok(());
@@ -183,7 +182,7 @@ impl Worker {
         Ok(())
     }
 
-    /// After work that began then, by this thread's CPU time.
+    /// Account for work since `began`, in this thread's CPU time, and extend the rest.
     fn rest(&mut self, began: Duration) {
         let took = thread_time() - began;
         self.costs.cpu_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
@@ -198,7 +197,7 @@ impl Worker {
             .collect())
     }
 
-    /// Looks at a process's memory, some of it if there is much.
+    /// Sample a process's memory, or a part of it if there is much.
     fn look_at(&mut self, tgid: i32, process: process, began: Duration) -> Result<()> {
         let Some(known) = self.tracker.known.get_mut(&tgid) else { return Ok(()) };
         let limit = self.orders.limit();
@@ -220,7 +219,7 @@ impl Worker {
                 known.due = Instant::now();
                 self.costs.cut.fetch_add(1, Ordering::Relaxed);
             }
-            // It has ended: its number may come again.
+            // The process has exited. Its id may be reused.
             Err(err) if err.kind() == ErrorKind::NotFound || err.raw_os_error() == Some(libc::ESRCH) => {
                 self.tracker.known.remove(&tgid);
                 _ = self.processes.delete(bytes_of(&tgid));
@@ -233,7 +232,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Once: other users' processes are refused to a loader that lacks CAP_SYS_PTRACE.
+    /// Warn once: a loader without CAP_SYS_PTRACE may not read other users' processes.
     fn warn_if_refused(&mut self, err: &io::Error) {
         if err.kind() == ErrorKind::PermissionDenied && !mem::replace(&mut self.is_refused, true) {
             warn!(
@@ -245,14 +244,14 @@ impl Worker {
 
     fn publish(&self, tgid: i32, process: process) -> Result<()> {
         match self.processes.update(bytes_of(&tgid), bytes_of(&process), MapFlags::EXIST) {
-            // Forgotten meanwhile, for others ran more.
+            // The map has dropped this process in favor of busier ones.
             Err(err) if err.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
             result => result.context("cannot publish the preferred node of a process"),
         }
     }
 }
 
-/// Do CPUs that the user lets the process use belong to the node?
+/// Return true if the process may run on CPUs of the node.
 fn may_run_there(tgid: i32, cpus: Option<&Vec<usize>>) -> bool {
     let (Some(cpus), Ok(status)) = (cpus, fs::read_to_string(format!("/proc/{tgid}/status"))) else { return false };
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which process is looked at next: the busiest, less and less often while their memory stays where it is.
+//! Select the processes to sample: the busiest, and rarely those whose memory does not move.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -7,50 +7,50 @@ use std::time::{Duration, Instant};
 use super::maps::Pass;
 use crate::bpf_intf::process;
 
-/// How often a process is looked at: less and less often while its memory stays where it is.
+/// Interval between two samples of a process. It doubles while the memory stays on its node.
 const INTERVAL: Duration = Duration::from_millis(500);
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
-/// At most so many processes take turns, those that use most.
+/// Maximum number of busy processes that are sampled, the busiest ones.
 const MAX_BUSY: usize = 32;
 
-/// Ticks in a round that make a process busy: some 4 % of a CPU.
+/// Ticks per round that make a process busy: about 4 % of a CPU.
 const MIN_LOOKS: u64 = 5;
 
-/// What is known of a process.
+/// State of a process.
 pub struct Known {
-    /// At the last round.
+    /// Ticks counted at the last round.
     looks: u64,
     pub due: Instant,
     interval: Duration,
     pub pass: Option<Pass>,
-    /// Its memory when it was last looked at, kB.
+    /// Size of its memory at the last sample, kB.
     kb: u64,
 }
 
 impl Known {
-    /// Has it so much more or less memory now that it may soon be elsewhere? Remembers how much it is.
+    /// Note the memory's size. Return true if it has changed by more than a quarter.
     pub fn resized(&mut self, kb: u64) -> bool {
         let before = std::mem::replace(&mut self.kb, kb);
         kb.abs_diff(before) > before / 4
     }
 
-    /// Its memory was looked at; `stays` where it was.
+    /// Schedule the next sample. `stays`: the memory is still on the same node.
     pub fn looked_at(&mut self, now: Instant, stays: bool) {
         self.interval = if stays { (2 * self.interval).min(MAX_INTERVAL) } else { INTERVAL };
         self.due = now + self.interval;
     }
 }
 
-/// Which processes use CPU time, and which one is looked at next.
+/// Processes that use CPU time, and when each is sampled next.
 #[derive(Default)]
 pub struct Tracker {
     pub known: HashMap<i32, Known>,
 }
 
 impl Tracker {
-    /// Of all processes that the map has now: the busiest since the last round whose turn it is. First those that have waited
-    /// longest for it, so that one of many mappings, which is gone on with again and again, does not shut out others.
+    /// Return the busiest processes since the last round that are due, from the map's entries. The
+    /// longest overdue come first, so that a process with many mappings does not shut out others.
     pub fn due(&mut self, now: Instant, entries: &[(i32, process)]) -> Vec<(i32, process)> {
         let present: BTreeSet<i32> = entries.iter().map(|&(tgid, _)| tgid).collect();
         self.known.retain(|tgid, _| present.contains(tgid));
@@ -58,7 +58,7 @@ impl Tracker {
         for &(tgid, process) in entries {
             let first = Known { looks: 0, due: now, interval: INTERVAL, pass: None, kb: 0 };
             let known = self.known.entry(tgid).or_insert(first);
-            // The kernel may have forgotten the entry, and made it anew.
+            // The kernel may have dropped and recreated the entry.
             let looks = process.looks.checked_sub(known.looks).unwrap_or(process.looks);
             known.looks = process.looks;
             if looks >= MIN_LOOKS {
@@ -93,7 +93,7 @@ mod tests {
         let due = tgids(tracker.due(at(0), &entries));
         assert_eq!((due.len(), due[0], due[31]), (MAX_BUSY, 40, 9));
 
-        // All but two have used nothing since.
+        // All except two are idle since then.
         entries[6].1.looks += 20;
         entries[39].1.looks += 30;
         let known = tracker.known.get_mut(&40).unwrap();
@@ -105,10 +105,10 @@ mod tests {
         assert_eq!(tgids(tracker.due(at(1999), &entries)), [7]);
         entries[39].1.looks += 30;
         assert_eq!(tgids(tracker.due(at(2000), &entries)), [40]);
-        // Made anew.
+        // The entry was recreated.
         entries[39].1.looks = 6;
         assert_eq!(tgids(tracker.due(at(2500), &entries)), [40]);
-        // One that has waited longer comes before one that has used more.
+        // A process that is overdue for longer precedes a busier one.
         tracker.known.get_mut(&40).unwrap().due = at(2500);
         tracker.known.get_mut(&7).unwrap().due = at(2400);
         (entries[6].1.looks, entries[39].1.looks) = (200, 900);

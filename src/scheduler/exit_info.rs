@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Why the kernel ended the scheduler: its kind of exit, reason, message and dump.
+//! Why the kernel ended the scheduler: kind of exit, reason, message and dump.
 //!
-//! The kernel copies names of tasks and cgroups into them, and a user may give a task any name: the bytes may be no UTF-8, and may
-//! be commands to a terminal. So they are decoded lossily, and control characters are printed as escapes.
+//! The texts contain names of tasks, which any user may choose: bytes may be invalid UTF-8 or
+//! terminal commands. So they are decoded lossily, and control characters are escaped.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char};
@@ -17,11 +17,11 @@ use crate::exit::{EXIT_FAILURE, EXIT_SYSRQ, Ejected};
 use crate::logging::printable;
 use crate::shared::load;
 
-/// Where the BPF program writes the dump, a text that ends with a zero.
+/// Buffer to which the BPF program writes the dump, a text that ends with a zero.
 pub struct Dump(NonNull<UnsafeCell<c_char>>);
 
 impl Dump {
-    /// Make room for a dump of `len` bytes (0: the kernel's default). The memory remains in place when the program is loaded.
+    /// Allocate `len` bytes (0: the kernel's default). Loading the program does not move them.
     pub fn make_room(skel: &mut OpenBpfSkel<'_>, len: u32) -> Result<Self> {
         let len = if len == 0 { ScxConsts::ExitDumpDflLen as u32 } else { len };
         skel.maps.rodata_data.as_mut().context("no .rodata in the BPF object")?.uei_dump_len = len;
@@ -31,7 +31,7 @@ impl Dump {
     }
 }
 
-/// What the kernel said when it ended the scheduler.
+/// The kernel's report about the end of the scheduler.
 #[derive(Debug)]
 pub struct Exit {
     kind: i32,
@@ -43,15 +43,15 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// Has the kernel ended it?
+    /// Return true if the kernel has ended the scheduler.
     pub fn has_happened(skel: &BpfSkel<'_>) -> bool {
         skel.maps.data_data.as_ref().is_some_and(|data| load(&data.uei.kind) != 0)
     }
 
-    /// Read it; `dump` is that of the same skeleton.
+    /// Read the report. `dump` belongs to the same skeleton.
     pub fn read(skel: &BpfSkel<'_>, dump: &Dump) -> Result<Self> {
         let uei = &skel.maps.data_data.as_ref().context("no .data")?.uei;
-        // SAFETY: texts in valid memory, which the BPF program ends with a zero; it writes them before `kind`, and then no more.
+        // SAFETY: texts that end with a zero; the program writes them once, before `kind`.
         let text = |at: *const c_char| unsafe { CStr::from_ptr(at) }.to_string_lossy();
         let has = |field| compat::struct_has_field("scx_exit_info", field).unwrap_or(false);
         Ok(Self {
@@ -64,13 +64,13 @@ impl Exit {
         })
     }
 
-    /// Did the program ask for a restart, because CPUs were hotplugged?
+    /// Return true if the kernel or the program asked for a restart, because of CPU hotplug.
     pub fn wants_restart(&self) -> bool {
         let may = [ScxExitKind::UnregBPF as i32, ScxExitKind::UnregKern as i32].contains(&self.kind);
         may && self.code & *SCX_ECODE_ACT_RESTART as i64 != 0
     }
 
-    /// Return an error if it was ended by the kernel, and not on request.
+    /// Return an error if the kernel ended the scheduler and nobody requested it.
     pub fn check(&self) -> Result<(), Ejected> {
         if self.kind <= ScxExitKind::UnregKern as i32 {
             return Ok(());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Changes while the scheduler runs: of flags, as `scx_magpie set` and `reload` ask for them; of CPUs, which come and go; and of
-//! the limits of frequencies.
+//! Changes at run time: flags (`scx_magpie set`, `reload`), CPU hotplug, frequency limits.
 
 use std::slice;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::tunables::{Power, Tunables};
 use crate::{energy, hotplug, publisher};
 
 impl Scheduler<'_> {
-    /// Changes what may change while it runs; all else in `flags` is as it was.
+    /// Apply the flags that may change at run time. The others in `flags` are unchanged.
     pub fn set(&mut self, flags: &Tunables) -> Result<()> {
         let maps = &mut self.skel.maps;
         let bss = maps.bss_data.as_mut().context("no .bss")?;
@@ -39,7 +38,7 @@ impl Scheduler<'_> {
             }
             None => {}
         }
-        // The kernel may have no cgroups for us, and the machine says what `auto` is.
+        // Resolved for this machine: it may lack cgroups, and decides what `auto` means.
         let Tunables { no_cgroups, power, cpufreq, .. } = self.tunables;
         self.tunables = Tunables { no_cgroups, power, cpufreq, ..flags.clone() };
         self.asked = flags.clone();
@@ -47,7 +46,7 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// CPUs that came get a place. True: there is none for them, and no other has come or gone since.
+    /// Place CPUs that appeared. Return true if one fits nowhere and hotplug has been quiet since.
     pub(super) fn follow_hotplugs(&mut self, now: Instant) -> Result<bool> {
         let seen = self.nr_hotplugs()?;
         if self.hotplugs.is_due(seen, now)
@@ -66,7 +65,7 @@ impl Scheduler<'_> {
         Ok(load(&self.skel.maps.bss_data.as_ref().context("no .bss")?.nr_hotplugs))
     }
 
-    /// Tell the program where CPUs are that came, and then that it may use them.
+    /// Publish the places of CPUs that appeared, and then allow the program to use them.
     fn place(&mut self, cpus: &[usize]) -> Result<()> {
         for &cpu in cpus {
             variables::tell_place(&mut self.skel, &self.layout, cpu)?;
@@ -82,7 +81,7 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Tell the program what CPUs can reach under the limits that their frequencies have.
+    /// Publish the capacities that CPUs reach under their frequency limits.
     pub(super) fn publish_limits(&mut self) -> Result<()> {
         self.publisher.set_reachable(|cpu, capacity| self.policies.reachable(cpu, capacity));
         let shared = variables::shared(&mut self.skel, self.groups, &self.tunables)?;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The BPF program's life: load, attach, serve it while it runs, detach and report.
+//! Life of the BPF program: load, attach, serve while it runs, detach and report.
 //!
 //! ```text
-//! open -> tell it machine and tunables (BpfConfig) -> load -> register_loader -> attach
-//!   serve: publish sum_util each interval, answer statistics, give CPUs that come a place, watch for its exit
+//! open -> set machine and tunables (BpfConfig) -> load -> register_loader -> attach
+//!   serve: publish sum_util each interval, answer statistics, place new CPUs, watch for the exit
 //! detach -> the kernel's exit reason and dump
 //!
-//! ops.rs        callbacks that this kernel has        live.rs       set, reload, CPUs that come and go
+//! ops.rs        callbacks that this kernel has        live.rs       set, reload, CPU hotplug
 //! variables.rs  the program's variables               exit_info.rs  the kernel's reason to end it
 //! ```
 
@@ -50,24 +50,24 @@ use crate::topology::Layout;
 use crate::tunables::{CpuFreq, Power, Tunables};
 use exit_info::{Dump, Exit};
 
-/// How long Ctrl-C, an ejection or a request for statistics waits at most.
+/// Longest time until Ctrl-C, an ejection or a request for statistics is noticed.
 const RESPONSE: Duration = Duration::from_millis(50);
 
-/// There if the kernel has autogroups; it need not be set.
+/// Exists if the kernel has autogroups, whether they are enabled or not.
 const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 
-/// How often the program looks for what the kernel does not report of cgroups and autogroups.
+/// How often the program polls facts about cgroups that the kernel does not report.
 const CGROUP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Percent of --max-cgroups from which on there is a warning.
+/// Percentage of --max-cgroups above which a warning is logged.
 const NEARLY_ALL: u64 = 90;
 
-/// Why a program is not served any more.
+/// Why `serve()` returned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Served {
-    /// It is to stop, or the kernel has ended it.
+    /// A shutdown was requested, or the kernel has ended the program.
     Over,
-    /// The configuration or the machine is another one. It is still attached.
+    /// Configuration or machine have changed. The program is still attached.
     Outdated,
 }
 
@@ -76,19 +76,19 @@ pub struct Scheduler<'a> {
     pub skel: BpfSkel<'a>,
     layout: Layout,
     publisher: Publisher,
-    /// On the command line, and what this machine makes of it now.
+    /// The flags as requested, and as resolved for this machine.
     asked: Tunables,
     tunables: Tunables,
-    /// As many as `tunables` says, and the root.
+    /// `tunables.max_cgroups` groups, and the root.
     groups: NonNull<UnsafeCell<group>>,
-    /// Cgroups that none was left for, when that was last said, and the thread that says it.
+    /// Number of cgroups without a group at the last warning, and the thread that logs warnings.
     lost_groups: u32,
     lost_warner: Option<SyncSender<stats::cgroups::Snapshot>>,
     has_warned_of_few: bool,
     hotplugs: Hotplugs,
     policies: Policies,
     energy: energy::Watch,
-    /// Changes of the machine count from then on.
+    /// Changes of the machine before this time are ignored.
     outdated_from: Instant,
     sampler: Option<Sampler>,
     about: Arc<About>,
@@ -97,7 +97,7 @@ pub struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// Loads the programs, without attaching, for a machine that differs from this one: `change` says how.
+    /// Load the programs without attaching them. `change` modifies this machine's layout first.
     pub fn load_for(
         opts: &Opts,
         object: &'a mut MaybeUninit<OpenObject>,
@@ -105,9 +105,9 @@ impl<'a> Scheduler<'a> {
     ) -> Result<Self> {
         let builder = BpfSkelBuilder::default();
         let mut skel = scx_ops_open!(builder, object, magpie, opts.libbpf.clone().into_bpf_open_opts())?;
-        // scx_utils links in an fentry program. Nothing here needs it, and kernels without function tracing lack it.
+        // scx_utils links in this fentry program. Kernels without function tracing refuse it.
         skel.progs.scx_lib_init_probe.set_autoload(false);
-        // CPUs may come and go from here on: the program sees which are there when it is attached.
+        // Hotplug until the attach is no error: the program checks then which CPUs are online.
         skel.struct_ops.magpie_mut().hotplug_seq = 0;
         let mut tunables = opts.settings.tunables.clone();
         let policies = energy::policies();
@@ -167,13 +167,13 @@ impl<'a> Scheduler<'a> {
         })
     }
 
-    /// Hands the machine's tasks over to the loaded programs. Fails with the kernel's reason if it ends them at once.
+    /// Attach the loaded programs. Fails with the kernel's reason if it ends them immediately.
     pub fn attach(&mut self) -> Result<()> {
         call(&mut self.skel.progs.register_loader)?;
         self.publish_limits()?;
         let skel = &mut self.skel;
         self.link = Some(scx_ops_attach!(skel, magpie).map_err(preflight::explain)?);
-        // For the kernel it is attached, too, if init() or init_task() failed.
+        // The kernel reports it as attached even if init() or init_task() failed.
         if Exit::has_happened(&self.skel) {
             let exit = self.end()?;
             exit.print_dump();
@@ -190,29 +190,29 @@ impl<'a> Scheduler<'a> {
         Ok(())
     }
 
-    /// What the kernel takes for the capacities of the CPUs, 0..1024 by id, if that is not what sysfs says: x86 has no file
-    /// for it. Only known once attached; the programs are to be loaded anew for a machine that has these.
+    /// Return the kernel's capacities, 0..1024 by CPU id, if they differ from the layout's: x86 has
+    /// no file for them. They are known only while attached; the caller then loads again.
     pub fn other_capacities(&mut self) -> Result<Option<BTreeMap<usize, usize>>> {
         call(&mut self.skel.progs.note_capacities)?;
         let known = &self.skel.maps.bss_data.as_ref().context("no .bss")?.kernel_capacities;
-        // 0: it has just gone.
+        // 0: the CPU has just been removed.
         let known = self.layout.cpus.keys().map(|&id| (id, known[id] as usize)).filter(|(_, capacity)| *capacity > 0);
         let capacities: BTreeMap<_, _> = known.collect();
-        // It may know of none, and the loader of some.
+        // The kernel may know of no differences where the loader does.
         if capacities.values().min() == capacities.values().max() {
             return Ok(None);
         }
         Ok(capacities.iter().any(|(id, capacity)| self.layout.cpus[id].capacity != *capacity).then_some(capacities))
     }
 
-    /// What it is, with the flags that were asked for.
+    /// Describe the scheduler, with `power` and `cpufreq` as requested.
     fn about(&self, attached_at: Duration) -> About {
         let Tunables { power, cpufreq, .. } = self.asked;
         About::new(&self.layout, &Tunables { power, cpufreq, ..self.tunables.clone() }, attached_at)
     }
 
-    /// Start the thread that looks where processes have their memory, if there are several nodes. The
-    /// thread sleeps while --numa-sample-share is 0, so that serve() never starts one.
+    /// Start the thread that samples where processes have their memory, if there are several nodes.
+    /// The thread sleeps while --numa-sample-share is 0, so that serve() never starts one.
     fn start_sampler(&mut self) {
         if self.layout.nr_nodes() < 2 {
             return;
@@ -225,7 +225,7 @@ impl<'a> Scheduler<'a> {
     }
 
     fn sampler_of_processes(&self) -> Result<Sampler> {
-        // The program knows processes by the numbers that they have outside of all containers.
+        // The program identifies processes by their ids in the initial PID namespace.
         let ours = self.skel.maps.bss_data.as_ref().context("no .bss")?.loader_tgid;
         ensure!(
             ours == std::process::id() as i32,
@@ -235,7 +235,7 @@ impl<'a> Scheduler<'a> {
         Sampler::start(processes, &self.layout, &self.tunables)
     }
 
-    /// Detach it, if the kernel has not yet. The kernel's own scheduler takes over, or the next one attached.
+    /// Detach the program, if the kernel has not yet. Another scheduler takes over.
     pub fn end(&mut self) -> Result<Exit> {
         self.link.take();
         self.sampler.take();
@@ -243,13 +243,13 @@ impl<'a> Scheduler<'a> {
         Exit::read(&self.skel, &self.dump)
     }
 
-    /// A change of the machine does not make it outdated for so long.
+    /// Ignore changes of the machine for the time `pause`.
     pub fn put_off(&mut self, pause: Duration) {
         self.outdated_from = Instant::now() + pause;
     }
 
-    /// Serve until `shutdown`, until the kernel ends it, or until configuration or machine are no longer those that it was loaded
-    /// for.
+    /// Serve until `shutdown`, until the kernel ends the program, or until a change of
+    /// configuration or machine needs a reload.
     pub fn serve(&mut self, shutdown: &AtomicBool, control: &mut Control, watchdog: &mut Watchdog) -> Result<Served> {
         let mut server = stats::Server::launch(stats::SOCKET.as_ref());
         let mut publish_at = Instant::now();
@@ -290,18 +290,18 @@ impl<'a> Scheduler<'a> {
             }
             server.answer(|| self.snapshot());
             watchdog.pet(now);
-            // Waiting on the channel would spin first, which costs more than all the rest.
+            // recv_timeout() on the channel would spin first, which costs more than this loop.
             thread::sleep(publish_at.saturating_duration_since(now).min(RESPONSE));
         }
         Ok(Served::Over)
     }
 
-    /// How many cgroups have a share of their own.
+    /// Return the number of cgroups that have a share of their own.
     fn nr_groups(&self) -> Result<u32> {
         Ok(load(&self.skel.maps.bss_data.as_ref().context("no .bss")?.nr_groups))
     }
 
-    /// Warn once when few cgroups are left.
+    /// Warn once when few groups are left for new cgroups.
     fn warn_of_few_groups(&mut self, nr: u32) {
         let max = self.tunables.max_cgroups;
         if !self.has_warned_of_few && u64::from(nr) * 100 >= u64::from(max) * NEARLY_ALL {
@@ -313,13 +313,13 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Says how many cgroups there are too many, once and again when there are more.
+    /// Log the number of cgroups without a group: once, and again when it has risen.
     fn warn_of_lost_groups(&mut self) -> Result<()> {
         let shared = variables::shared(&mut self.skel, self.groups, &self.tunables)?;
         if shared.lost_groups > self.lost_groups {
             self.lost_groups = shared.lost_groups;
             let cgroups = stats::cgroups::Snapshot::new(shared.groups, shared.lost_groups);
-            // While it is busy with the last ones it does not hear of more: they are in the next warning.
+            // Dropped if the thread is busy: the next warning includes these cgroups.
             _ = self.lost_warner.as_ref().map(|warner| warner.try_send(cgroups));
         }
         Ok(())
@@ -345,12 +345,12 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// Runs a `SEC("syscall")` program, here and now.
+/// Run a `SEC("syscall")` program synchronously on this CPU.
 fn call(prog: &mut ProgramMut<'_>) -> Result<()> {
     call_with(prog, None)
 }
 
-/// The same, with its argument.
+/// Run a `SEC("syscall")` program with an argument.
 fn call_with(prog: &mut ProgramMut<'_>, context_in: Option<&mut [u8]>) -> Result<()> {
     let name = prog.name().to_string_lossy().into_owned();
     let out = prog

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The callbacks, for a kernel that may lack some.
+//! Fit the table of callbacks to the running kernel, which may lack some.
 
 use std::ptr;
 
@@ -9,16 +9,16 @@ use scx_utils::compat;
 
 use crate::bpf_skel::types;
 
-/// Leaves out the callbacks that are not wanted, and callbacks and flags that this kernel would refuse for it has no such thing.
-/// True if any of these callbacks would have told of cgroups.
+/// Remove unwanted callbacks, and callbacks and flags that this kernel does not know and would
+/// refuse. Return true if a callback that reports cgroups was removed.
 pub fn fit(ops: &mut types::sched_ext_ops, no_cgroups: bool) -> Result<bool> {
-    // 6.12 has neither of the last two; there the kernel never queues wakeups, and tells of all tasks that may not migrate.
+    // 6.12 lacks the last two: it never queues wakeups, and enqueues tasks with migration disabled.
     ops.flags &= *compat::SCX_OPS_ENQ_LAST
         | *compat::SCX_OPS_ENQ_EXITING
         | *compat::SCX_OPS_ENQ_MIGRATION_DISABLED
         | *compat::SCX_OPS_ALLOW_QUEUED_WAKEUP;
     if reenqueues_from_anywhere()? {
-        // The program does it in stopping(), and the kernel would warn.
+        // stopping() does this work, and the kernel would warn about the callback.
         ops.cpu_release = ptr::null_mut();
     }
     let reports_max = compat::struct_has_field("sched_ext_ops", "cgroup_set_bandwidth")?;
@@ -47,7 +47,7 @@ pub fn fit(ops: &mut types::sched_ext_ops, no_cgroups: bool) -> Result<bool> {
     Ok(true)
 }
 
-/// May scx_bpf_reenqueue_local(), or its successor, be called outside of ops.cpu_release()? From 6.19 on.
+/// Return true if tasks can be enqueued again from outside of ops.cpu_release(): from 6.19 on.
 fn reenqueues_from_anywhere() -> Result<bool> {
     Ok(compat::ksym_exists("scx_bpf_reenqueue_local___v2")? || compat::ksym_exists("scx_bpf_dsq_reenq")?)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The program's variables: what it gets before it loads, and what both have at hand while it runs.
+//! Variables of the BPF program: set before the load, and shared with the loader while it runs.
 //!
-//! The skeleton and `bpf_intf` have types of their own for the same C: *twins*.
+//! The skeleton and `bpf_intf` have different Rust types for the same C type: *twins*.
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
@@ -18,7 +18,7 @@ use crate::stats::Shared;
 use crate::topology::Layout;
 use crate::tunables::Tunables;
 
-/// Cut the program's array of groups to `nr`, and return it. The memory remains in place when the program is loaded.
+/// Set the length of the program's array of groups, and return it. Loading does not move it.
 pub fn cut_groups(map: &mut OpenMapMut<'_>, nr: u32) -> Result<NonNull<UnsafeCell<group>>> {
     let size = nr as usize * size_of::<group>();
     map.set_value_size(size as u32).with_context(|| format!("cannot allocate memory for {nr} cgroups"))?;
@@ -26,7 +26,7 @@ pub fn cut_groups(map: &mut OpenMapMut<'_>, nr: u32) -> Result<NonNull<UnsafeCel
     Ok(NonNull::from(memory).cast())
 }
 
-/// Tells the program, through the memory it will load with.
+/// Write the configuration into the memory with which the program will be loaded.
 pub fn tell(skel: &mut OpenBpfSkel<'_>, config: &BpfConfig) -> Result<()> {
     let rodata = skel.maps.rodata_data.as_mut().context("no .rodata in the BPF object")?;
     let bss = skel.maps.bss_data.as_mut().context("no .bss in the BPF object")?;
@@ -45,7 +45,7 @@ pub fn tell(skel: &mut OpenBpfSkel<'_>, config: &BpfConfig) -> Result<()> {
     Ok(())
 }
 
-/// Tell the program where a CPU is that came, before it may use that CPU.
+/// Publish the place of a CPU that appeared, before the program may use that CPU.
 pub fn tell_place(skel: &mut BpfSkel<'_>, layout: &Layout, cpu: usize) -> Result<()> {
     let place = &layout.cpus[&cpu];
     let bss = skel.maps.bss_data.as_mut().context("no .bss")?;
@@ -67,12 +67,12 @@ pub fn tell_place(skel: &mut BpfSkel<'_>, layout: &Layout, cpu: usize) -> Result
     Ok(())
 }
 
-/// Does the program tell CPUs by their capacity?
+/// Return true if the program distinguishes CPUs by capacity.
 pub(super) fn is_asym(skel: &BpfSkel<'_>) -> Result<bool> {
     Ok(skel.maps.rodata_data.as_ref().context("no .rodata")?.machine.asym != 0)
 }
 
-/// What the loader reads and writes while the program runs.
+/// Return the memory that the loader and the running program share.
 pub fn shared<'a>(
     skel: &'a mut BpfSkel<'_>,
     groups: NonNull<UnsafeCell<group>>,
@@ -81,7 +81,7 @@ pub fn shared<'a>(
     let counts_wake_cases = is_asym(skel)?;
     let skel = skel.maps.bss_data.as_mut().context("no .bss")?;
     let (max_group, lost_groups) = (load(&skel.max_group), load(&skel.lost_groups));
-    // SAFETY: pairs made from the same C structs, which hold integers only; cut_groups() made the groups so many.
+    // SAFETY: pairs of the same C structs, which hold integers only; cut_groups() set the length.
     Ok(unsafe {
         Shared {
             cpu_ctxs: twins::<_, cpu_ctx>(&mut skel.cpu_ctxs),
@@ -96,7 +96,7 @@ pub fn shared<'a>(
     })
 }
 
-/// Copies C values of the type that Rust knows as `S` from `bpf_intf` and as `D` from the skeleton.
+/// Copy C values from the type `S` of `bpf_intf` to the type `D` of the skeleton.
 ///
 /// # Safety
 ///
@@ -104,12 +104,12 @@ pub fn shared<'a>(
 unsafe fn copy_twins<S, D>(to: &mut [D], from: &[S]) {
     const { assert!(size_of::<S>() == size_of::<D>()) };
     assert_eq!(to.len(), from.len());
-    // SAFETY: both are as long, by the assertions; what the bytes mean is the caller's promise.
+    // SAFETY: lengths are equal by the assertions; the caller promises that the bytes are valid.
     unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to.as_mut_ptr().cast(), size_of_val(from)) };
 }
 
-/// C values that Rust knows as `S` from the skeleton, as the `D` that they are in `bpf_intf`; in cells, for the BPF
-/// program has them at hand too.
+/// Return the skeleton's C values of type `S` as cells of `bpf_intf`'s type `D`: the BPF program
+/// accesses them at the same time.
 ///
 /// # Safety
 ///
@@ -117,8 +117,8 @@ unsafe fn copy_twins<S, D>(to: &mut [D], from: &[S]) {
 pub unsafe fn twins<S, D>(array: &mut [S]) -> &[UnsafeCell<D>] {
     const { assert!(size_of::<S>() == size_of::<D>()) };
     let twins: *mut UnsafeCell<D> = array.as_mut_ptr().cast();
-    // The skeleton's types are not aligned as the C is, but its memory is.
+    // The skeleton's types have a smaller alignment than the C, but its memory is aligned.
     assert!(twins.is_aligned());
-    // SAFETY: borrowed from `array`, with its length; what the bytes mean is the caller's promise.
+    // SAFETY: borrowed from `array`, with its length; the caller promises that the bytes are valid.
     unsafe { slice::from_raw_parts(twins, array.len()) }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Statistics of cgroups: what the BPF program knows of those that have a share of their own, and what the kernel's
-//! `cpu.stat` says that they used.
+//! Statistics of cgroups: the BPF program's figures of cgroups that have a share of their own, and
+//! the CPU time in the kernel's `cpu.stat`.
 //!
 //! ```text
 //! groups[]                 --Snapshot::new()--+     in the loop that publishes nr_scan
-//! <cgroup>/cpu.stat, by id --look_up()--------+--> Snapshot --since()--> Cgroups, the busiest in it
+//! <cgroup>/cpu.stat, by id --look_up()--------+--> Snapshot --since()--> Cgroups with the busiest
 //! ```
 
 use std::cell::UnsafeCell;
@@ -29,21 +29,21 @@ use crate::bpf_intf::group;
 use crate::logging::printable;
 use crate::shared::{Access, part};
 
-/// Where cgroup v2 is mounted, by systemd and what follows it.
+/// Mount point of cgroup v2 under systemd.
 pub const SYS_CGROUP: &str = "/sys/fs/cgroup";
 
-/// So many are listed.
+/// Number of cgroups that are listed.
 const TOP: usize = 20;
 
-/// So many are named in a warning.
+/// Number of cgroups that are named in a warning.
 const NAMED: usize = 5;
 
-/// `cpu.weight` of what the kernel keeps of it: 1024 is 100.
+/// Convert the kernel's weight to `cpu.weight`: 1024 is 100.
 fn cpu_weight(kernel_weight: u32) -> u32 {
     ((kernel_weight * 100 + 512) / 1024).max(1)
 }
 
-/// A cgroup at one time.
+/// State of a cgroup at one time.
 #[derive(Clone, Debug, Default)]
 struct State {
     level: u32,
@@ -53,12 +53,12 @@ struct State {
     nr_periods: u64,
     nr_throttled: u64,
     throttled_ns: u64,
-    /// Where it is below the root, and CPU time so far. Not of one that went meanwhile.
+    /// Path below the root, and CPU time so far. None if the cgroup was removed meanwhile.
     used: Option<(String, Duration)>,
 }
 
 impl State {
-    /// What the program counted since `prev`.
+    /// Return the increase since `prev`.
     fn since(&self, prev: &Self) -> Cgroup {
         Cgroup {
             weight: self.weight.into(),
@@ -78,7 +78,7 @@ pub struct Snapshot {
     nr_lost: u32,
 }
 
-/// One of the busiest.
+/// Statistics of one of the busiest cgroups in an interval.
 #[stat_doc]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[serde(default)]
@@ -100,15 +100,15 @@ pub struct Cgroup {
     pub throttled_ms: u64,
 }
 
-/// Warns of cgroups beyond `max`, from a thread of its own, because walking all folders takes its time. The thread ends with the
-/// sender.
+/// Start a thread that warns of cgroups beyond `max`. It is separate because a walk over all
+/// folders takes long. The thread ends when the sender is dropped.
 pub fn start_warner(max: u32) -> SyncSender<Snapshot> {
     let (sender, snapshots) = sync_channel::<Snapshot>(1);
     thread::spawn(move || snapshots.iter().for_each(|snapshot| snapshot.warn_of_lost(max, SYS_CGROUP.as_ref())));
     sender
 }
 
-/// What an interval added, of all cgroups.
+/// Statistics of all cgroups in an interval.
 #[stat_doc]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[serde(default)]
@@ -131,16 +131,16 @@ pub struct Cgroups {
     pub top: BTreeMap<String, Cgroup>,
 }
 
-/// A cgroup's folder.
+/// Folder of a cgroup.
 struct Folder {
     /// The kernel's id of the cgroup.
     ino: u64,
     path: PathBuf,
-    /// Below the root.
+    /// Path below the root.
     name: String,
 }
 
-/// All below `root`.
+/// Return the folders of all cgroups below `root`.
 fn folders(root: &Path) -> impl Iterator<Item = Folder> {
     let folders = WalkDir::new(root).min_depth(1).into_iter().filter_entry(|entry| entry.file_type().is_dir());
     folders.flatten().filter_map(move |folder| {
@@ -150,7 +150,7 @@ fn folders(root: &Path) -> impl Iterator<Item = Folder> {
     })
 }
 
-/// CPU time of a cgroup, from its `cpu.stat`.
+/// Read the CPU time of a cgroup from its `cpu.stat`.
 fn usage(folder: &Path) -> Option<Duration> {
     let stat = fs::read_to_string(folder.join("cpu.stat")).ok()?;
     let usec = stat.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
@@ -158,7 +158,7 @@ fn usage(folder: &Path) -> Option<Duration> {
 }
 
 impl Snapshot {
-    /// Of the program's groups, and the count of cgroups for which it had none.
+    /// Take a snapshot of the program's groups. `nr_lost` cgroups have no group.
     pub fn new(groups: &[UnsafeCell<group>], nr_lost: u32) -> Self {
         let states = groups.iter().filter_map(|group| {
             let kernel_weight = part!(group, weight).load();
@@ -177,7 +177,7 @@ impl Snapshot {
         Self { cgroups: states.collect(), nr_lost }
     }
 
-    /// Looks into each cgroup's folder below `root` for what it has used; the kernel's id is the folder's inode.
+    /// Read path and CPU time of each cgroup below `root`. The kernel's id is the folder's inode.
     pub fn look_up(&mut self, root: &Path) {
         if self.cgroups.is_empty() {
             return;
@@ -188,7 +188,7 @@ impl Snapshot {
         }
     }
 
-    /// Logs that cgroups are more than `max`, and which have a cpu.max that does not count.
+    /// Log that there are more than `max` cgroups, and which of them have a cpu.max without effect.
     pub fn warn_of_lost(&self, max: u32, root: &Path) {
         let Self { cgroups, nr_lost } = self;
         warn!(
@@ -207,8 +207,8 @@ impl Snapshot {
         }
     }
 
-    /// Of the `nr` that were throttled for longest, and then of those that used most CPU time: what came since they are there. CPU
-    /// time is with that of cgroups below, for the rest of it may go back.
+    /// Return the totals of `nr` cgroups: those throttled for longest, then those with most CPU
+    /// time. CPU time includes cgroups below, because the difference might decrease.
     pub fn totals(&self, nr: usize) -> BTreeMap<String, Cgroup> {
         let mut states: Vec<_> = self.cgroups.values().filter(|state| state.used.is_some()).collect();
         states.sort_by_key(|state| (Reverse(state.throttled_ns), Reverse(state.used.as_ref().map(|(_, used)| used))));
@@ -219,7 +219,7 @@ impl Snapshot {
         listed.collect()
     }
 
-    /// What came in the `interval` since `prev`.
+    /// Return the increase since `prev`, `interval` ago.
     pub fn since(&self, prev: &Self, interval: Duration) -> Cgroups {
         let (nr_groups, nr_lost) = (self.cgroups.len() as u64, self.nr_lost.into());
         let mut sum = Cgroups { nr_groups, nr_lost, ..Cgroups::default() };
@@ -236,7 +236,7 @@ impl Snapshot {
                 used.insert(path.as_str(), (since, cgroup));
             }
         }
-        // What the kernel counts for a cgroup includes those below it.
+        // The kernel's CPU time of a cgroup includes the cgroups below it.
         let mut own: BTreeMap<&str, Duration> = used.iter().map(|(&path, &(since, ..))| (path, since)).collect();
         for (path, &(since, ..)) in &used {
             if let Some(up) = path.rsplit_once('/').and_then(|(up, _)| own.get_mut(up)) {
@@ -257,7 +257,7 @@ impl Snapshot {
 }
 
 impl Cgroups {
-    /// A line for all and one for each of the busiest, most use first. Nothing if there are none.
+    /// Print a line for all cgroups and one for each of the busiest. Nothing without cgroups.
     pub fn format<W: Write>(&self, w: &mut W) -> Result<()> {
         let Self { nr_groups, nr_lost, max_level, nr_periods, nr_throttled, throttled_ms, top } = self;
         if *nr_groups == 0 {
@@ -287,7 +287,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A folder `a/b`, which the program knows as groups 2 and 1, and `c`, which it does not know.
+    /// Create `a/b`, which the program knows as groups 2 and 1, and `c`, which it does not know.
     fn tree(used_us: [u64; 3]) -> (tempfile::TempDir, Vec<UnsafeCell<group>>) {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("a/b")).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Asks the scheduler that runs for its statistics.
+//! Client of the running scheduler's statistics.
 
 use std::io::ErrorKind;
 
@@ -9,11 +9,11 @@ use scx_stats::prelude::*;
 use super::{Metrics, SOCKET};
 use crate::exit::Refusal;
 
-/// Of one scheduler, until it goes or starts anew.
+/// Connection to one scheduler, until that exits or restarts.
 pub struct Client(StatsClient);
 
 impl Client {
-    /// None: no scheduler serves statistics. Fails if one that comes would not change that.
+    /// Connect. None: no scheduler serves statistics. Fails if waiting for one is pointless.
     pub fn connect() -> Result<Option<Self>> {
         match StatsClient::new().set_path(SOCKET).connect(None) {
             Ok(client) => Ok(Some(Self(client))),
@@ -21,7 +21,7 @@ impl Client {
         }
     }
 
-    /// What came since the last call; the first time, next to nothing. None: the scheduler is gone, or starts anew.
+    /// Return the increase since the last call. None: the scheduler has exited or restarts.
     pub fn read(&mut self) -> Result<Option<Metrics>> {
         match self.0.request("stats", vec![]) {
             Ok(metrics) => Ok(Some(metrics)),
@@ -33,7 +33,7 @@ impl Client {
     }
 }
 
-/// Fails if a scheduler that comes would not change that.
+/// Return an error unless a new scheduler would make the connection succeed.
 fn check_absent(err: anyhow::Error) -> Result<()> {
     match err.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
         Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(()),
@@ -43,7 +43,7 @@ fn check_absent(err: anyhow::Error) -> Result<()> {
     }
 }
 
-/// A reply that came as a whole, and is not what ours looks like.
+/// Return true if the reply is complete but in another scheduler's format.
 fn is_foreign(err: &anyhow::Error) -> bool {
     err.downcast_ref::<serde_json::Error>().is_some_and(serde_json::Error::is_data)
 }

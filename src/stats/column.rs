@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Figures as columns of a table: which there are, what heads them, how they are written. What they mean is in the metadata
-//! that `--help-stats` prints, by the same names.
+//! Figures as columns of a table: heads, units and formats. `--help-stats` has their meaning.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -12,22 +11,22 @@ use serde_json::Value;
 
 use super::Group;
 
-/// How a figure is written.
+/// Format of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unit {
-    /// Events that an interval added, by the second.
+    /// Events of an interval, per second.
     PerSecond,
-    /// As it was at the end of the interval.
+    /// Value at the end of the interval.
     Now,
     Percent,
     Micros,
 }
 
-/// A figure of a [`Group`], or of another struct of the statistics.
+/// A figure of a [`Group`] or of another struct of the statistics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
     pub head: Cow<'static, str>,
-    /// Its name in JSON and in the metadata.
+    /// Name in JSON and in the metadata.
     pub field: Cow<'static, str>,
     pub unit: Unit,
 }
@@ -52,7 +51,7 @@ const DEFAULT: [Column; 10] = [
     Column::new("stolen", "stolen", Unit::PerSecond),
 ];
 
-/// ... and of a wide one.
+/// Additional columns of the wide table.
 const MORE: [Column; 10] = [
     Column::new("cpus", "nr_cpus", Unit::Now),
     Column::new("scanned", "scanned", Unit::PerSecond),
@@ -79,7 +78,7 @@ impl Column {
         DEFAULT.into_iter().chain(MORE).collect()
     }
 
-    /// The figure, by the second if it is one of events.
+    /// Return the figure; if it counts events, per second.
     pub fn value(&self, figures: &Figures) -> f64 {
         let value = figures.get(&self.field);
         if self.unit == Unit::PerSecond { value / figures.interval_s } else { value }
@@ -96,7 +95,7 @@ impl Column {
     }
 }
 
-/// Of a [`Group`]: by a head of the tables, or by any name that `--help-stats` has.
+/// Parse a column of a [`Group`]: a head of the tables, or any name of `--help-stats`.
 impl FromStr for Column {
     type Err = String;
 
@@ -117,24 +116,24 @@ impl FromStr for Column {
 }
 
 impl Figures {
-    /// Of an interval of so many milliseconds.
+    /// Collect the figures of an interval of this length.
     pub fn new(of: &impl Serialize, interval_ms: u64) -> Self {
         let values = serde_json::to_value(of).unwrap_or_default();
         Self { values, interval_s: seconds(interval_ms) }
     }
 
-    /// 0 of a name that there is not.
+    /// Return the value of a field, or 0 if there is no such field.
     fn get(&self, field: &str) -> f64 {
         self.values[field].as_f64().unwrap_or(0.0)
     }
 }
 
-/// An interval's length; none is 0, for events are divided by it.
+/// Convert an interval to seconds. At least a millisecond, because event counts are divided by it.
 pub fn seconds(interval_ms: u64) -> f64 {
     interval_ms.max(1) as f64 / 1000.0
 }
 
-/// In six characters at most, below a hundred million.
+/// Format a number in at most six characters, if it is below a hundred million.
 pub fn number(value: f64) -> String {
     match value {
         ..0.05 => "0".into(),
@@ -146,7 +145,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Without the sign.
+/// Format a percentage without the sign.
 pub fn percent(value: f64) -> String {
     if value > 0.0 && value < 0.95 { format!("{value:.2}") } else { format!("{value:.1}") }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What an interval added, of an LLC, a node or the machine: the figures that users see.
+//! Statistics of an LLC, a node or the machine in an interval: the figures that users see.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::bpf_intf::*;
 
 const CAPACITY_SCALE: usize = pelt_consts_CAPACITY_SCALE as usize;
 
-/// What an interval added, of an LLC or the machine. Events count where the CPU was that did them: a wakeup at
-/// the waker's, a steal at the thief's.
+/// Statistics of an LLC or the machine in an interval. Events are counted on the CPU that caused
+/// them: a wakeup on the waker's, a steal on the thief's.
 #[stat_doc]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[stat(_om_prefix = "l_", _om_label = "llc")]
@@ -147,7 +147,7 @@ pub struct Group {
 }
 
 impl LlcSnapshot {
-    /// What came since `prev`.
+    /// Return the increase since `prev`.
     pub fn since(&self, prev: Option<&Self>, interval: Duration) -> Group {
         let of = |stat: magpie_stat| {
             let count = |llc: &Self| llc.counters[stat as usize];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What an interval added, or the time since the start, all of it: what the socket sends, and what prints.
+//! All statistics of an interval, or since the start, as the socket sends and tables print them.
 //!
-//! On the socket and in JSON it is flat, as tools of the scx project expect: figures of the machine, and dictionaries of structs.
-//! The members of `total` are on top, those of `cgroups` and `memory` with these prefixes.
+//! On the socket and in JSON they are flat, as tools of the scx project expect: figures of the
+//! machine, and dictionaries of structs. Only members of `cgroups` and `memory` have a prefix.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::wake_cases::WakeCase;
 with_prefix!(prefix_cgroups "cgroups_");
 with_prefix!(prefix_memory "memory_");
 
-/// What an interval added: the machine's total and each LLC's share.
+/// Statistics of an interval: totals of the machine, and a group for each LLC.
 #[stat_doc]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[stat(top)]
@@ -63,7 +63,7 @@ pub struct Metrics {
     pub llcs: BTreeMap<usize, Group>,
 }
 
-/// What [`Metrics`] say of themselves on the socket: as flat as they are.
+/// Return the metadata of [`Metrics`] in the flat form of the socket.
 pub fn flat_meta() -> StatsMeta {
     let mut meta = Metrics::meta();
     for (field, prefix, part) in
@@ -76,7 +76,7 @@ pub fn flat_meta() -> StatsMeta {
 }
 
 impl Snapshot {
-    /// What came in the `interval` since `prev`.
+    /// Return the increase since `prev`, `interval` ago.
     pub fn since(&self, prev: &Self, interval: Duration) -> Metrics {
         Metrics {
             interval_ms: interval.as_millis() as u64,
@@ -95,7 +95,7 @@ impl Snapshot {
         }
     }
 
-    /// What came since the scheduler was attached; of up to `nr_cgroups` cgroups.
+    /// Return the totals since the scheduler was attached, with up to `nr_cgroups` cgroups.
     pub fn totals(&self, nr_cgroups: usize) -> Metrics {
         let metrics = self.since(&Self::default(), self.at.saturating_sub(self.about.attached_at));
         Metrics { cgroups: Cgroups { top: self.cgroups.totals(nr_cgroups), ..metrics.cgroups }, ..metrics }
@@ -111,7 +111,7 @@ pub mod tests {
 
     pub const SECOND: Duration = Duration::from_secs(1);
 
-    /// Two LLCs, whose counters are as many times as high.
+    /// Return a snapshot of two LLCs whose counters are multiples of `counts`.
     pub fn snapshot(counts: [u64; 2]) -> Snapshot {
         let llc = |count| LlcSnapshot {
             nr_cpus: 4,
@@ -155,7 +155,7 @@ pub mod tests {
         assert_eq!(serde_json::from_str::<Metrics>(&json).unwrap(), metrics);
     }
 
-    /// Each field that is sent is described, as what it is, and the other way round.
+    /// Each sent field is described with its type, and each description has a field.
     #[test]
     fn what_is_sent_is_what_is_described() {
         let mut metrics = snapshot([5, 9]).since(&snapshot([1, 2]), SECOND);

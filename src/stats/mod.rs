@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Statistics: what the counters mean, and how they get from the BPF program to its readers.
+//! Statistics: the meaning of the counters, and their path from the BPF program to readers.
 //!
 //! ```text
 //! cpu_ctxs[].stats --Snapshot::new()--> Snapshot (snapshot.rs: totals since start, by LLC)
-//!                                         --since(), one reader a client--> Metrics (metrics.rs: what the interval added)
+//!                                         --since(), one reader a client--> Metrics (metrics.rs: the increase)
 //!                                         --totals()--> Metrics, since the start: for the exporter
 //!                --scx_stats socket (server.rs)--> Client (client.rs)
 //!                                                    --> monitor() (monitor.rs): a table (table.rs) or JSON lines
 //!                                                    --> the full-screen view (../top)
 //! ```
 //!
-//! Of each kind of figures a file: what it is called, what it means, how it is computed.
+//! There is a file for each kind of figures: names, meanings and computation.
 
 pub mod cgroups;
 mod client;
@@ -37,14 +37,14 @@ pub use server::{SOCKET, Server};
 pub use snapshot::{About, Counters, Latencies, LlcSnapshot, SamplerSnapshot, Shared, Snapshot};
 use wake_cases::WakeCase;
 
-/// The statistics that count from the start, as a request for them names it.
+/// Request for the statistics since the start.
 pub const TOTALS: &str = "totals";
 
-/// How many cgroups these list, as a request for them names it; and if it does not.
+/// Argument of that request: the number of cgroups to list, and its default.
 pub const NR_CGROUPS: &str = "cgroups";
 const DEFAULT_NR_CGROUPS: usize = 20;
 
-/// The statistics server's data: what an interval added (`top`), and what came since the start (`totals`).
+/// Return the server's data: the increase (`top`), and the totals since the start (`totals`).
 pub fn server_data() -> StatsServerData<(), Snapshot> {
     StatsServerData::new()
         .add_meta(metrics::flat_meta())
@@ -56,7 +56,7 @@ pub fn server_data() -> StatsServerData<(), Snapshot> {
         .add_stats(TOTALS, totals())
 }
 
-/// Each client that connects gets intervals of its own.
+/// Return a source of intervals for each client that connects.
 fn intervals() -> Box<dyn StatsOpener<(), Snapshot>> {
     Box::new(|(req, res)| {
         req.send(())?;
@@ -83,19 +83,19 @@ fn totals() -> Box<dyn StatsReaderSend<(), Snapshot>> {
     })
 }
 
-/// Looks cgroups' names and use up: in the server's thread, not in the loop that publishes `nr_scan`, for it takes milliseconds
-/// where there are many.
+/// Add names and CPU times of cgroups. This runs in the server's thread, not in the loop that
+/// publishes `nr_scan`, because it takes milliseconds if there are many.
 fn looked_up(mut snapshot: Snapshot) -> Snapshot {
     snapshot.cgroups.look_up(cgroups::SYS_CGROUP.as_ref());
     snapshot
 }
 
-/// What a counter rose by. One that went back (the scheduler restarted) counts from 0.
+/// Return the increase of a counter. A counter that decreased was reset, and counts from 0.
 fn rise(now: u64, prev: u64) -> u64 {
     now.checked_sub(prev).unwrap_or(now)
 }
 
-/// 0 of nothing is 0 %.
+/// Return the percentage; 0 if both are 0.
 fn percent(part: u64, whole: u64) -> f64 {
     100.0 * part as f64 / whole.max(1) as f64
 }

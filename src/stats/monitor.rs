@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Prints statistics, by way of the socket.
+//! Print statistics, which are read from the socket.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,21 +12,21 @@ use log::info;
 use super::table::{Table, TableOpts};
 use super::{Client, Metrics, SOCKET};
 
-/// Until a scheduler is looked for again.
+/// Pause between attempts to connect.
 pub const RETRY: Duration = Duration::from_millis(100);
 
-/// How long a scheduler may take to come, or to start anew, before the user is told.
+/// How long a scheduler may take to start before the user is notified.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The scheduler whose statistics are printed.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Source {
-    /// This process's, which says itself what becomes of it.
+    /// This process, which logs its own starts and failures.
     Own,
     Other,
 }
 
-/// How statistics are printed.
+/// Output format of statistics.
 pub enum Format {
     /// A line of JSON each interval.
     Json,
@@ -38,7 +38,7 @@ impl Format {
         if json { Self::Json } else { Self::Table(Table::new(table)) }
     }
 
-    /// The `first` interval of a connection is of no length: nothing in it is a rate.
+    /// Print an interval. The `first` of a connection has no length, so it contains no rates.
     fn print(&mut self, metrics: &Metrics, first: bool) -> Result<()> {
         let mut out = std::io::stdout().lock();
         match self {
@@ -50,7 +50,7 @@ impl Format {
     }
 }
 
-/// Prints statistics each `interval`, until `shutdown`. Waits for the scheduler, also after it went.
+/// Print statistics each `interval` until `shutdown`. Wait for a scheduler, also after one exited.
 pub fn monitor(source: Source, interval: Duration, mut format: Format, shutdown: &AtomicBool) -> Result<()> {
     let mut gone_at = Instant::now();
     let mut is_told = false;
@@ -73,7 +73,7 @@ pub fn monitor(source: Source, interval: Duration, mut format: Format, shutdown:
     Ok(())
 }
 
-/// Prints what the client gets until there is no more. Returns how often it got something.
+/// Print the client's statistics until they end. Return the number of replies.
 fn follow(client: &mut Client, interval: Duration, format: &mut Format, shutdown: &AtomicBool) -> Result<usize> {
     let mut read = 0;
     while !shutdown.load(Ordering::Relaxed) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What an interval added by NUMA node: how local its tasks are; and what looking at where processes have their memory
-//! (src/numa) came to.
+//! Statistics of NUMA nodes in an interval, and of the memory sampler (src/numa).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use super::snapshot::{LlcSnapshot, SamplerSnapshot, Snapshot};
 use super::{percent, rise};
 use crate::bpf_intf::*;
 
-/// What an interval added, of a NUMA node.
+/// Statistics of a NUMA node in an interval.
 #[stat_doc]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[stat(_om_prefix = "n_", _om_label = "node")]
@@ -43,7 +42,7 @@ pub struct Node {
 }
 
 impl Snapshot {
-    /// By node, of machines with several.
+    /// Return the increase since `prev` by node; empty if the machine has one node.
     pub fn nodes_since(&self, prev: &Self, interval: Duration) -> BTreeMap<usize, Node> {
         let mut nodes: BTreeMap<usize, LlcSnapshot> = BTreeMap::new();
         let mut before: BTreeMap<usize, LlcSnapshot> = BTreeMap::new();
@@ -81,7 +80,7 @@ impl Snapshot {
     }
 }
 
-/// What an interval added of looking at where processes have their memory; nothing on machines with one node.
+/// Statistics of the memory sampler in an interval; all 0 on machines with one node.
 #[stat_doc]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[serde(default)]
@@ -101,7 +100,7 @@ pub struct Memory {
 }
 
 impl SamplerSnapshot {
-    /// What came in the `interval` since `prev`.
+    /// Return the increase since `prev`, `interval` ago.
     pub fn since(&self, prev: &Self, interval: Duration) -> Memory {
         Memory {
             samples: rise(self.samples, prev.samples),

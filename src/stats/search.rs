@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What searches for an idle CPU came to: the rates by which SIS_UTIL's author judges it.
+//! Results of searches for an idle CPU: the rates that SIS_UTIL's author defines.
 
 use super::percent;
 use crate::bpf_intf::*;
 
-/// What an interval's searches came to. SIS_UTIL's author defines the rates, and gives tables of them (commit
-/// 70fb5ccf2e).
+/// Counts of an interval's searches. SIS_UTIL's author defines the rates, and gives tables of them
+/// (commit 70fb5ccf2e).
 #[derive(Clone, Copy, Debug)]
 pub struct SearchCounts {
     pub search: u64,
-    /// Those that went past the fast candidates.
+    /// Searches that continued past the fast candidates.
     pub domain_search: u64,
-    /// CPUs that these went over.
+    /// CPUs scanned by these.
     pub domain_scanned: u64,
     pub failed: u64,
 }
@@ -22,14 +22,14 @@ impl SearchCounts {
         let fast = count(magpie_stat_STAT_TARGET) + count(magpie_stat_STAT_PREV) + count(magpie_stat_STAT_RECENT);
         Self {
             search,
-            // CPUs count on while they are read.
+            // The counters may increase while they are read.
             domain_search: search.saturating_sub(fast),
             domain_scanned: count(magpie_stat_STAT_SCANNED),
             failed: count(magpie_stat_STAT_FAILED),
         }
     }
 
-    /// CPUs gone over: one for each fast hit, and those past them.
+    /// Return the number of scanned CPUs: one for each fast hit, and all CPUs past the candidates.
     pub fn scanned(&self) -> u64 {
         self.search - self.domain_search + self.domain_scanned
     }
@@ -55,7 +55,7 @@ impl SearchCounts {
 mod tests {
     use super::*;
 
-    /// The definitions of the four rates give the author's tables: each row's se_eff follows from the other three.
+    /// The definitions agree with the author's tables: se_eff follows from the other three rates.
     #[test]
     fn search_rates_are_those_of_the_seed() {
         const SEARCHES: f64 = 1e12;
@@ -64,7 +64,7 @@ mod tests {
         {
             let rates: Vec<f64> = line.split('\t').skip(2).map(|rate| rate.parse().unwrap()).collect();
             let [se_eff, dom_eff, fast_rate, success_rate] = rates[..] else { panic!("{line}") };
-            // Nothing was measured, or nothing to three digits.
+            // Not measured, or 0 in three digits.
             if se_eff == 0.0 || dom_eff == 0.0 {
                 continue;
             }

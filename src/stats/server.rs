@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The socket at which statistics are asked for. Whatever happens to it, the scheduler goes on.
+//! The socket that serves statistics. If it fails, the scheduler continues.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use scx_stats::prelude::*;
 
 use super::{Snapshot, server_data};
 
-/// Where scx schedulers serve statistics.
+/// Path at which scx schedulers serve statistics.
 pub const SOCKET: &str = "/var/run/scx/root/stats";
 
-/// Serves at a socket, which goes with it.
+/// A server and its socket. Dropping it removes the socket.
 pub struct Server {
     socket: PathBuf,
     /// None if statistics cannot be served.
@@ -21,7 +21,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes over a socket that a killed scheduler left. Warns if statistics cannot be served.
+    /// Listen on `socket`. Replaces a socket that a killed scheduler left. Warns on failure.
     pub fn launch(socket: &Path) -> Self {
         let launched = StatsServer::new(server_data()).set_path(socket).launch();
         let place = socket.display();
@@ -33,11 +33,11 @@ impl Server {
         Self { socket: socket.into(), server }
     }
 
-    /// Answers the clients that wait. Statistics end if there is no snapshot.
+    /// Answer the waiting clients. If `snapshot` fails, statistics end.
     pub fn answer(&mut self, mut snapshot: impl FnMut() -> Result<Snapshot>) {
         let Some((res, req)) = self.server.as_ref().map(StatsServer::channels) else { return };
         while req.try_recv().is_ok() {
-            // Nobody receives any more if the server's threads are gone.
+            // Sending fails if the server's threads have ended.
             if let Err(err) = snapshot().and_then(|snapshot| Ok(res.send(snapshot)?)) {
                 warn!("continuing without statistics: {err:#}");
                 self.end();
@@ -70,7 +70,7 @@ mod tests {
         StatsClient::new().set_path(socket).connect(Some(5000))?.request("stats", vec![])
     }
 
-    /// Answers with `snapshot` until a client is content or gives up.
+    /// Answer with `snapshot` until a client has its reply or gives up.
     fn answered(server: &mut Server, mut snapshot: impl FnMut() -> Result<Snapshot>) -> Result<serde_json::Value> {
         let socket = server.socket.clone();
         let client = thread::spawn(move || ask(&socket));
@@ -88,7 +88,7 @@ mod tests {
         fs::create_dir(folder.path().join("root")).unwrap();
         drop(UnixListener::bind(&socket).unwrap());
         let mut server = Server::launch(&socket);
-        // A client that goes before it is answered.
+        // A client that disconnects before it is answered.
         drop(StatsClient::new().set_path(&socket).connect(None).unwrap());
         assert!(answered(&mut server, || Ok(Snapshot::default())).is_ok());
         drop(server);

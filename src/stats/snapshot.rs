@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the BPF program has counted since the start, at one time: read in place, from memory that it writes meanwhile.
+//! Counters of the BPF program since the start. The program may write while they are read.
 //!
 //! ```text
 //! cpu_ctxs[].stats --sum by LLC--> LlcSnapshot --whole()--> the machine
@@ -23,23 +23,23 @@ use crate::version;
 
 pub type Counters = [u64; magpie_stat_MAGPIE_NR_STATS as usize];
 
-/// Of `struct latency_hist`.
+/// Buckets of `struct latency_hist`.
 pub type Latencies = [u64; magpie_limits_LATENCY_BUCKETS as usize];
 
-/// Of `struct cpu_ctx`.
+/// `stolen_from` of `struct cpu_ctx`.
 pub type StolenFrom = [u64; magpie_limits_MATRIX_LLCS as usize];
 
-/// Memory that the BPF program writes while we read it.
+/// Memory that the BPF program may write while it is read.
 pub struct Shared<'a> {
     pub cpu_ctxs: &'a [UnsafeCell<cpu_ctx>],
     pub cpu_layouts: &'a [UnsafeCell<cpu_layout>],
     pub llc_publisheds: &'a [UnsafeCell<llc_published>],
     pub latency_hists: &'a [UnsafeCell<latency_hist>],
     pub groups: &'a [UnsafeCell<group>],
-    /// Cgroups for which there was none.
+    /// Number of cgroups without a group.
     pub lost_groups: u32,
     pub capacities: &'a UnsafeCell<capacities>,
-    /// None: it counts none, for CPUs are of one kind, or taken to be.
+    /// None if wake cases are not counted, because CPUs are, or count as, of one kind.
     pub wake_cases: Option<&'a [UnsafeCell<crate::bpf_intf::wake_cases>]>,
 }
 
@@ -47,31 +47,31 @@ pub struct Shared<'a> {
 #[derive(Clone, Debug)]
 pub struct LlcSnapshot {
     pub nr_cpus: usize,
-    /// Sum of its CPUs' capacities, each 0..1024.
+    /// Sum of the CPUs' capacities, each 0..1024.
     pub capacity: usize,
-    /// Sum of `util_avg` of its CPUs, 0..capacity.
+    /// Sum of the CPUs' `util_avg`, 0..capacity.
     pub sum_util: u32,
-    /// Sum of its CPUs' targets for the governor, each 0..1024.
+    /// Sum of the CPUs' targets for the governor, each 0..1024.
     pub sum_target: u64,
-    /// CPUs that a search may go over now.
+    /// Number of CPUs that a search may scan now.
     pub nr_scan: u32,
-    /// Tasks waiting in the queues of its CPUs.
+    /// Number of tasks waiting in the queues of the CPUs.
     pub nr_queued: u64,
-    /// The longest of these queues.
+    /// Length of the longest of these queues.
     pub max_queued: u64,
     pub node: usize,
-    /// For how long its CPUs have been busy since the start, up to now. Read by another clock than counted, it may go back by a
-    /// little; the counter does not.
+    /// Busy time of the CPUs since the start, up to now. It may decrease slightly, because the time
+    /// since the last count is read from another clock. The counter does not decrease.
     pub busy_ns: u64,
-    /// Counted since the start.
+    /// Counters since the start.
     pub counters: Counters,
-    /// Searches since the start by the time that they took, in powers of two of ns; with --latency-hist.
+    /// Searches since the start by duration, in powers of two of ns; with --latency-hist.
     pub latencies: Latencies,
-    /// Tasks that its CPUs stole from other LLCs since the start, by the LLC.
+    /// Tasks stolen from other LLCs since the start, by victim LLC.
     pub stolen_from: StolenFrom,
 }
 
-/// What the sampler of memory has done since the start; nothing where it does not run.
+/// Counters of the memory sampler since the start; all 0 if it does not run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SamplerSnapshot {
     pub cpu_ns: u64,
@@ -99,24 +99,24 @@ impl From<&numa::Costs> for SamplerSnapshot {
 pub struct Snapshot {
     pub llcs: Vec<LlcSnapshot>,
     pub cgroups: cgroups::Snapshot,
-    /// When it was taken, CLOCK_MONOTONIC: intervals are measured by that, for it may be on its way for long.
+    /// CLOCK_MONOTONIC of the snapshot. Intervals use it, because a snapshot may be delivered late.
     pub at: Duration,
     pub sampler: SamplerSnapshot,
     pub wake_cases: wake_cases::Snapshot,
     pub about: Arc<About>,
 }
 
-/// What the scheduler is and how it was started: what does not change while it runs.
+/// Version, machine and flags of the scheduler: constant while it runs.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     pub version: String,
     /// Release of the kernel.
     pub kernel: String,
-    /// CLOCK_MONOTONIC.
+    /// When the scheduler was attached, CLOCK_MONOTONIC.
     pub attached_at: Duration,
-    /// What counts on this machine.
+    /// Modes in force on this machine.
     pub mode: String,
-    /// Flags that are not the default, as on a command line.
+    /// Flags that differ from their defaults, in the syntax of a command line.
     pub flags: String,
     pub max_cgroups: u32,
 }
@@ -142,15 +142,16 @@ fn mode(layout: &Layout, tunables: &Tunables) -> String {
     counts.join(", ")
 }
 
-/// For how long a CPU has been busy that is not yet in its counter: since its last tick, or since it went busy. ns.
+/// Return the busy time not yet in a CPU's counter: since its last tick or since it left idle, ns.
 fn busy_since(cctx: &UnsafeCell<cpu_ctx>, now: Duration) -> u64 {
     let counted = part!(cctx, pelt.since).load().wrapping_add(part!(cctx, mono_offset).load());
     if part!(cctx, pelt.running).load() == 0 { 0 } else { (now.as_nanos() as u64).saturating_sub(counted) }
 }
 
 impl Snapshot {
-    /// What is in the shared memory `now` (CLOCK_MONOTONIC), by LLC, with the publisher's `sum_util` of each. The BPF program
-    /// may write them meanwhile; how many tasks wait is as old as its last sample.
+    /// Take a snapshot of the shared memory at `now` (CLOCK_MONOTONIC), by LLC, with the
+    /// publisher's `sum_util`. The program may write meanwhile. Queue lengths are of its last
+    /// sample.
     pub fn new(
         layout: &Layout,
         shared: &Shared<'_>,
@@ -202,7 +203,7 @@ impl Snapshot {
         Self { llcs, cgroups, sampler, wake_cases, at: now, about: Arc::default() }
     }
 
-    /// The LLCs taken together.
+    /// Return the sum of all LLCs.
     pub fn whole(&self) -> Option<LlcSnapshot> {
         self.llcs.iter().cloned().reduce(|mut sum, llc| {
             sum += &llc;
@@ -250,7 +251,7 @@ mod tests {
             cctx.nr_queued = id as i32;
             cctx.cpuperf_target = 100 * id as u32;
             cctx.stats = std::array::from_fn(|stat| (id * 100 + stat) as u64);
-            // CPU 3 has been busy for 40 ns at 1000.
+            // CPU 3 has been busy for 40 ns at time 1000.
             cctx.pelt = pelt { since: 460, running: u8::from(id == 3), ..cctx.pelt };
             cctx.mono_offset = 500;
             cctx.stolen_from[1] = id as u64;

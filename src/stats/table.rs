@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How [`Metrics`] print, for a terminal: a row an interval, or one for each LLC and one for all; the head once a screenful.
+//! Print [`Metrics`] on a terminal: a row per interval, or per LLC and a total; heads repeat.
 //!
-//! With `--details` what else there is follows each interval: cgroups (cgroups.rs), NUMA nodes, wake cases (wake_cases.rs), the
-//! histogram of search times. What a machine has not, or flags leave out, prints nothing.
+//! `--details` adds cgroups (cgroups.rs), NUMA nodes, wake cases (wake_cases.rs) and the histogram
+//! of search times to each interval. Parts that do not apply to the machine are omitted.
 
 use std::io::Write;
 
@@ -13,19 +13,19 @@ use comfy_table::{CellAlignment, ColumnConstraint, Width, presets};
 use super::column::{Column, Figures};
 use super::{Group, Memory, Metrics, wake_cases};
 
-/// So many LLCs have rows of their own without being asked for.
+/// Maximum number of LLCs that have rows without `--llcs`.
 const FEW_LLCS: usize = 4;
 
-/// Lines of a terminal that does not say.
+/// Number of lines of a terminal of unknown size.
 const HEIGHT: usize = 24;
 
-/// Narrowest column.
+/// Minimum width of a column.
 const WIDTH: u16 = 6;
 
-/// Widest bar of the histogram.
+/// Maximum width of a bar in the histogram.
 const BAR: u64 = 40;
 
-/// What of the statistics is printed as text.
+/// Selection of the statistics that are printed as text.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TableOpts {
     /// Print these columns of the statistics.
@@ -50,7 +50,7 @@ pub struct TableOpts {
     pub details: bool,
 }
 
-/// Rows below a head, as they come.
+/// A table that prints interval after interval.
 pub struct Table {
     columns: Vec<Column>,
     llcs: bool,
@@ -69,7 +69,7 @@ impl Table {
         Self { columns, llcs: opts.llcs, details: opts.details, left: 0 }
     }
 
-    /// An interval's rows, below a head if there is none on the screen any more.
+    /// Print the rows of an interval, and a head if the last one has left the screen.
     pub fn print<W: Write>(&mut self, metrics: &Metrics, w: &mut W) -> Result<()> {
         let height = terminal_size::terminal_size().map_or(HEIGHT, |(_, height)| height.0.into());
         self.print_on(height, metrics, w)
@@ -116,7 +116,7 @@ impl Table {
 }
 
 impl Group {
-    /// How long searches took: a line for each power of two that occurred, and those between.
+    /// Print search times: a line for each power of two, from the first to the last that occurred.
     fn format_latencies<W: Write>(&self, w: &mut W) -> Result<()> {
         let (Some(first), Some(last)) =
             (self.latencies.iter().position(|&count| count > 0), self.latencies.iter().rposition(|&count| count > 0))
@@ -143,7 +143,7 @@ impl Metrics {
         Ok(writeln!(w)?)
     }
 
-    /// Where wakeups went, on machines whose CPUs differ in capacity.
+    /// Print placements of wakeups on machines whose CPUs differ in capacity.
     fn format_capacity<W: Write>(&self, w: &mut W) -> Result<()> {
         if self.wake_cases.is_empty() {
             return Ok(());
@@ -157,7 +157,7 @@ impl Metrics {
         Ok(())
     }
 
-    /// How local it is, on machines with several nodes.
+    /// Print the locality of tasks on machines with several nodes.
     fn format_nodes<W: Write>(&self, w: &mut W) -> Result<()> {
         if self.nodes.is_empty() {
             return Ok(());
@@ -182,14 +182,14 @@ mod tests {
     use super::*;
     use crate::bpf_intf::magpie_limits_LATENCY_BUCKETS;
 
-    /// Of so many LLCs.
+    /// Return metrics of this many LLCs.
     fn metrics(nr_llcs: usize) -> Metrics {
         let group = |count| Group { search: count, util: 100.0, ..Group::default() };
         let llcs = (0..nr_llcs).map(|id| (id, group(99_999))).collect();
         Metrics { llcs, total: group(123_456_789), interval_ms: 1000, ..Metrics::default() }
     }
 
-    /// What intervals print, on a terminal of so many lines.
+    /// Return the output of intervals on a terminal of `height` lines.
     fn printed(opts: &TableOpts, height: usize, intervals: &[Metrics]) -> Vec<String> {
         let (mut table, mut text) = (Table::new(opts), Vec::new());
         for metrics in intervals {
@@ -211,7 +211,7 @@ mod tests {
         let lines = printed(&TableOpts::default(), 10, &vec![metrics(1); 25]);
         let heads: Vec<_> = (0..lines.len()).filter(|&line| lines[line].starts_with("LLC")).collect();
         assert_eq!(heads, [0, 10, 20]);
-        // On a small one with each interval.
+        // On a small terminal each interval has a head.
         assert_eq!(printed(&TableOpts::default(), 2, &vec![metrics(4); 3]).len(), 3 * 6);
     }
 
@@ -238,7 +238,7 @@ mod tests {
         let metrics = Metrics { total: Group { latencies, ..Group::default() }, ..metrics(1) };
         let opts = TableOpts { details: true, ..TableOpts::default() };
         let lines = printed(&opts, 100, &[metrics.clone(), metrics]);
-        // Head, total; the histogram with a head of its own; an empty line.
+        // Head and total; the histogram with its head; an empty line.
         assert_eq!(lines.len(), 2 * (2 + 1 + magpie_limits_LATENCY_BUCKETS as usize + 1));
         let histogram = &lines[3..3 + magpie_limits_LATENCY_BUCKETS as usize];
         assert!(histogram.windows(2).all(|pair| pair[0].len() == pair[1].len()), "{histogram:#?}");

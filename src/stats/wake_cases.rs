@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Statistics of machines whose CPUs differ in capacity: Morten Rasmussen's table of wake cases, live.
+//! Statistics of machines whose CPUs differ in capacity: Morten Rasmussen's table of wake cases.
 //!
 //! ```text
 //! wake_cases[] --Snapshot::new()--> Snapshot --since()--> WakeCase of each case 1..=8 --format()--> the table
@@ -20,18 +20,18 @@ use crate::shared::{Access, part};
 const NR_CASES: usize = magpie_wake_case_NR_WAKE_CASES as usize;
 const NR_ENDS: usize = magpie_wake_end_NR_WAKE_ENDS as usize;
 
-/// Counted since the start, of all CPUs; `None` where none are counted.
+/// Counters since the start, summed over CPUs; `None` if wake cases are not counted.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot(Option<[Counts; NR_CASES]>);
 
-/// Wakeups of a case by where they ended (`enum magpie_wake_end`): on a little CPU, on a big one.
+/// Wakeups of a case by placement (`enum magpie_wake_end`), on a little CPU and on a big one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     little: [u64; NR_ENDS],
     big: [u64; NR_ENDS],
 }
 
-/// What an interval added, of a case: task, previous and waking CPU each little or big.
+/// Statistics of a case: each of task, previous CPU and waking CPU is little or big.
 #[stat_doc]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Stats)]
 #[stat(_om_prefix = "w_", _om_label = "wake_case")]
@@ -53,11 +53,11 @@ pub struct WakeCase {
     pub big_fallback: u64,
 }
 
-/// By Rasmussen's number, 1..=8.
+/// Cases by Rasmussen's number, 1..=8.
 pub type WakeCases = BTreeMap<usize, WakeCase>;
 
 impl Snapshot {
-    /// What the BPF program has counted on the CPUs whose ids these are. It may write meanwhile.
+    /// Sum the counters of the CPUs `ids`. The BPF program may write meanwhile.
     pub fn new(wake_cases: Option<&[UnsafeCell<wake_cases>]>, ids: impl Iterator<Item = usize>) -> Self {
         let Some(wake_cases) = wake_cases else { return Self(None) };
         let mut sums = [Counts::default(); NR_CASES];
@@ -73,7 +73,7 @@ impl Snapshot {
         Self(Some(sums))
     }
 
-    /// What came since `prev`.
+    /// Return the increase since `prev`.
     pub fn since(&self, prev: &Self) -> WakeCases {
         let Some(now) = &self.0 else { return WakeCases::new() };
         let before = prev.0.unwrap_or_default();
@@ -103,7 +103,7 @@ impl Snapshot {
     }
 }
 
-/// Rasmussen's table: what became of the wakeups of each case; nothing where none are counted.
+/// Print Rasmussen's table: wakeups of each case by placement. Nothing if cases are not counted.
 pub fn format<W: Write>(cases: &WakeCases, w: &mut W) -> Result<()> {
     if cases.is_empty() {
         return Ok(());
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!((cases[&1].case.as_str(), cases[&1].little_fast, cases[&1].big_fast), ("lll", 0, 0));
         assert_eq!((cases[&7].case.as_str(), cases[&7].little_scan, cases[&7].big_scan), ("bbl", 2, 20));
         assert_eq!(cases[&2].case, "llb");
-        // Of a scheduler that began anew.
+        // The scheduler has restarted.
         assert_eq!(before.since(&Snapshot::new(Some(&cpus), 0..2))[&7].big_scan, 0);
 
         let mut out = Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What stands in place of the view when no scheduler runs, or it has not answered yet.
+//! The screen if no scheduler runs, or if it has not answered yet.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -24,7 +24,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App) {
     frame.render_widget(Text::from(lines).centered(), area);
 }
 
-/// Which scheduler the kernel runs meanwhile.
+/// Return the scheduler that the kernel runs instead.
 fn attached() -> String {
     match read_from_file::<String>("/sys/kernel/sched_ext/root/ops".as_ref()) {
         Ok(name) => format!("The kernel runs another sched_ext scheduler: {name}."),

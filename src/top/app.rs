@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The state of the view: what is shown, and what the user has chosen.
+//! State of the program: the data that is shown, and the user's choices.
 
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
@@ -17,40 +17,40 @@ use super::views::VIEWS;
 use super::{Event, TopOpts};
 use crate::stats::Metrics;
 
-/// Intervals that `+` and `-` choose from, ms.
+/// Intervals for `+` and `-`, ms.
 const INTERVALS: [u64; 10] = [100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 30_000, 60_000];
 
-/// How many times as fast as recorded a replay is.
+/// Speeds of a replay, relative to the recording.
 const SPEEDS: [f64; 9] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 
-/// The scheduler answers within this time, unless something is wrong.
+/// If the scheduler takes longer than this to answer, something is wrong.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is known of the scheduler.
+/// State of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum State {
-    /// Nothing yet.
+    /// No answer yet.
     Starting,
     Attached,
     Absent,
-    /// The recording is over.
+    /// The recording has ended.
     Ended,
 }
 
 pub struct App {
     pub state: State,
-    /// What is shown: the last, unless it is paused.
+    /// The metrics that are shown: the last ones, unless the view is paused.
     pub metrics: Option<Metrics>,
     pub history: History,
     pub theme: Theme,
     pub paused: bool,
-    /// Lines of the help that are above the screen; None: it is not shown.
+    /// Number of lines of the help that are scrolled off the top; None: the help is closed.
     pub help: Option<usize>,
     pub interval: Duration,
     pub speed: f64,
     pub record: Option<PathBuf>,
     pub replay: Option<PathBuf>,
-    /// Of [`VIEWS`].
+    /// Index in [`VIEWS`].
     view: usize,
     cursors: [Cursor; VIEWS.len()],
     controls: Sender<Control>,
@@ -79,7 +79,7 @@ impl App {
         }
     }
 
-    /// Fails if there is nothing more to show.
+    /// Handle an event. Fails if there is nothing more to show.
     pub fn on(&mut self, event: Event) -> Result<()> {
         match event {
             Event::Key(key) => self.on_key(key),
@@ -97,14 +97,14 @@ impl App {
         self.quit
     }
 
-    /// For how long the scheduler that is there has not answered, if it should have.
+    /// Return how long the attached scheduler has been silent, if an answer is overdue.
     pub fn silence(&self) -> Option<Duration> {
         let silence = self.heard_at.elapsed();
         (self.state == State::Attached && self.replay.is_none() && silence > self.interval + PATIENCE)
             .then_some(silence)
     }
 
-    /// Views of what the machine has.
+    /// Return the views that apply to the machine.
     pub fn views(&self) -> Vec<&'static View> {
         self.applying().into_iter().map(|view| VIEWS[view]).collect()
     }
@@ -113,18 +113,18 @@ impl App {
         VIEWS[self.view]
     }
 
-    /// The chosen column of the view.
+    /// Return the chosen column of the view.
     pub fn column(&self) -> usize {
         self.cursors[self.view].column
     }
 
-    /// What there is to see in the view; None: nothing yet.
+    /// Return the data for the view; None: no data yet.
     pub fn seen(&mut self) -> Option<Seen<'_>> {
         let cursor = &mut self.cursors[self.view];
         Some(Seen { metrics: self.metrics.as_ref()?, history: &self.history, theme: &self.theme, cursor })
     }
 
-    /// Views that apply, by their place in [`VIEWS`].
+    /// Return the views that apply, as indices in [`VIEWS`].
     fn applying(&self) -> Vec<usize> {
         let metrics = self.metrics.as_ref();
         (0..VIEWS.len()).filter(|&view| metrics.is_some_and(|metrics| (VIEWS[view].applies)(metrics))).collect()
@@ -185,7 +185,7 @@ impl App {
         *top = top.saturating_add_signed(by);
     }
 
-    /// By so many steps: longer intervals, or a faster replay.
+    /// Change the interval, or the speed of a replay, by this many steps.
     fn change_pace(&mut self, by: isize) {
         let control = if self.replay.is_some() {
             let place = SPEEDS.iter().position(|speed| *speed >= self.speed).unwrap_or(0);
@@ -204,7 +204,7 @@ impl App {
         self.control(control);
     }
 
-    /// A source that has ended needs none.
+    /// Send a request to the source. A source that has ended ignores it.
     fn control(&self, control: Control) {
         let _ = self.controls.send(control);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What stands above and below each view: which scheduler on which machine, which view, which keys.
+//! Head and foot of each view: scheduler and machine, names of the views, keys.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -17,7 +17,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App) {
             .areas(area);
     let none = Metrics::default();
     let metrics = app.metrics.as_ref().unwrap_or(&none);
-    // Without the target that it is built for.
+    // Without the target triple.
     let version = metrics.version.split(' ').next().unwrap_or_default();
     let mut name = vec![Span::styled(SCHEDULER_NAME, app.theme.title()), Span::raw(format!(" {version}"))];
     if !metrics.kernel.is_empty() {
@@ -36,7 +36,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App) {
     frame.render_widget(Line::styled("events per second", app.theme.label()).right_aligned(), units);
 }
 
-/// One to the left, one to the right, which is the shorter.
+/// Draw a line at the left and one at the right. The right one is the shorter.
 fn both(frame: &mut Frame<'_>, area: Rect, left: Line<'_>, right: Line<'_>, app: &App) {
     let [to_left, to_right] =
         Layout::horizontal([Constraint::Fill(1), Constraint::Length(right.width() as u16)]).areas(area);
@@ -44,7 +44,7 @@ fn both(frame: &mut Frame<'_>, area: Rect, left: Line<'_>, right: Line<'_>, app:
     frame.render_widget(right, to_right);
 }
 
-/// How many of what the machine has.
+/// Return the numbers of the machine's CPUs, LLCs and nodes.
 fn machine(metrics: &Metrics) -> String {
     let some = |count: usize, name: &str| match count {
         0 => None,
@@ -73,7 +73,7 @@ fn status(app: &App, metrics: &Metrics) -> Line<'static> {
     }
 }
 
-/// The two largest units.
+/// Format an uptime in its two largest units.
 fn uptime(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {
@@ -96,7 +96,7 @@ fn tabs_of(app: &App) -> Line<'static> {
     tabs.collect()
 }
 
-/// Of what is shown: how often, how fast, from where and to where.
+/// Return interval or speed, and the files of a recording or a replay.
 fn pace(app: &App) -> Line<'static> {
     let mut parts = Vec::new();
     if app.paused {
@@ -112,7 +112,7 @@ fn pace(app: &App) -> Line<'static> {
     Line::from(parts)
 }
 
-/// The keys that do something in the view.
+/// Draw the keys that have an effect in the view.
 pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, app: &App) {
     let columns = [("arrows", "column, rows"), ("s", "sort")];
     let pace = if app.replay.is_some() { "speed" } else { "interval" };

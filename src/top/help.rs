@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `?`: what the figures of a view mean, by the text that `--help-stats` has, and the keys.
+//! `?`: the meaning of a view's figures, by the text of `--help-stats`, and the keys.
 
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
@@ -11,10 +11,10 @@ use super::view::{Figure, View};
 use crate::stats::wake_cases::WakeCase;
 use crate::stats::{Group, Memory, Metrics, Node, cgroups};
 
-/// Room for names.
+/// Width of the column of names.
 const NAME_WIDTH: usize = 14;
 
-/// The text that `--help-stats` has of a figure; empty if it has none.
+/// Return the text of `--help-stats` for a figure; empty if there is none.
 pub fn meaning(of: &str, field: &str) -> String {
     let metas = [
         Metrics::meta(),
@@ -29,7 +29,7 @@ pub fn meaning(of: &str, field: &str) -> String {
     meta.and_then(|mut meta| meta.fields.remove(field)?.attrs.desc).unwrap_or_default()
 }
 
-/// The chosen figure comes first.
+/// Return the help of a view. The chosen figure comes first.
 pub fn lines(view: &View, column: usize, theme: &Theme, width: usize) -> Vec<Line<'static>> {
     let figures = view.figures;
     let mut lines = vec![Line::styled(format!("{}: what its figures mean", view.title), theme.title())];
@@ -54,14 +54,14 @@ pub fn lines(view: &View, column: usize, theme: &Theme, width: usize) -> Vec<Lin
     lines
 }
 
-/// With the name that it has in JSON, where that is another.
+/// Return the meaning of a figure, with its name in JSON if that differs from the head.
 fn explained(figure: &Figure) -> String {
     let meaning = meaning(figure.of, &figure.column.field);
     let (head, field) = (figure.column.head.trim_end_matches('%'), &figure.column.field);
     if head == *field { meaning } else { format!("{meaning} ({field})") }
 }
 
-/// A name, and what it means beside it, on as many lines as that needs.
+/// Return a name with its meaning next to it, on as many lines as needed.
 fn entry(name: String, text: &str, theme: &Theme, width: usize, chosen: bool) -> Vec<Line<'static>> {
     let style = if chosen { theme.chosen() } else { theme.bar() };
     let mut lines = Vec::new();

@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use crate::stats::Metrics;
 use crate::stats::column::seconds;
 
-/// For how long figures are kept.
+/// How long figures are kept.
 const SPAN_MS: u64 = 5 * 60 * 1000;
 
-/// What is kept.
+/// The figures that are kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Trend {
     Util,
@@ -22,7 +22,7 @@ pub enum Trend {
 
 const NR_TRENDS: usize = Trend::Stolen as usize + 1;
 
-/// An interval that ended at a time.
+/// The figures of one interval.
 struct Point {
     from: u64,
     to: u64,
@@ -32,7 +32,7 @@ struct Point {
 #[derive(Default)]
 pub struct History {
     points: VecDeque<Point>,
-    /// How long all intervals took so far, ms.
+    /// Sum of all intervals so far, ms.
     now: u64,
 }
 
@@ -55,27 +55,27 @@ impl History {
         }
     }
 
-    /// Nothing of another scheduler.
+    /// Drop the history of another scheduler.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Of the last interval.
+    /// Return the value of the last interval.
     pub fn last(&self, trend: Trend) -> f64 {
         self.points.back().map_or(0.0, |point| point.values[trend as usize])
     }
 
-    /// Of all intervals of the five minutes.
+    /// Return the highest value of the five minutes.
     pub fn highest(&self, trend: Trend) -> f64 {
         self.points.iter().map(|point| point.values[trend as usize]).fold(0.0, f64::max)
     }
 
-    /// Its averages in as many equal parts of the five minutes, the last first. None: not known.
+    /// Return the averages of `nr_parts` equal parts of the five minutes, the last first.
     pub fn parts(&self, trend: Trend, nr_parts: usize) -> Vec<Option<f64>> {
         let length = SPAN_MS as f64 / nr_parts as f64;
         let mut sums = vec![(0.0, 0.0); nr_parts];
         for point in &self.points {
-            // How long ago it began and ended.
+            // Time since the point's begin and end.
             let (began, ended) = ((self.now - point.from) as f64, (self.now - point.to) as f64);
             let (first, last) = ((ended / length) as usize, (began / length).ceil() as usize);
             for (part, sum) in sums.iter_mut().enumerate().take(last).skip(first) {
@@ -104,7 +104,7 @@ mod tests {
         for (util, ms) in [(90.0, 30_000), (10.0, 100_000), (40.0, 20_000)] {
             history.add(&interval(util, ms));
         }
-        // Of a minute each.
+        // Five parts of a minute each.
         let parts = history.parts(Trend::Util, 5);
         assert_eq!((history.last(Trend::Util), history.highest(Trend::Util)), (40.0, 90.0));
         assert_eq!(parts, [Some(20.0), Some(10.0), Some(90.0), None, None]);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What each key does.
+//! Keys and their effects.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// What the user wants.
+/// A request of the user.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
     NextView,
     PrevView,
-    /// By its place among those that there are, from 0.
+    /// Index among the views that apply, from 0.
     View(usize),
-    /// Columns.
+    /// Choose the column to the left or to the right.
     Left,
     Right,
-    /// Rows, or lines of the help, by so many.
+    /// Scroll rows, or lines of the help, by this many.
     Scroll(isize),
     Sort,
     Pause,
@@ -25,10 +25,10 @@ pub enum Action {
     Quit,
 }
 
-/// Rows that page up and down go.
+/// Number of rows that page up and page down scroll.
 const PAGE: isize = 10;
 
-/// The keys, and what the help says of them.
+/// The keys with their help texts.
 pub const KEYS: [(&str, &str); 8] = [
     ("Tab, 1 to 6", "the next view, or that of this number"),
     ("left, right", "choose a column, for s and ?"),
@@ -40,7 +40,7 @@ pub const KEYS: [(&str, &str); 8] = [
     ("q", "quit"),
 ];
 
-/// None: the key does nothing.
+/// Return the action of a key. None: the key has no effect.
 pub fn action(key: KeyEvent) -> Option<Action> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return (key.code == KeyCode::Char('c')).then_some(Action::Quit);

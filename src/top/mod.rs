@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `scx_magpie top`: a full-screen view of the scheduler that runs, or of a recording. A client of the statistics' socket.
+//! `scx_magpie top`: a full-screen view of the running scheduler or of a recording.
 //!
 //! ```text
 //! socket or --replay FILE --source.rs (a thread)--+
@@ -42,7 +42,7 @@ use crate::stats::Metrics;
 use app::App;
 use theme::Theme;
 
-/// What is watched.
+/// Source and interval of the statistics.
 #[derive(Debug, Args)]
 pub struct TopOpts {
     /// Read the statistics at this interval.
@@ -70,27 +70,27 @@ pub struct TopOpts {
     pub replay: Option<PathBuf>,
 }
 
-/// What happens.
+/// An event for the program.
 pub enum Event {
     Key(KeyEvent),
     Resize,
     Metrics(Box<Metrics>),
     /// No scheduler serves statistics.
     Absent,
-    /// The recording is over.
+    /// The recording has ended.
     End,
-    /// By a signal, or for the terminal is gone.
+    /// A signal, or the terminal was closed.
     Quit,
     Failed(anyhow::Error),
 }
 
-/// Events that wait at most while the terminal is slow.
+/// Maximum number of events that wait while the terminal is slow.
 const BACKLOG: usize = 64;
 
-/// How long without an event until the screen is drawn anew, to tell that the scheduler does not answer.
+/// Time without events after which the screen is redrawn, to show that the scheduler is silent.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Shows the view until the user leaves it.
+/// Show the view until the user quits.
 pub fn run(opts: &TopOpts) -> Result<()> {
     ensure!(
         std::io::stdout().is_terminal() && std::io::stdin().is_terminal(),
@@ -115,7 +115,7 @@ pub fn run(opts: &TopOpts) -> Result<()> {
     watched
 }
 
-/// The view at the end of a recording, for a picture of it.
+/// Return the screen at the end of a recording, for a picture of it.
 pub fn still(recording: Vec<Metrics>, width: u16, height: u16) -> Result<Buffer> {
     let opts = TopOpts { interval: 1.0, record: None, replay: None };
     let mut app = App::new(&opts, mpsc::channel().0, Theme { color: true, unicode: true });
@@ -130,7 +130,7 @@ fn open_record(path: &std::path::Path) -> Result<File> {
     file.with_context(|| format!("cannot record to {}", path.display()))
 }
 
-/// Passes on what the user does.
+/// Send the user's input as events.
 fn input(events: &SyncSender<Event>) {
     loop {
         let event = match event::read() {
@@ -146,7 +146,7 @@ fn input(events: &SyncSender<Event>) {
     }
 }
 
-/// Draws what has happened, all of it at once if the terminal is slow.
+/// Handle events and draw. All waiting events are handled before each drawing.
 fn watch(
     terminal: &mut DefaultTerminal,
     events: &Receiver<Event>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is drawn: a head, the view that is chosen, its help or why there is none, and a line of keys.
+//! The screen: a head, the chosen view (or its help, or why there is none), and a line of keys.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -8,7 +8,7 @@ use ratatui::text::Text;
 use super::app::{App, State};
 use super::{absent, head, help};
 
-/// What fits on a smaller screen cannot be read.
+/// Minimum size of the screen. Smaller ones are not readable.
 const MIN_WIDTH: u16 = 60;
 const MIN_HEIGHT: u16 = 16;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where the statistics come from: the socket, or a recording. A thread that sends [`Event`]s, and that [`Control`] reaches.
+//! A thread that reads statistics from the socket or a recording, for [`Event`]s, by [`Control`]s.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines};
@@ -14,20 +14,20 @@ use super::{Event, TopOpts};
 use crate::stats::monitor::RETRY;
 use crate::stats::{Client, Metrics};
 
-/// The first figures come this soon, however long the interval.
+/// The first figures appear after this time, however long the interval is.
 const FIRST: Duration = Duration::from_millis(500);
 
-/// What the user wants of the source.
+/// A request of the user for the source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Control {
-    /// Between two looks.
+    /// Time between two requests to the scheduler.
     Interval(Duration),
-    /// How many times as fast as recorded.
+    /// Speed relative to the recording.
     Speed(f64),
     Pause(bool),
 }
 
-/// Of a source that is watched.
+/// Channels and settings of a source.
 struct Watched {
     events: SyncSender<Event>,
     controls: Receiver<Control>,
@@ -36,10 +36,10 @@ struct Watched {
     paused: bool,
 }
 
-/// Ends a source that nobody watches any more.
+/// Error that ends a source: the receiver of its events has exited.
 struct Left;
 
-/// Starts the thread. Fails if there is no such recording.
+/// Start the thread. Fails if the recording cannot be opened.
 pub fn start(opts: &TopOpts, events: SyncSender<Event>) -> Result<Sender<Control>> {
     let (sender, controls) = mpsc::channel();
     let interval = Duration::from_secs_f64(opts.interval);
@@ -59,7 +59,7 @@ impl Watched {
         self.events.send(event).map_err(|_| Left)
     }
 
-    /// Waits until `due` says so, by what the user has set meanwhile. None: for as long as nothing is set.
+    /// Wait until the time `due`, which depends on the settings. None: until a setting changes.
     fn wait(&mut self, due: impl Fn(&Self) -> Option<Instant>) -> Result<(), Left> {
         loop {
             let control = match due(self) {
@@ -77,7 +77,7 @@ impl Watched {
     }
 }
 
-/// Asks the scheduler that runs, and the next one when it went. Pausing is the view's: intervals go on.
+/// Read the statistics of the running scheduler and of the next ones. A pause does not stop it.
 fn follow(mut watched: Watched) -> Result<(), Left> {
     loop {
         match Client::connect() {
@@ -90,7 +90,7 @@ fn follow(mut watched: Watched) -> Result<(), Left> {
     }
 }
 
-/// Until it has no more. The first reply of a connection is of no length.
+/// Read until the connection ends. The first reply has no length.
 fn read(mut client: Client, watched: &mut Watched) -> Result<(), Left> {
     let mut is_first = true;
     loop {
@@ -107,7 +107,7 @@ fn read(mut client: Client, watched: &mut Watched) -> Result<(), Left> {
     }
 }
 
-/// Lines of JSON.
+/// A recording: lines of JSON.
 struct Recording {
     path: PathBuf,
     lines: Lines<BufReader<File>>,
@@ -129,7 +129,7 @@ impl Recording {
     }
 }
 
-/// Plays a recording by its own intervals.
+/// Replay a recording at its own intervals.
 fn replay(mut recording: Recording, mut watched: Watched) -> Result<(), Left> {
     loop {
         let metrics = match recording.next() {
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// What a recording of such lines sends.
+    /// Return the events of a replay of `text`.
     fn played(text: &str, controls: &[Control]) -> Vec<Event> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("recording");
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn recordings_play_to_their_end() {
-        // At their own pace they would take ten hours.
+        // At the recorded pace the replay would take ten hours.
         let text = [line(36_000_000), line(7)].concat();
         let events = played(&text, &[Control::Pause(true), Control::Speed(1e9), Control::Pause(false)]);
         let [Event::Metrics(first), Event::Metrics(second), Event::End] = &events[..] else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Each view, of a recording: tests/data/top.jsonl, from a guest of 8 CPUs in 2 LLCs and nodes under load, with cgroups.
+//! Tests of each view with a recording: a guest with 8 CPUs, 2 LLCs and nodes, and cgroups.
 
 use std::sync::mpsc;
 
@@ -17,7 +17,7 @@ use crate::stats::wake_cases::WakeCase;
 
 const RECORDING: &str = include_str!("../../tests/data/top.jsonl");
 
-/// A terminal with the view on it.
+/// A terminal with the program on it.
 struct Screen {
     terminal: Terminal<TestBackend>,
     app: App,
@@ -32,7 +32,7 @@ impl Screen {
         Self { terminal: Terminal::new(TestBackend::new(width, height)).unwrap(), app, controls }
     }
 
-    /// Shows the recording, to its end.
+    /// Show the recording up to its end.
     fn recorded(width: u16, height: u16) -> Self {
         let mut screen = Self::new(width, height);
         recording().into_iter().for_each(|metrics| screen.on(Event::Metrics(Box::new(metrics))));
@@ -47,7 +47,7 @@ impl Screen {
         self.on(Event::Key(KeyEvent::new(code, KeyModifiers::NONE)));
     }
 
-    /// Letters, digits and signs; what is there is drawn in between, as in use.
+    /// Press keys: letters, digits and signs. The screen is drawn after each, as in use.
     fn keys(&mut self, keys: &str) {
         for key in keys.chars() {
             self.press(KeyCode::Char(key));
@@ -65,7 +65,7 @@ fn recording() -> Vec<Metrics> {
     RECORDING.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Of a machine with CPUs of two capacities.
+/// Return metrics of a machine with CPUs of two capacities.
 fn asymmetric() -> Metrics {
     let cases = ["lll", "llb", "lbl", "lbb", "bll", "blb", "bbl", "bbb"].into_iter().enumerate();
     let case = |(index, case): (usize, &str)| {
@@ -124,7 +124,7 @@ fn help_begins_with_the_chosen_column() {
     screen.press(KeyCode::Right);
     screen.keys("?");
     assert_snapshot!("help", screen.draw());
-    // To the end and no further; closing brings the view back.
+    // Scrolling stops at the end. Closing the help shows the view again.
     (0..9).for_each(|_| screen.press(KeyCode::PageDown));
     let end = screen.draw();
     assert!(end.contains("quit") && end.contains("sort by the column"), "{end}");
@@ -177,7 +177,7 @@ fn rows_are_sorted_by_the_chosen_column() {
     screen.keys("s");
     assert!(first(&mut screen).starts_with("7 "), "{}", screen.draw());
     assert!(screen.draw().contains("search▼"));
-    // Scrolled to the end, by more than there is.
+    // Scroll by more rows than there are.
     screen.keys("s");
     (0..9).for_each(|_| screen.press(KeyCode::PageDown));
     let end = screen.draw();
@@ -198,14 +198,14 @@ fn the_interval_and_the_view_follow_keys() {
     screen.press(KeyCode::Tab);
     screen.press(KeyCode::Tab);
     assert!(screen.draw().contains("stolen from"));
-    // Nothing is there by that number.
+    // There is no view with this number.
     screen.keys("9");
     assert!(screen.draw().contains("stolen from"));
     screen.keys("q");
     assert!(screen.app.has_quit());
 }
 
-/// Counts of any size have their room, and so have machines of any size.
+/// Counts of any size fit, and so do machines of any size.
 #[test]
 fn nothing_ends_the_view() {
     let mut metrics = asymmetric();

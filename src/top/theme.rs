@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Colors and characters: what the terminal can show. `NO_COLOR` (https://no-color.org) is honored; a locale without UTF-8
-//! gets ASCII.
+//! Colors and characters by the terminal's abilities. `NO_COLOR` (https://no-color.org) disables
+//! colors; a locale without UTF-8 gets ASCII.
 
 use std::env;
 
@@ -42,7 +42,7 @@ impl Theme {
         self.colored(Color::Cyan).add_modifier(Modifier::BOLD)
     }
 
-    /// What stands beside figures.
+    /// Style of labels next to figures.
     pub fn label(&self) -> Style {
         self.colored(Color::DarkGray)
     }
@@ -55,12 +55,12 @@ impl Theme {
         self.colored(Color::Cyan)
     }
 
-    /// What the user should see.
+    /// Style of warnings.
     pub fn warning(&self) -> Style {
         self.colored(Color::Yellow).add_modifier(Modifier::BOLD)
     }
 
-    /// Of part `index` of a stacked bar, of seven: its color and its character.
+    /// Return color and character of part `index` of a stacked bar with at most seven parts.
     pub fn part(&self, index: usize) -> (Style, &'static str) {
         const COLORS: [Color; 7] =
             [Color::Green, Color::Cyan, Color::Blue, Color::Yellow, Color::Magenta, Color::White, Color::Red];
@@ -76,12 +76,12 @@ impl Theme {
         if self.unicode { bar::NINE_LEVELS } else { ASCII_BARS }
     }
 
-    /// Full and empty cells of a gauge.
+    /// Return the full and the empty cell of a gauge.
     pub fn gauge(&self) -> (&'static str, &'static str) {
         if self.unicode { ("█", "░") } else { ("#", ".") }
     }
 
-    /// Marks the sorted column.
+    /// Return the mark of the sorted column.
     pub fn sorted(&self, descending: bool) -> &'static str {
         match (self.unicode, descending) {
             (true, true) => "▼",
@@ -91,7 +91,7 @@ impl Theme {
         }
     }
 
-    /// Stands for what is left out.
+    /// Return the sign for omitted text.
     pub fn ellipsis(&self) -> &'static str {
         if self.unicode { "…" } else { "~" }
     }

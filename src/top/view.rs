@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a view is: its title, its figures, and how it is drawn of what there is to see. views/ has all.
+//! A view: its title, its figures, and the function that draws it. views/ has all views.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -12,25 +12,25 @@ use crate::stats::column::{Column, Unit};
 
 pub struct View {
     pub title: &'static str,
-    /// What it shows; of a table, its columns.
+    /// Figures that the view shows; in a table, the columns.
     pub figures: &'static [Figure],
-    /// Is it a table, one of whose columns is chosen?
+    /// True if the view is a table, in which a column can be chosen.
     pub has_columns: bool,
-    /// Is there anything of it on the machine?
+    /// Return true if the view applies to the machine.
     pub applies: fn(&Metrics) -> bool,
     pub draw: fn(&mut Frame<'_>, Rect, &mut Seen<'_>),
 }
 
-/// What there is to see.
+/// Data for a view.
 pub struct Seen<'a> {
     pub metrics: &'a Metrics,
     pub history: &'a History,
     pub theme: &'a Theme,
-    /// Kept within what there is to choose from, which is known when it is drawn.
+    /// Limited to the existing rows and columns when the view is drawn.
     pub cursor: &'a mut Cursor,
 }
 
-/// A figure that a view shows, and the struct of the statistics that has it.
+/// A figure of a view, and the struct of the statistics that contains it.
 pub struct Figure {
     pub of: &'static str,
     pub column: Column,
@@ -40,25 +40,25 @@ pub const fn figure(of: &'static str, head: &'static str, field: &'static str, u
     Figure { of, column: Column::new(head, field, unit) }
 }
 
-/// What the user has chosen of a table.
+/// The user's choices in a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cursor {
     pub column: usize,
-    /// Rows that are scrolled away.
+    /// Number of rows that are scrolled off the top.
     pub top: usize,
-    /// By which column rows are sorted, largest first or last.
+    /// Column by which rows are sorted; true: largest first.
     pub sorted: Option<(usize, bool)>,
 }
 
 impl Cursor {
-    /// By the column that is chosen; the other way round if they are already.
+    /// Sort by the chosen column. If rows are sorted by it already, reverse the order.
     pub fn sort(&mut self) {
         let descending = self.sorted.is_none_or(|(column, descending)| column != self.column || !descending);
         self.sorted = Some((self.column, descending));
     }
 }
 
-/// Cut to `width`, and that is seen.
+/// Cut a line to `width`, and mark the cut.
 pub fn cut<'a>(line: Line<'a>, width: usize, ellipsis: &'static str) -> Line<'a> {
     if line.width() <= width {
         return line;

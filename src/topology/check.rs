@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether what sysfs says of the machine can be right. A container may show a part of it only, by a mask over
+//! Check whether the topology in sysfs is plausible. A container may mask a part of
 //! `/sys/devices/system/cpu`: the scheduler would leave the other CPUs idle.
 
 use std::collections::BTreeSet;
@@ -13,12 +13,12 @@ use super::cpulist::list;
 
 const UNMASK: &str = "run scx_magpie outside of the container, where all of sysfs is visible";
 
-/// What is wrong with `laid_out`, the CPUs of a layout, and what to do. `shown` are those that sysfs has online.
+/// Return what is wrong with `laid_out`, the CPUs of a layout, if `shown` are online by sysfs.
 pub fn problem(laid_out: &BTreeSet<usize>, shown: &BTreeSet<usize>) -> Option<String> {
     compare(laid_out, shown, kernel_online().as_ref())
 }
 
-/// What is missing of what `Topology` cannot do without: it panics then.
+/// Return the problem if a file is missing without which `Topology` would panic.
 pub fn missing_in_sysfs() -> Option<String> {
     if let Err(err) = libbpf_rs::num_possible_cpus() {
         return Some(format!("/sys/devices/system/cpu/possible cannot be read ({err}): {UNMASK}"));
@@ -47,8 +47,8 @@ fn compare(laid_out: &BTreeSet<usize>, shown: &BTreeSet<usize>, kernel: Option<&
     }
 }
 
-/// The CPUs that the kernel has online. From the head of /proc/interrupts: what hides CPUs in sysfs and /proc/stat (lxcfs)
-/// does not know it. None where it cannot be read.
+/// Return the online CPUs by the head of /proc/interrupts, which lxcfs does not mask as it does
+/// sysfs and /proc/stat. None if it cannot be read.
 fn kernel_online() -> Option<BTreeSet<usize>> {
     let mut head = String::new();
     let file = File::open(Path::new(&format!("{}/proc/interrupts", *ROOT_PREFIX))).ok()?;
@@ -56,7 +56,7 @@ fn kernel_online() -> Option<BTreeSet<usize>> {
     cpus_of_head(&head)
 }
 
-/// "           CPU0       CPU2"
+/// Parse a line like "           CPU0       CPU2".
 fn cpus_of_head(head: &str) -> Option<BTreeSet<usize>> {
     let cpus: Option<BTreeSet<usize>> =
         head.split_whitespace().map(|word| word.strip_prefix("CPU")?.parse().ok()).collect();
@@ -93,7 +93,7 @@ mod tests {
         assert!(compare(some, some, Some(all)).unwrap().contains("hides CPUs 1,3 of the 0-3"));
         assert!(compare(some, all, Some(all)).unwrap().contains("CPUs 1,3 are online but in no node"));
         assert!(compare(none, none, None).unwrap().contains("no CPUs online"));
-        // A CPU that goes between the looks is hotplug's affair.
+        // CPUs that go offline between the two reads are left to hotplug.
         assert_eq!(compare(all, all, Some(some)), None);
     }
 }

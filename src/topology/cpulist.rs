@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Lists of CPUs, as messages have them.
+//! Lists of CPUs for messages.
 
-/// CPUs as the kernel lists them: "0-3,8".
+/// Format CPU ids as the kernel does: "0-3,8".
 pub fn list(cpus: &[usize]) -> String {
     let runs = cpus.chunk_by(|a, b| a + 1 == *b);
     let text = |run: &[usize]| match run {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What sysfs knows of how CPUs differ, beyond the kernel's own `cpu_capacity`, which x86 does not show.
+//! How CPUs differ, by sysfs, beyond the kernel's `cpu_capacity`, which x86 does not export.
 //!
 //! ```text
-//! capacity   both of cpu_core and cpu_atom are there (hybrid x86): in proportion to CPPC's highest_perf,
-//!            or where that is missing or all alike to the highest frequency
+//! capacity   if both cpu_core and cpu_atom exist (hybrid x86): in proportion to CPPC's highest_perf,
+//!            or, if that is missing or equal for all, to the highest frequency
 //! rank       amd_pstate_prefcore_ranking, else CPPC's highest_perf: preferred cores of AMD and of Intel (ITMT)
 //! ```
 //!
-//! What is the same for all CPUs says nothing. Neither is asked for where the kernel exports capacities.
+//! Values that all CPUs share are ignored. No file is read if the kernel exports capacities.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,16 +18,16 @@ use scx_utils::read_cpulist;
 
 use crate::bpf_intf::pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE;
 
-/// By the CPU's id; empty where CPUs do not differ. Each with where that is known from.
+/// Differences by CPU id, each with its source. Maps are empty if CPUs do not differ.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kinds {
     /// 1..=1024
     pub capacities: BTreeMap<usize, usize>,
     pub capacities_from: &'static str,
-    /// The higher, the more preferred.
+    /// Higher ranks are preferred.
     pub ranks: BTreeMap<usize, usize>,
     pub ranks_from: &'static str,
-    /// Light tasks are packed on weak CPUs: their slots are the first of each LLC.
+    /// Light tasks are packed on weak CPUs: these have the first slots of each LLC.
     pub weak_first: bool,
     /// CPUs whose tick the kernel can stop (the kernel's parameter nohz_full).
     pub nohz_full: BTreeSet<usize>,
@@ -38,7 +38,7 @@ const MAX_FREQ: &str = "cpufreq/cpuinfo_max_freq";
 const PREFCORE_RANKING: &str = "cpufreq/amd_pstate_prefcore_ranking";
 
 impl Kinds {
-    /// Of these CPUs, from `devices`, which is /sys/devices.
+    /// Read the differences between `cpus` from `devices`, which is /sys/devices.
     pub fn read(devices: &Path, cpus: &[usize]) -> Self {
         let first_of = |files: &[&'static str]| {
             let known = files.iter().find_map(|&file| Some((differing(devices, cpus, file)?, file)));
@@ -60,13 +60,13 @@ impl Kinds {
     }
 }
 
-/// Empty without the parameter: the file is missing then, or has no list.
+/// Return the CPUs of `nohz_full`. Without the parameter the file is missing or has no list.
 fn nohz_full(devices: &Path) -> BTreeSet<usize> {
     let list = fs::read_to_string(devices.join("system/cpu/nohz_full")).ok();
     list.and_then(|list| read_cpulist(&list).ok()).unwrap_or_default().into_iter().collect()
 }
 
-/// The file's number of each CPU; `None` if one has none, or all have the same.
+/// Return each CPU's number in `file`; `None` if one CPU has none, or all have the same.
 fn differing(devices: &Path, cpus: &[usize], file: &str) -> Option<BTreeMap<usize, usize>> {
     let number = |&id: &usize| {
         let number = read_from_file(&devices.join(format!("system/cpu/cpu{id}")).join(file)).ok()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Lays a machine out: gives CPUs their slots, LLCs their lines and the order of their neighbours.
+//! Lay out a machine: assign slots to CPUs, and lines and an order of neighbours to LLCs.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,18 +19,18 @@ use crate::bpf_intf::{
 use crate::exit::Refusal;
 
 impl Layout {
-    /// Lays out a machine whose topology is right about cores, with `room` for so many CPUs more in each LLC. Fails with
-    /// [`Refusal::TooLarge`] when it exceeds a limit of `bpf/intf.h`.
+    /// Lay out a machine with CPUs of one kind and right core ids, with `room` for more CPUs in
+    /// each LLC. Fails with [`Refusal::TooLarge`] if it exceeds a limit of `bpf/intf.h`.
     pub fn new(topo: &Topology, room: usize) -> Result<Self> {
         Self::with_kinds(topo, room, &Kinds::default())
     }
 
-    /// The same, where CPUs differ.
+    /// Lay out a machine whose CPUs differ.
     pub fn with_kinds(topo: &Topology, room: usize, kinds: &Kinds) -> Result<Self> {
         Self::with_cores(topo, room, kinds, |core, _| first_cpu(core))
     }
 
-    /// The same, where `first_of` tells the first CPU of a CPU's core.
+    /// Lay out a machine where `first_of` returns the first CPU of a CPU's core.
     pub(super) fn with_cores(
         topo: &Topology,
         room: usize,
@@ -123,21 +123,21 @@ impl Layout {
     }
 }
 
-/// Refuses a machine that exceeds a limit: `problem` says what it has, and what is supported.
+/// Fail if the machine exceeds a limit. `problem` returns the actual value and the limit.
 fn ensure_fits(fits: bool, problem: impl FnOnce() -> String) -> Result<()> {
     ensure!(fits, Refusal::TooLarge { problem: problem() });
     Ok(())
 }
 
-/// The CPUs of each core of an LLC, by the core's first.
+/// CPUs of each core of an LLC, by the core's first CPU.
 type Cores<'a> = BTreeMap<usize, Vec<&'a Cpu>>;
 
 pub(super) fn first_cpu(core: &Core) -> usize {
     core.cpus.keys().next().copied().unwrap_or(0)
 }
 
-/// The cores of an LLC. `Topology` knows them by package and core_id only, but many Arm machines count core_id from
-/// zero in each cluster of the package: what it takes for one core is then a CPU of each cluster.
+/// Return the cores of an LLC. `Topology` identifies cores by package and core_id, but core_id
+/// restarts in each cluster of many Arm machines: its core then has CPUs of all clusters.
 fn split_cores<'a>(llc: &'a Llc, first_of: impl Fn(&Core, usize) -> usize) -> Cores<'a> {
     let mut cores = Cores::new();
     for core in llc.cores.values() {
@@ -148,10 +148,10 @@ fn split_cores<'a>(llc: &'a Llc, first_of: impl Fn(&Core, usize) -> usize) -> Co
     cores
 }
 
-/// The other LLCs, nearest first; among equals those that follow `index`, so that neighbours differ in order.
+/// Return the other LLCs, nearest first; equal ones from `index` on, so that orders differ.
 fn neighbours(topo: &Topology, llcs: &[&Llc], index: usize) -> Vec<usize> {
     let node = llcs[index].node_id;
-    // A node's distances are those of the nodes online, in order: ids may have holes.
+    // `distance` has an entry for each online node, in order. Node ids may have holes.
     let position = |node| topo.nodes.keys().position(|id| *id == node);
     let distance = |other: usize| match llcs[other].node_id {
         id if id == node => Some(0),
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(layout.llcs[0].nr_near, 0);
     }
 
-    /// As on an Arm machine where core_id starts again in each of two clusters.
+    /// Many Arm machines number core_id from 0 in each cluster.
     #[test]
     fn cores_of_two_clusters_stay_apart() {
         let (topo, _) = make_test_topo(1, 1, 4, 2);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each CPU has a slot of its own, on a line of its LLC; the orders name each other LLC once.
+        /// Each CPU has a unique slot on a line of its LLC; orders contain all other LLCs once.
         #[test]
         fn layouts_are_consistent(nodes in prop::collection::vec(prop::collection::vec(1..20usize, 1..4), 1..4), smt in 0..3u32) {
             let shape: Vec<&[usize]> = nodes.iter().map(Vec::as_slice).collect();

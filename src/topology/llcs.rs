@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What an LLC is on CPUs that have no L3 in sysfs.
+//! Determine the LLCs of CPUs without an L3 in sysfs.
 //!
 //! ```text
-//! an L3                          the LLC, as `Topology` has it
+//! an L3                          the LLC of `Topology`
 //! no L3, L2 of several cores     the highest such cache
 //! no cache of several cores      all CPUs of the package on the node
 //! ```
 //!
-//! `Topology` takes the L2 where there is no L3. Where each core has an L2 of its own, as in many virtual machines, no wakeup
-//! would look beyond its core.
+//! `Topology` takes the L2 if there is no L3. If each core has an L2, as in many virtual machines,
+//! no wakeup would search beyond its core.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,10 +19,10 @@ use std::sync::Arc;
 use scx_utils::misc::read_from_file;
 use scx_utils::{Core, Cpu, Cpumask, Llc, ROOT_PREFIX, Topology, read_cpulist};
 
-/// What the CPUs of an LLC share.
+/// What the CPUs of an LLC have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LlcKind {
-    /// A cache, by level.
+    /// A cache of this level.
     Cache(usize),
     Package,
 }
@@ -43,10 +43,10 @@ struct Cache {
     cpus: Vec<usize>,
 }
 
-/// Where a CPU without an L3 belongs.
+/// The group to which a CPU belongs.
 #[derive(Clone, Debug, PartialEq)]
 enum Domain {
-    /// The LLC that `Topology` has put it in.
+    /// The LLC that `Topology` has assigned.
     L3(usize),
     Cache(Cache),
     Package(usize),
@@ -62,8 +62,8 @@ impl Domain {
     }
 }
 
-/// Regroups this machine's `topo.all_llcs`. Returns the kind of each, in their order. `first_of` tells the first CPU of a
-/// CPU's core. The LLCs of `topo.nodes` stay as they were.
+/// Regroup `topo.all_llcs` of this machine, and return the kind of each, in order. `first_of`
+/// returns the first CPU of a CPU's core. The LLCs in `topo.nodes` are unchanged.
 pub fn regroup(topo: &mut Topology, first_of: impl Fn(&Core, usize) -> usize) -> Vec<LlcKind> {
     let cpus = format!("{}/sys/devices/system/cpu", *ROOT_PREFIX);
     regroup_by(topo, first_of, |cpu| caches_of(&Path::new(&cpus).join(format!("cpu{cpu}/cache"))))
@@ -107,8 +107,8 @@ fn empty_llc(id: usize, node_id: usize) -> Llc {
     Llc { id, kernel_id: id, cores: Default::default(), span: Cpumask::new(), node_id, all_cpus: Default::default() }
 }
 
-/// Adds a CPU of `core`. Other CPUs of the core may be in other LLCs: many Arm machines have CPUs of several clusters in what
-/// `Topology` takes for one core.
+/// Add a CPU of `core` to an LLC. Other CPUs of the core may be in other LLCs, because a core of
+/// `Topology` may have CPUs of several clusters on Arm.
 fn add_cpu(llc: &mut Llc, core: &Core, cpu: &Cpu) {
     let cpu = Arc::new(Cpu { llc_id: llc.id, ..cpu.clone() });
     let own = llc.cores.entry(core.id).or_insert_with(|| {
@@ -116,13 +116,13 @@ fn add_cpu(llc: &mut Llc, core: &Core, cpu: &Cpu) {
         Arc::new(Core { cpus, span, llc_id: llc.id, ..core.clone() })
     });
     let own = Arc::make_mut(own);
-    // The ids are of CPUs that `Topology` has put into such masks.
+    // Cannot fail: `Topology` has put these ids into masks of the same size.
     let _ = own.span.set_cpu(cpu.id).and(llc.span.set_cpu(cpu.id));
     own.cpus.insert(cpu.id, cpu.clone());
     llc.all_cpus.insert(cpu.id, cpu);
 }
 
-/// The data caches in a CPU's folder of sysfs; none where it has no such folder.
+/// Return the data caches in a CPU's folder of sysfs; none if the folder is missing.
 fn caches_of(folder: &Path) -> Vec<Cache> {
     let indices = fs::read_dir(folder).into_iter().flatten().flatten();
     indices.filter_map(|index| cache_of(&index.path())).collect()
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use scx_utils::testutils::{make_het_test_topo, make_test_topo};
 
-    /// A machine without L3: `l2` tells the CPUs that share a CPU's L2.
+    /// Regroup a machine without L3. `l2` returns the CPUs that share a CPU's L2.
     fn regrouped(topo: &mut Topology, l2: impl Fn(usize) -> Vec<usize>) -> (Vec<LlcKind>, Vec<Vec<usize>>) {
         for llc in topo.all_llcs.values_mut() {
             let llc = Arc::make_mut(llc);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn caches_of_one_core_do_not_make_llcs() {
-        // Two packages, a node each; an L2 for the two CPUs of each core.
+        // Two packages with one node each, and an L2 for each core of two CPUs.
         let (mut topo, _) = make_test_topo(2, 1, 2, 2);
         let (kinds, spans) = regrouped(&mut topo, |id| vec![id & !1, id | 1]);
         assert_eq!(kinds, [LlcKind::Package; 2]);
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(spans, [[0, 1, 2, 3], [4, 5, 6, 7]]);
     }
 
-    /// The low-power cores of some hybrid machines have no part in the L3.
+    /// The low-power cores of some hybrid machines do not share the L3.
     #[test]
     fn some_cpus_may_have_no_l3() {
         let (mut topo, _) = make_test_topo(1, 1, 6, 1);

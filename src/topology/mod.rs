@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The machine as the BPF program is told of it: each CPU's LLC, node, slot and capacity; each LLC's lines in
-//! the sparse bitmaps and the order of its neighbours. `bpf/intf.h` draws what slots and lines are.
+//! The machine as the BPF program sees it: LLC, node, slot and capacity of each CPU; lines and
+//! order of neighbours of each LLC. `bpf/intf.h` draws slots and lines.
 //!
 //! ```text
-//! sysfs --check.rs: can it be right?--> scx_utils::Topology --llcs.rs: where there is no L3--lay_out.rs--> Layout
-//!                                     kinds.rs: how CPUs differ, which are preferred-------------^         ^
-//!                                                   CPUs that come --hotplug: free places------------------+
+//! sysfs --check.rs: plausible?--> scx_utils::Topology --llcs.rs: CPUs without L3--lay_out.rs--> Layout
+//!                                 kinds.rs: capacities, preferred cores----------^               ^
+//!                                               new CPUs --hotplug: free places------------------+
 //! ```
 
 mod check;
@@ -31,45 +31,45 @@ use kinds::Kinds;
 use lay_out::first_cpu;
 use llcs::LlcKind;
 
-/// How often sysfs is read, if it cannot be right, and how long it has in between.
+/// How often an implausible topology is read, and the pause between reads.
 const READS: usize = 5;
 const READ_AGAIN: Duration = Duration::from_millis(100);
 
-/// Where a CPU stands.
+/// Place of a CPU in the layout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CpuPlace {
     /// Index into [`Layout::llcs`].
     pub llc: usize,
     /// The kernel's node id.
     pub node: usize,
-    /// Index of its core among all cores.
+    /// Index of the CPU's core among all cores.
     pub core: usize,
-    /// Its bit in the sparse bitmaps.
+    /// The CPU's bit in the sparse bitmaps.
     pub slot: usize,
-    /// The kernel's CPU capacity, or what [`Kinds`] knows: 1..=1024.
+    /// The kernel's CPU capacity, or [`Kinds`]' value: 1..=1024.
     pub capacity: usize,
-    /// The higher, the more preferred among CPUs of one kind; 0 where none is known.
+    /// Higher ranks are preferred among CPUs of one kind; 0 if unknown.
     pub rank: usize,
-    /// The slot after which scans for an idle CPU begin: its own, or the last of the LLC where its first cores are preferred.
+    /// Scans for an idle CPU begin after this slot: the CPU's, or the last of a ranked LLC.
     pub scan_from: usize,
-    /// The kernel can stop its tick.
+    /// The kernel can stop the tick of this CPU.
     pub nohz_full: bool,
 }
 
 /// An LLC and its neighbours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlcPlace {
-    /// What its CPUs share.
+    /// What the CPUs of the LLC have in common.
     pub kind: LlcKind,
     pub node: usize,
     pub nr_cpus: usize,
-    /// Sum of its CPUs' capacities.
+    /// Sum of the CPUs' capacities.
     pub capacity: usize,
     pub first_line: usize,
     pub nr_lines: usize,
-    /// From its first CPU's slot to its last's.
+    /// Slots from the first CPU's to the last CPU's, both included.
     pub nr_slots: usize,
-    /// Indices of all other LLCs, nearest first: those of the node, then by the distance of the nodes.
+    /// Indices of all other LLCs, nearest first: first LLCs of this node, then by node distance.
     pub others: Vec<usize>,
     /// How many of `others` are on the same node.
     pub nr_near: usize,
@@ -78,25 +78,25 @@ pub struct LlcPlace {
 /// The machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layout {
-    /// CPUs by the kernel's id: those that were online, and [came](Layout::follow) since.
+    /// CPUs by the kernel's id: online at the start, or [added](Layout::follow) later.
     pub cpus: BTreeMap<usize, CpuPlace>,
     pub llcs: Vec<LlcPlace>,
-    /// CPUs a core at most, rounded up to a power of two.
+    /// Maximum number of CPUs per core, rounded up to a power of two.
     pub smt_width: usize,
-    /// CPU id of each slot; `None` where there is no CPU.
+    /// CPU id of each slot; `None` for a free slot.
     pub slot_cpus: Vec<Option<usize>>,
-    /// Where capacities and ranks are known from.
+    /// Sources of capacities and ranks.
     pub capacities_from: &'static str,
     pub ranks_from: &'static str,
 }
 
 impl Layout {
-    /// NUMA nodes that have CPUs online.
+    /// Return the number of NUMA nodes with CPUs.
     pub fn nr_nodes(&self) -> usize {
         self.cpus.values().map(|cpu| cpu.node).collect::<BTreeSet<_>>().len()
     }
 
-    /// CPUs online of each node that has any.
+    /// Return the CPUs of each node that has any.
     pub fn node_cpus(&self) -> BTreeMap<i32, Vec<usize>> {
         let mut nodes: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
         for (&id, cpu) in &self.cpus {
@@ -105,17 +105,17 @@ impl Layout {
         nodes
     }
 
-    /// Are some CPUs of an LLC preferred to others?
+    /// Return true if CPUs of one LLC differ in rank.
     pub fn is_ranked(&self) -> bool {
         let ranks = |llc| self.cpus.values().filter(move |cpu| cpu.llc == llc).map(|cpu| cpu.rank);
         (0..self.llcs.len()).any(|llc| ranks(llc).min() != ranks(llc).max())
     }
 
-    /// Lays this machine out, with room for CPUs that may come. Fails with [`Refusal::Topology`] when what sysfs says cannot be
-    /// right. With `weak_first` slots of weak CPUs come first: see [`Kinds::weak_first`].
+    /// Lay out this machine, with room for CPUs that may appear. Fails with [`Refusal::Topology`]
+    /// if sysfs is implausible. For `weak_first` see [`Kinds::weak_first`].
     pub fn of_this_machine(weak_first: bool) -> Result<Self> {
         let mut problem = String::new();
-        // A CPU that comes or goes meanwhile looks like a problem, but not twice.
+        // Hotplug between two reads looks like a problem, but not repeatedly.
         for _ in 0..READS {
             problem = match Self::read(weak_first)? {
                 Ok(layout) => return Ok(layout),
@@ -126,7 +126,7 @@ impl Layout {
         Err(Refusal::Topology { problem }.into())
     }
 
-    /// The same, once: the inner error is what cannot be right.
+    /// Read this machine's topology once. The inner error says what is implausible.
     pub fn read(weak_first: bool) -> Result<Result<Self, String>> {
         if let Some(problem) = check::missing_in_sysfs() {
             return Ok(Err(problem));
@@ -142,7 +142,7 @@ impl Layout {
         let devices = format!("{}/sys/devices", *ROOT_PREFIX);
         let kinds = Kinds { weak_first, ..Kinds::read(devices.as_ref(), &cpus) };
         let lay_out = |room| Self::with_cores(&topo, room, &kinds, first_of);
-        // Where each LLC has no room for all of them, none has: then they make the loader start anew.
+        // If an LLC has no room for all possible CPUs, no LLC gets room: new CPUs need a reload.
         let mut layout = lay_out(may_come).or_else(|_| lay_out(0))?;
         for (llc, kind) in layout.llcs.iter_mut().zip(llc_kinds) {
             llc.kind = kind;
@@ -158,13 +158,13 @@ impl Layout {
         order
     }
 
-    /// CPUs that are stronger than the weakest; 0 where all are of one kind.
+    /// Return the number of CPUs stronger than the weakest; 0 if all are of one kind.
     pub fn nr_stronger(&self) -> usize {
         let weakest = self.cpus.values().map(|cpu| cpu.capacity).min().unwrap_or(0);
         self.cpus.values().filter(|cpu| is_stronger(cpu.capacity, weakest)).count()
     }
 
-    /// CPUs have other capacities than sysfs says, which the kernel knows; those that are not named keep theirs.
+    /// Set the kernel's capacities of CPUs. CPUs that are not in the map keep theirs.
     pub fn set_capacities(&mut self, capacities: &BTreeMap<usize, usize>) {
         if !capacities.is_empty() {
             self.capacities_from = "the kernel";
@@ -178,20 +178,20 @@ impl Layout {
         }
     }
 
-    /// In a line's bits, the first slot of each core and the last.
+    /// Return the first and the last slots of all cores as bits of a line.
     pub fn core_ends(&self) -> (u32, u32) {
         let first = (0..SLOTS_PER_LINE).step_by(self.smt_width).fold(0, |bits, slot| bits | 1 << slot);
         (first, first << (self.smt_width - 1))
     }
 }
 
-/// Does one CPU's capacity exceed the other's by 5 %, as the kernel's capacity_greater() has it? What is less apart is alike: else
-/// any busy task would hunt the one core that is a little faster.
+/// Return true if `capacity` exceeds `other` by 5 %, as the kernel's capacity_greater(). With a
+/// smaller threshold every busy task would move to the one core that is slightly faster.
 pub fn is_stronger(capacity: usize, other: usize) -> bool {
     capacity * CAPACITY_SCALE as usize > other * pelt_consts_STRONGER as usize
 }
 
-/// The first CPU of a CPU's core, as the kernel itself has it.
+/// Return the first CPU of a CPU's core, by `core_cpus_list` of sysfs.
 fn first_sibling(id: usize) -> Option<usize> {
     let list = format!("{}/sys/devices/system/cpu/cpu{id}/topology/core_cpus_list", *ROOT_PREFIX);
     read_cpulist(&fs::read_to_string(list).ok()?).ok()?.first().copied()

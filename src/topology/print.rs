@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A layout as `scx_magpie topology` prints it, and the kinds of CPUs that it tells apart.
+//! Format a layout and its classes of CPUs for `scx_magpie topology`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,7 +8,7 @@ use super::cpulist::list;
 use super::{CpuPlace, Layout, is_stronger};
 
 impl Layout {
-    /// CPUs online that are about as strong as each other, weakest first, by the least capacity of each class.
+    /// Return CPUs by class of similar capacity, weakest first. The key is the least capacity.
     pub fn capacity_classes(&self) -> BTreeMap<usize, Vec<usize>> {
         let mut classes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for &id in self.capacity_order().iter().rev() {
@@ -20,7 +20,7 @@ impl Layout {
         classes
     }
 
-    /// CPUs online of each rank, the most preferred first; one rank where it does not matter.
+    /// Return CPUs by rank, the most preferred first; a single class if CPUs are not ranked.
     fn rank_classes(&self) -> Vec<Vec<usize>> {
         let mut classes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (&id, cpu) in &self.cpus {
@@ -84,7 +84,7 @@ mod tests {
     use crate::topology::kinds::Kinds;
     use scx_utils::testutils::make_test_topo;
 
-    /// CPUs 0-3 are little, 4-7 big: two threads a core, siblings two apart.
+    /// CPUs 0-3 are little, 4-7 big. Cores have two CPUs, whose ids differ by two.
     #[test]
     fn capacity_classes_are_told() {
         let (topo, _) = make_test_topo(1, 1, 8, 1);

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `magpie-conservation`: does a CPU idle while a task that may run there waits? By the kernel's own tracepoints, whatever
-//! the scheduler:
+//! `magpie-conservation`: does a CPU idle while a task that may run there waits? It evaluates the
+//! kernel's tracepoints, under any scheduler:
 //!
 //! ```text
 //! COMMAND runs for --seconds, traced
-//! line of the trace --> Event ---> Sched: who waits since when and where, which CPU idles since when
+//! line of the trace --> Event ---> Sched: since when and where tasks wait, since when CPUs idle
 //!       trace.rs                     a wait ends, or an idle period: how long were both at once?   sched.rs
-//!                              Still: when busy CPUs stood still, which does not count             still.rs
+//!                              Still: stalls of busy CPUs, which do not count                      still.rs
 //! /proc/*/task/*/status: where a task may run ------------------> of those CPUs only; by distance of the CPU
 //! ```
 //!
-//! A CPU idles from when it halts until it is told to look, wakes by itself, or does in an interrupt what has it reschedule;
-//! a task whose CPU was told of it, or woke it itself while it was idle, in an interrupt, is under way.
-//! How long it takes to do as told is a figure of its own, for that is the machine's: interrupts that are off, an emulated
-//! CPU that waits for its turn. Nor can the scheduler help it when a busy CPU stands still, and does not even take the
-//! interrupt of a timer of its own that is due, or is not done with the one it sent itself: what waits there then counts as
-//! waiting before and after that only. The same while another CPU was told to come and has not come yet. The load ends
-//! before the trace is read. Tasks that are gone when the trace ends count as allowed everywhere, and those that were
-//! preempted where they may not migrate not at all. What was lost by the ring buffer is an error.
+//! A CPU idles from its halt until it is notified, wakes by itself, or sets need_resched in an
+//! interrupt. These periods do not count, because the scheduler cannot help them:
+//! - from the notification of the task's CPU, or its wakeup on that idle CPU, to the reaction. Its
+//!   length is a separate figure of the machine: interrupts are off, or an emulated CPU waits;
+//! - while another CPU was notified and has not reacted;
+//! - while the task's CPU, or the CPU that queued it, does not take its own due interrupts.
 //!
-//! The sum of such times, `us_per_s`, is to compare schedulers by, EEVDF included. Time counts once in an LLC, however many
-//! tasks wait there. It leaves out when a CPU has been told and has not come yet, for each of them tells CPUs by the same
-//! interrupts; but not when a busy CPU stands still, for that is seen by timers that not all of them set.
+//! The load ends before the trace is read. Tasks that exited before count as allowed everywhere,
+//! tasks preempted with migration disabled not at all. Lost events are an error.
+//!
+//! `us_per_s`, the sum of these times, compares schedulers, EEVDF included. Time counts once per
+//! LLC, however many tasks wait there. It excludes reactions, because all schedulers notify CPUs by
+//! the same interrupts; it includes stalls, because not all set the timers that show them.
 
 mod sched;
 mod still;
@@ -71,7 +72,7 @@ struct Cli {
     command: Vec<String>,
 }
 
-/// Where each task that there is may run.
+/// Return the allowed CPUs of each existing task.
 fn allowed() -> Result<Allowed> {
     let mut allowed = BTreeMap::new();
     for process in fs::read_dir("/proc")?.flatten() {
@@ -99,10 +100,10 @@ fn main() -> Result<()> {
     sleep(Duration::from_secs_f64(cli.warm_up));
     let recorded = trace.record(cli.seconds);
     let group = Pid::from_raw(load.id() as i32);
-    // Beside a load of many tasks, and by a clock that all CPUs share, it would take seconds to read where they may run.
+    // Stop the load: while many of its tasks run, reading their affinities would take seconds.
     killpg(group, Signal::SIGSTOP)?;
     let allowed = allowed();
-    // Whatever failed, nothing of the load remains.
+    // Whatever failed, no process of the load remains.
     killpg(group, Signal::SIGKILL)?;
     let killed = load.wait()?.signal() == Some(Signal::SIGKILL as i32);
     recorded?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who waits since when and where, which CPU idles since when, and for how long both were so at once.
+//! Since when and where tasks wait, since when CPUs idle, and for how long both overlap.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use serde::Serialize;
 use crate::still::{Still, clipped, union, without};
 use crate::trace::{Event, Line, parse};
 
-/// CPUs where a task may run.
+/// CPUs on which each task may run.
 pub type Allowed = BTreeMap<i32, BTreeSet<usize>>;
 
-/// A task waited beside an idle CPU, for longer than the limit. Times in us.
+/// A task that waited next to an idle CPU for longer than the limit. Times in us.
 pub struct Case {
     pub from: f64,
     pub to: f64,
@@ -21,23 +21,23 @@ pub struct Case {
 }
 
 impl Case {
-    /// Does the line of the trace help to see how it came to that?
+    /// Return true if the line of the trace may explain the case.
     pub fn concerns(&self, line: &str) -> bool {
         parse(line).is_some_and(|line| (self.from - 9000.0..=self.to).contains(&line.now))
     }
 }
 
-/// When CPUs were idle while a task waited that they might have run.
+/// Overlaps of idle CPUs with waiting tasks that may run on them.
 #[derive(Default, Serialize)]
 pub struct Overlap {
-    /// The time of a second with such a CPU and a task that waits in an LLC, summed over LLCs.
+    /// Time per second with such a CPU and such a task in an LLC, summed over LLCs.
     us_per_s: f64,
-    /// The longest, and how many were longer than the limit.
+    /// The longest overlap, and the number of overlaps longer than the limit.
     max_us: f64,
     over_limit: u64,
-    /// Of the longest: when (in us), who, where it waited, which CPU was idle.
+    /// The longest overlap: time (us), task, the CPU where it waited, the idle CPU.
     longest: Option<(f64, i32, usize, usize)>,
-    /// All of them, by LLC where the task waited.
+    /// All overlaps, by the LLC where the task waited.
     #[serde(skip)]
     spans: BTreeMap<usize, Vec<(f64, f64)>>,
 }
@@ -45,35 +45,35 @@ pub struct Overlap {
 struct Waiting {
     since: f64,
     cpu: usize,
-    /// The CPU that put it in line, and tells others.
+    /// The CPU that queued the task, and notifies others.
     by: usize,
-    /// Its CPU has been told, and has not looked yet.
+    /// The task's CPU has been notified and has not rescheduled yet.
     under_way: bool,
 }
 
-/// A CPU that is told so soon before or after a task was put in line there, is told of it. us
+/// A notification within this time of a task's enqueue concerns that task. us
 const AT_ONCE: f64 = 100.0;
 
-/// What the events so far say.
+/// State after the events so far.
 pub struct Sched<'a> {
     llc_of: &'a [usize],
     pub still: Still,
     allowed: &'a Allowed,
-    /// In us, for other CPUs of the LLC and beyond it.
+    /// Limits in us, for CPUs of the same LLC and for others.
     limits: [f64; 2],
     waiting: BTreeMap<i32, Waiting>,
     running: Vec<Option<i32>>,
     idle_since: Vec<Option<f64>>,
-    /// When, and whether it was idle.
+    /// Time of the notification, and whether the CPU was idle.
     told_at: Vec<Option<(f64, bool)>>,
-    /// From when it was told to when it did so, for those that were idle; us.
+    /// Notification and reaction of CPUs that were idle; us.
     came: Vec<Vec<(f64, f64)>>,
     pub overlaps: [Overlap; 2],
     pub cases: Vec<Case>,
-    /// The longest from when an idle CPU was told to look to when it did something, us.
+    /// Longest time from the notification of an idle CPU to its reaction, us.
     pub told_max: f64,
     pub nr_waits: u64,
-    /// The first and the last event.
+    /// Times of the first and the last event.
     traced: Option<(f64, f64)>,
 }
 
@@ -128,7 +128,7 @@ impl<'a> Sched<'a> {
             }
             Event::Wake => _ = self.idle_ends(cpu, now),
             Event::Timer | Event::IrqWork | Event::Start { .. } | Event::Cancel { .. } => {}
-            // Also said of a task that has not left its CPU yet.
+            // sched_wakeup is also reported for a task that has not left its CPU yet.
             Event::Wakeup { pid, cpu } if !self.running.contains(&Some(pid)) => {
                 let by_itself = by == cpu && self.running[cpu] == Some(0);
                 if by_itself {
@@ -137,7 +137,7 @@ impl<'a> Sched<'a> {
                 self.wait_begins(pid, cpu, by, now, by_itself);
             }
             Event::Wakeup { .. } => {}
-            // The idle CPUs of the LLC that it comes to have not failed it yet.
+            // The idle CPUs of the new LLC are not at fault for the wait so far.
             Event::Migrate { pid, cpu } => {
                 if self.wait_ends(pid, now) {
                     self.wait_begins(pid, cpu, by, now, false);
@@ -146,7 +146,7 @@ impl<'a> Sched<'a> {
         }
     }
 
-    /// The trace ends: so does what still waits. Sums up.
+    /// End all waits at the end of the trace, and compute the sums.
     pub fn finish(&mut self) {
         let Some((from, to)) = self.traced else { return };
         let waiting: Vec<i32> = self.waiting.keys().copied().collect();
@@ -159,13 +159,13 @@ impl<'a> Sched<'a> {
         }
     }
 
-    /// `comes`: the CPU is idle, and was told just now.
+    /// Begin a wait. `comes`: the CPU is idle and was notified just now.
     fn wait_begins(&mut self, pid: i32, cpu: usize, by: usize, now: f64, comes: bool) {
         let under_way = comes || self.told_at[cpu].is_some_and(|(told, _)| now - told < AT_ONCE);
         self.waiting.entry(pid).or_insert(Waiting { since: now, cpu, by, under_way });
     }
 
-    /// false: it did not wait.
+    /// End a wait. Return false if the task did not wait.
     fn wait_ends(&mut self, pid: i32, now: f64) -> bool {
         let Some(waiting) = self.waiting.remove(&pid) else { return false };
         self.nr_waits += 1;
@@ -175,7 +175,7 @@ impl<'a> Sched<'a> {
         true
     }
 
-    /// The CPU has done as it was told, if it was.
+    /// Note that the CPU has rescheduled, if it was notified.
     fn told(&mut self, cpu: usize, now: f64) {
         let Some((at, idle)) = self.told_at[cpu].take() else { return };
         if idle {
@@ -187,7 +187,7 @@ impl<'a> Sched<'a> {
         }
     }
 
-    /// false: it did not idle.
+    /// End an idle period. Return false if the CPU did not idle.
     fn idle_ends(&mut self, cpu: usize, now: f64) -> bool {
         let waiting = std::mem::take(&mut self.waiting);
         for (&pid, waits) in &waiting {
@@ -197,7 +197,7 @@ impl<'a> Sched<'a> {
         self.idle_since[cpu].take().is_some()
     }
 
-    /// Takes note of how long a task has waited until now while a CPU was idle, if it is.
+    /// Add the overlap of a task's wait until now with an idle period of the CPU `idle`.
     fn overlap(&mut self, pid: i32, waiting: &Waiting, idle: usize, now: f64) {
         let Some(idle_since) = self.idle_since[idle] else { return };
         if waiting.under_way {
@@ -210,17 +210,17 @@ impl<'a> Sched<'a> {
         let distance = usize::from(self.llc_of[idle] != self.llc_of[waiting.cpu]);
         let overlap = &mut self.overlaps[distance];
         let since = idle_since.max(waiting.since);
-        // Help is under way.
+        // Exclude times in which another CPU was on its way.
         let mut excused = Vec::new();
         for cpu in (0..self.came.len()).filter(may_run) {
-            // Told before it began to wait: for another.
+            // A notification before the wait was for another task.
             let for_it = |&(told, _): &(f64, f64)| told > waiting.since;
             let coming = self.told_at[cpu].filter(|told| told.1).map(|told| (told.0, now));
             let came = &self.came[cpu];
             excused.extend(clipped(&came[came.partition_point(|span| span.0 <= waiting.since)..], since, now));
             excused.extend(coming.filter(for_it).map(|span| (span.0.max(since), span.1)));
         }
-        // The sum compares schedulers, and Still knows of timers and interrupts that not all of them use.
+        // The sum keeps stalls, because not all schedulers use timers that show them.
         let spans = overlap.spans.entry(self.llc_of[waiting.cpu]).or_default();
         spans.extend(without((since, now), excused.clone()));
         let still = |cpu| self.still.within(cpu, since, now);
@@ -245,7 +245,7 @@ mod tests {
         traced(allowed, lines).map(|overlap| (overlap.max_us.round(), overlap.over_limit))
     }
 
-    /// In us a second.
+    /// Return the sums in us per second.
     fn sums(allowed: &[(i32, &[usize])], lines: &[&str]) -> [f64; 2] {
         traced(allowed, lines).map(|overlap| overlap.us_per_s.round())
     }
@@ -259,7 +259,7 @@ mod tests {
         sched.overlaps
     }
 
-    /// CPU 0 taken by task 10, the others idle from 1 ms on.
+    /// CPU 0 runs task 10. The others are idle from 1 ms on.
     const START: [&str; 5] = [
         "          <idle>-0       [000] d..2.     0.001000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=hog next_pid=10 next_prio=120",
         "             a b-7       [001] d..2.     0.001000: sched_switch: prev_comm=a b prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120",
@@ -276,8 +276,8 @@ mod tests {
         assert_eq!(overlaps(&[], &[&START[..], &[WAKES, RUNS]].concat()), [(5000.0, 1), (5000.0, 1)]);
     }
 
-    /// Time counts once in an LLC, however many wait and idle: here 4 ms of 10 ms in the first LLC, 5 ms with the idle CPU of
-    /// the other.
+    /// Time counts once per LLC, however many tasks wait and CPUs idle: here 4 ms of 10 ms in the
+    /// first LLC, 5 ms with the idle CPU of the other.
     #[test]
     fn sums_are_of_a_second() {
         let also = WAKES.replace("pid=11", "pid=12").replace("0.002000", "0.004000");
@@ -286,14 +286,14 @@ mod tests {
         let allowed: &[(i32, &[usize])] = &[(10, &[0])];
         let lines = [&START[..], &[WAKES, &also, busy, RUNS, end]].concat();
         assert_eq!(sums(allowed, &lines), [400_000.0, 500_000.0]);
-        // Not while help is under way.
+        // Time in which a CPU is on its way does not count.
         let told =
             "             hog-10      [000] d.h4.     0.003000: ipi_send_cpu: cpu=1 callsite=x+0x1/0x2 callback=0x0";
         let lines = [&START[..], &[WAKES, told, busy, RUNS, end]].concat();
         assert_eq!(sums(allowed, &lines), [100_000.0, 200_000.0]);
     }
 
-    /// A wait that outlasts the trace counts until its end, and so does one on a CPU that stands still.
+    /// A wait that outlasts the trace counts until its end. So does a wait on a CPU that stalls.
     #[test]
     fn sums_include_the_end_and_what_stands_still() {
         let timer = "             hog-10      [000] d.h2.     0.001500: hrtimer_start: hrtimer=00000000a1 function=f expires=2700000 softexpires=1 mode=ABS";
@@ -339,13 +339,13 @@ mod tests {
         let taken = "          <idle>-0       [002] d..2.     0.002400: sched_migrate_task: comm=x pid=11 prio=120 orig_cpu=0 dest_cpu=2";
         let lines = [&START[..], &[WAKES, taken, RUNS]].concat();
         assert_eq!(overlaps(&[(11, &[0, 1])], &lines), [(400.0, 0), (4600.0, 1)]);
-        // Waking up what has not left its CPU changes nothing.
+        // A wakeup of a task that has not left its CPU changes nothing.
         let again =
             "             hog-10      [000] d.h4.     0.006000: sched_wakeup: comm=hog pid=10 prio=120 target_cpu=000";
         assert_eq!(overlaps(&[(11, &[0])], &[&START[..], &[again, WAKES, RUNS]].concat()), [(0.0, 0), (0.0, 0)]);
     }
 
-    /// A task whose CPU has been told of it is under way, and no business of others until that CPU has looked.
+    /// A task whose CPU has been notified is not other CPUs' fault until that CPU has rescheduled.
     #[test]
     fn under_way() {
         let told =
@@ -359,7 +359,7 @@ mod tests {
         }
     }
 
-    /// So is one that its CPU wakes itself, in an interrupt in the idle loop, which may go on: nobody can take it from there.
+    /// The same if an idle CPU wakes the task in an interrupt: nobody can take it before the end.
     #[test]
     fn an_idle_cpu_wakes_it_for_itself() {
         let of = |cpu: usize, task: &str| {
@@ -370,11 +370,11 @@ mod tests {
         let looks = "          <idle>-0       [001] d..2.     0.005000: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=y next_pid=12 next_prio=120";
         let waits = |wakes: &str| overlaps(&[(11, &[1, 2])], &[&START[..], &[wakes, looks, RUNS]].concat())[1];
         assert_eq!(waits(&of(1, "<idle>-0 ")), (2000.0, 0));
-        // Another CPU woke it, and did not say so.
+        // Another CPU woke it without a notification.
         assert_eq!(waits(&of(0, "hog-10   ")), (5000.0, 1));
     }
 
-    /// Whom it is told to is not idle until it has looked, and is again if that was in vain.
+    /// A notified CPU does not idle until it has rescheduled. It idles again if it found nothing.
     #[test]
     fn told_to_look() {
         for told in ["ipi_send_cpu: cpu=1 callsite=x+0x1/0x2 callback=0x0", "sched_wake_idle_without_ipi: cpu=1"] {
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(overlaps(&[(11, &[0, 1])], &[&START[..], &[WAKES, irq, RUNS]].concat()), [(300.0, 0), (0.0, 0)]);
     }
 
-    /// The CPU where it waits does not take the interrupt of its timer: nothing there can help.
+    /// The task's CPU does not take its timer interrupt, so nothing there can help.
     #[test]
     fn a_cpu_that_stands_still() {
         let start = |cpu: usize, due: &str| {
@@ -411,12 +411,12 @@ mod tests {
         assert_eq!(waits(&[&own, WAKES, taken]), (2700.0, 1));
         assert_eq!(waits(&[&own, WAKES]), (5000.0, 1));
         assert_eq!(waits(&[&start(0, "5000000"), WAKES, taken]), (5000.0, 1));
-        // It may have been for another CPU, and one that is off is not due.
+        // The timer may belong to another CPU, and a cancelled timer is not due.
         assert_eq!(waits(&[&of_idle, WAKES, taken]), (5000.0, 1));
         assert_eq!(waits(&[&own, cancel, WAKES, taken]), (5000.0, 1));
     }
 
-    /// It has its interrupts off, so that what it told itself to tell others is late.
+    /// The CPU has interrupts off, so its irq_work, which notifies others, is late.
     #[test]
     fn a_cpu_that_does_not_hear_itself() {
         let own = "             hog-10      [000] d.h4.     0.002100: ipi_send_cpu: cpu=0 callsite=irq_work_queue+0x1/0x2 callback=x+0x0/0x1";
@@ -424,12 +424,12 @@ mod tests {
         let waits = |lines: &[&str]| overlaps(&[(11, &[0, 1])], &[&START[..], lines, &[RUNS]].concat())[0];
         assert_eq!(waits(&[WAKES, own, heard]), (2100.0, 1));
         assert_eq!(waits(&[WAKES, own, &heard.replace("0.005000", "0.002150")]), (5000.0, 1));
-        // The same of who put the task in line there.
+        // The same for the CPU that queued the task.
         let (by, own, heard) = (&WAKES.replace("[000]", "[002]"), &own.replace("cpu=0 ", "cpu=2 "), heard);
         assert_eq!(waits(&[by, &own.replace("[000]", "[002]"), &heard.replace("[000]", "[002]")]), (2100.0, 1));
     }
 
-    /// While another idle CPU that may run it is about to come, those that were not told cannot help it.
+    /// While another idle CPU is on its way, CPUs that were not notified are not at fault.
     #[test]
     fn help_is_under_way() {
         let told =
@@ -439,7 +439,7 @@ mod tests {
             |allowed: &[usize], lines: &[&str]| overlaps(&[(11, allowed)], &[&START[..], lines, &[RUNS]].concat())[1];
         assert_eq!(waits(&[0, 1, 2], &[WAKES, told, comes]), (1500.0, 0));
         assert_eq!(waits(&[0, 1, 2], &[WAKES, told]), (500.0, 0));
-        // Not for it: it may not run there, or was not there yet.
+        // It comes for another task: it may not run this one, or was notified earlier.
         assert_eq!(waits(&[0, 2], &[WAKES, told, comes]), (5000.0, 1));
         assert_eq!(waits(&[0, 1, 2], &[&told.replace("0.002500", "0.001500"), WAKES, comes]), (5000.0, 1));
     }

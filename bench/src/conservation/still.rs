@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! When busy CPUs stood still, and did not even take an interrupt of their own.
+//! Detect when busy CPUs stalled: they did not even take their own interrupts.
 
 use std::collections::BTreeMap;
 
 use crate::trace::{Event, Line};
 
-/// A busy CPU takes an interrupt of its own that late, or it stood still. us
+/// A busy CPU that takes its own interrupt later than this has stalled. us
 const LATE: f64 = 100.0;
 
-/// When busy CPUs stood still: from, to; in us, by CPU.
+/// Stalls of busy CPUs: from, to; in us, by CPU.
 #[derive(Default)]
 pub struct Still(Vec<Vec<(f64, f64)>>);
 
@@ -16,14 +16,14 @@ impl Still {
     pub fn new<'a>(nr_cpus: usize, lines: impl Iterator<Item = &'a Line>) -> Self {
         let mut still = vec![Vec::new(); nr_cpus];
         let mut busy = vec![false; nr_cpus];
-        // When the timers are due that each set while it was busy.
+        // Due times of the timers that each CPU set while it was busy.
         let mut due = vec![BTreeMap::new(); nr_cpus];
-        // When each sent itself an interrupt.
+        // When each CPU sent itself an interrupt.
         let mut sent = vec![None; nr_cpus];
         for &Line { cpu, now, ref event, .. } in lines {
             match *event {
                 Event::Switch { next, .. } => busy[cpu] = next != 0,
-                // It takes interrupts.
+                // A CPU that halts takes interrupts.
                 Event::Halt => due[cpu].clear(),
                 Event::Told { cpu: to } if to == cpu => _ = sent[cpu].get_or_insert(now),
                 Event::IrqWork => {
@@ -51,29 +51,29 @@ impl Still {
         Self(still)
     }
 
-    /// When within that time.
+    /// Return the stalls of a CPU within a period.
     pub fn within(&self, cpu: usize, from: f64, to: f64) -> impl Iterator<Item = (f64, f64)> {
         clipped(&self.0[cpu], from, to)
     }
 
-    /// How often.
+    /// Return the number of stalls.
     pub fn count(&self) -> usize {
         self.0.iter().map(Vec::len).sum()
     }
 
-    /// us
+    /// Return the longest stall, us.
     pub fn longest(&self) -> f64 {
         self.0.iter().flatten().map(|still| still.1 - still.0).fold(0.0, f64::max)
     }
 }
 
-/// Of spans that are in order of their ends, those within a time.
+/// Clip spans, which are in order of their ends, to a period.
 pub fn clipped(spans: &[(f64, f64)], from: f64, to: f64) -> impl Iterator<Item = (f64, f64)> {
     let first = spans.partition_point(|span| span.1 <= from);
     spans[first..].iter().take_while(move |span| span.0 < to).map(move |span| (span.0.max(from), span.1.min(to)))
 }
 
-/// What is left of a span without others.
+/// Return the parts of a span that no other span covers.
 pub fn without((mut from, to): (f64, f64), mut others: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     others.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut left = Vec::new();
@@ -86,7 +86,7 @@ pub fn without((mut from, to): (f64, f64), mut others: Vec<(f64, f64)>) -> Vec<(
     left
 }
 
-/// How long some of the spans lasted.
+/// Return the length of the union of the spans.
 pub fn union(mut spans: Vec<(f64, f64)>) -> f64 {
     spans.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (mut sum, mut end) = (0.0, 0.0_f64);

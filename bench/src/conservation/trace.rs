@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel's trace: recorded, and read line by line.
+//! Record the kernel's trace, and parse its lines.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-/// An instance of tracefs: leaves alone what others trace.
+/// A separate instance of tracefs does not disturb other tracing.
 const TRACING: &str = "/sys/kernel/tracing/instances/magpie-conservation";
 const EVENTS: [&str; 11] = [
     "sched/sched_switch",
@@ -25,18 +25,18 @@ const EVENTS: [&str; 11] = [
     "timer/hrtimer_cancel",
 ];
 
-/// What cpu_idle says when a CPU has woken.
+/// State that cpu_idle reports when a CPU has woken.
 const PWR_EVENT_EXIT: u32 = u32::MAX;
 
 #[derive(Debug, PartialEq)]
 pub enum Event {
-    /// prev leaves the CPU, and still wants one if it is runnable, this one if it may not migrate; 0 is the idle task.
+    /// prev leaves the CPU. A runnable prev waits: here only, if it may not migrate. 0 is idle.
     Switch { prev: i32, runnable: bool, may_migrate: bool, next: i32 },
-    /// Put in line on a CPU.
+    /// The task is queued on a CPU.
     Wakeup { pid: i32, cpu: usize },
-    /// Moved to the queue of a CPU.
+    /// The task moves to the queue of a CPU.
     Migrate { pid: i32, cpu: usize },
-    /// The CPU is to look what there is.
+    /// The CPU is asked to reschedule.
     Told { cpu: usize },
     /// This CPU is about to halt.
     Halt,
@@ -44,11 +44,11 @@ pub enum Event {
     Wake,
     /// This CPU takes a timer interrupt.
     Timer,
-    /// This CPU has taken the interrupt that it sent itself, and done what it was for: the kicks of a scheduler are sent there.
+    /// This CPU handled an irq_work that it sent itself, from which schedulers send kicks.
     IrqWork,
-    /// This CPU sets a timer, which is due then, in us.
+    /// This CPU starts a timer, due at this time, us.
     Start { timer: u64, due: f64 },
-    /// ... or does without.
+    /// This CPU cancels a timer.
     Cancel { timer: u64 },
 }
 
@@ -56,19 +56,19 @@ pub struct Line {
     pub cpu: usize,
     /// us
     pub now: f64,
-    /// The CPU is to reschedule as soon as it may.
+    /// need_resched is set on the CPU.
     pub resched: bool,
     pub event: Event,
 }
 
-/// None for comments.
+/// Parse a line. None for comments.
 pub fn parse(line: &str) -> Option<Line> {
     let (event, (head, rest)) = (EVENTS.iter().map(|event| event.split_once('/').unwrap().1))
         .find_map(|event| Some((event, line.split_once(&format!(": {event}:"))?)))?;
     let (head, time) = head.rsplit_once(' ')?;
     let (cpu, flags) = head.rsplit_once('[')?.1.split_once(']')?;
     let cpu = cpu.parse().ok()?;
-    // Of the last one of that name: a comm may contain anything.
+    // Take the last field of that name, because a comm may contain anything.
     let field = |name: &str| rest.rsplit_once(&format!(" {name}="))?.1.split_whitespace().next();
     let pid = |name: &str| field(name)?.parse::<i32>().ok();
     let to = |name: &str| field(name)?.parse::<usize>().ok();
@@ -102,10 +102,10 @@ fn write(file: &str, what: impl AsRef<[u8]>) -> Result<()> {
 pub struct Trace;
 
 impl Trace {
-    /// All is ready to be traced, on the clock that timers are set by. Before there is a load: under one that wakes tasks
-    /// all the time each event takes a tenth of a second.
+    /// Set up the trace, on the clock of timers. Call it before the load starts: under a load with
+    /// many wakeups it takes a tenth of a second per event.
     pub fn ready(buffer_mb: u64) -> Result<Self> {
-        // One that was killed may have left it.
+        // The directory may remain from a run that was killed.
         match fs::create_dir(TRACING) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error).context(TRACING),
             _ => {}
@@ -119,14 +119,14 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Trace for so long.
+    /// Trace for this time.
     pub fn record(&self, seconds: f64) -> Result<()> {
         write("tracing_on", "1")?;
         sleep(Duration::from_secs_f64(seconds));
         write("tracing_on", "0")
     }
 
-    /// That the ring buffer had room for all.
+    /// Fail if the ring buffer lost events.
     pub fn check(&self) -> Result<()> {
         for cpu in fs::read_dir(Path::new(TRACING).join("per_cpu"))?.flatten() {
             let stats = fs::read_to_string(cpu.path().join("stats"))?;
@@ -136,7 +136,7 @@ impl Trace {
         Ok(())
     }
 
-    /// What was traced.
+    /// Return the lines of the trace.
     pub fn lines(&self) -> Result<impl Iterator<Item = std::io::Result<String>> + use<>> {
         Ok(BufReader::new(fs::File::open(Path::new(TRACING).join("trace"))?).lines())
     }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What threads of this process wait on.
+//! Waiting between threads of this process.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A word that threads sleep on while it has a value.
+/// A word on which threads sleep while it has a given value.
 #[derive(Default)]
 pub struct Futex(pub AtomicU32);
 
 impl Futex {
     pub fn wait(&self, while_it_is: u32) {
-        // SAFETY: the word outlives the call; no time-out.
+        // SAFETY: the word outlives the call; there is no timeout.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -29,13 +29,13 @@ impl Futex {
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and a thread may sleep until it is not.
+/// Held, and a thread may sleep until the lock is free.
 const CONTENDED: u32 = 2;
 
-/// How often a thread looks again before it sleeps.
+/// How often a thread checks the lock before it sleeps.
 const SPINS: u32 = 300;
 
-/// What a thread does while another one holds the lock.
+/// Behavior of a thread while another one holds the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Wait {
     /// Spin for a while, then sleep until the lock is free.
@@ -44,13 +44,13 @@ pub enum Wait {
     Spin,
 }
 
-/// A lock on a cache line of its own.
+/// A lock on a separate cache line.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Lock(Futex);
 
 impl Lock {
-    /// Holds the lock until the result is dropped.
+    /// Take the lock. Dropping the result releases it.
     pub fn lock(&self, wait: Wait) -> Held<'_> {
         let mut spins = SPINS;
         while spins > 0 {
@@ -87,7 +87,7 @@ mod tests {
     use std::time::Duration;
 
     struct Guarded(Lock, UnsafeCell<u64>);
-    // SAFETY: the number is only touched under the lock.
+    // SAFETY: the number is only accessed under the lock.
     unsafe impl Sync for Guarded {}
 
     #[test]

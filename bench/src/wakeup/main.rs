@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `magpie-wakeup`: how long woken threads wait for a CPU, and how long their requests take. A load as schbench's, by its
-//! parameters:
+//! `magpie-wakeup`: how long woken threads wait for a CPU, and how long their requests take. The
+//! load and its parameters are schbench's:
 //!
 //! ```text
-//! message thread:   wake all workers that wait, with the time --> wait until one does --> sleep s us
+//! message thread:   wake all waiting workers, with the time --> wait until one waits --> sleep s us
 //! worker:           wait --> woken: now - time = wakeup latency
 //!                        --> parts times: sleep --> lock of this CPU --> spin --> unlock     (c us of spinning in all)
-//!                        --> now - time = request latency --> tell the message thread
+//!                        --> now - time = request latency --> notify the message thread
 //! ```
 
 mod futex;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a run measured, as percentiles by nearest rank.
+//! Results of a run, as percentiles by nearest rank.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Of a worker, in ns, one of each kind for a request.
+/// Latencies of a worker in ns, one of each kind per request.
 #[derive(Default)]
 pub struct Latencies {
-    /// From the time that a message thread wakes the worker until it runs.
+    /// From the wakeup by a message thread until the worker runs.
     pub wakeup: Vec<u64>,
-    /// From the same time until its work is done.
+    /// From the same time until the request is done.
     pub request: Vec<u64>,
 }
 
@@ -24,7 +24,7 @@ impl Latencies {
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Report {
     pub wakeups: usize,
-    /// Requests, of which each wakeup begins one, a second.
+    /// Requests per second. Each wakeup begins one.
     pub rps: f64,
     pub p50_us: f64,
     pub p75_us: f64,
@@ -40,7 +40,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of a run of so many seconds.
+    /// Summarize a run of `seconds`.
     pub fn new(Latencies { mut wakeup, mut request }: Latencies, seconds: u64) -> Self {
         wakeup.sort_unstable();
         request.sort_unstable();

@@ -15,17 +15,17 @@ use crate::futex::Futex;
 use crate::report::Latencies;
 use crate::work::Work;
 
-/// How long a message thread sleeps.
+/// Sleep times of a message thread.
 pub struct Pause {
     least_ns: u64,
     most_ns: u64,
     chance: fastrand::Rng,
-    /// Latencies begin when a sleep is due to end.
+    /// Latencies begin when a sleep should end.
     from_due: bool,
 }
 
 impl Pause {
-    /// `seed`: teams with different ones differ.
+    /// Create the pauses of a team. Different seeds give different sleeps.
     pub fn new(cli: &Cli, seed: u64) -> Self {
         let percent_ns = cli.s * 10;
         Self {
@@ -36,7 +36,7 @@ impl Pause {
         }
     }
 
-    /// Sleeps; returns when that was due to end, in ns since the start.
+    /// Sleep. Return when the sleep should have ended, in ns since `start`.
     fn take(&mut self, start: Instant) -> u64 {
         let ns = self.chance.u64(self.least_ns..=self.most_ns);
         let due = ns_since(start) + ns;
@@ -51,12 +51,12 @@ fn ns_since(start: Instant) -> u64 {
     start.elapsed().as_nanos() as u64
 }
 
-/// The kernel may end other sleeps of the thread 50 us late, to end several at once.
+/// By default the kernel may end a sleep 50 us late, to batch several.
 fn end_sleeps_on_time() {
     set_timerslack(1).expect("1 ns is allowed");
 }
 
-/// What a worker waits on.
+/// Object on which a worker waits.
 enum Bell {
     /// 1: woken.
     Futex(Futex),
@@ -72,7 +72,7 @@ impl Bell {
         Ok(Self::Pipe(reader, writer))
     }
 
-    /// Call it before the ringing thread can know that this one waits.
+    /// Reset the bell, before the ringing thread can know that this one waits.
     fn reset(&self) {
         if let Self::Futex(futex) = self {
             futex.0.store(0, Ordering::Release);
@@ -103,12 +103,12 @@ impl Bell {
 
 struct Worker {
     bell: Bell,
-    /// ns since the start: when it began to wait, then when it was woken, or with --from-due was to be woken.
+    /// ns since the start: begin of the wait, then the wakeup; with --from-due, when that was due.
     since: AtomicU64,
 }
 
 impl Worker {
-    /// `at`: when it was to be woken, before it began to wait, perhaps.
+    /// Wake the worker. `at`: when this was due, perhaps before the worker began to wait.
     fn wake(&self, at: u64) {
         self.since.fetch_max(at, Ordering::Relaxed);
         self.bell.ring();
@@ -118,7 +118,7 @@ impl Worker {
 #[derive(Default)]
 pub struct Team {
     workers: Vec<Worker>,
-    /// Those that wait, in order.
+    /// Workers that wait, in order.
     waiting: Mutex<Vec<usize>>,
     /// 1: a worker waits.
     news: Futex,
@@ -167,7 +167,7 @@ impl Team {
         }
     }
 
-    /// Wakes the message thread: a worker waits, or all is to end.
+    /// Wake the message thread: a worker waits, or the run ends.
     pub fn tell(&self) {
         self.news.0.store(1, Ordering::Release);
         self.news.wake();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a worker does for a request: sleep, then spin, with the lock of its CPU held or without; so many times.
+//! Work for a request: sleep, then spin, with or without the lock of the CPU; several times.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,15 +11,15 @@ use scx_utils::NR_CPU_IDS;
 use crate::futex::{Held, Lock, Wait};
 
 pub struct Work {
-    /// Sleeps and spins, each.
+    /// Number of parts; each sleeps and spins.
     pub parts: u32,
-    /// Of each sleep.
+    /// Duration of each sleep.
     pub think: Duration,
-    /// Of each spin.
+    /// Duration of each spin.
     pub spin: Duration,
-    /// Only the time counts for which the worker runs.
+    /// Count only the time during which the worker runs.
     pub cpu_time: bool,
-    /// None: the worker holds no lock.
+    /// None: the worker takes no lock.
     pub locks: Option<Locks>,
 }
 
@@ -38,7 +38,7 @@ impl Work {
     }
 }
 
-/// A lock for each CPU that the machine may have.
+/// A lock for each possible CPU.
 pub struct Locks {
     by_cpu: Vec<Lock>,
     wait: Wait,
@@ -49,8 +49,8 @@ impl Locks {
         Self { by_cpu: (0..*NR_CPU_IDS).map(|_| Lock::default()).collect(), wait }
     }
 
-    /// Takes the lock of the CPU that the caller runs on. A caller that slept for it keeps it though it has migrated since;
-    /// a caller that spun for it then takes that of its new CPU: only tasks of one CPU wait for each other.
+    /// Take the lock of the caller's CPU. A caller that slept for it keeps it after a migration;
+    /// one that spun takes its new CPU's lock instead: only tasks of one CPU wait for each other.
     fn lock(&self) -> Held<'_> {
         loop {
             let cpu = this_cpu();
@@ -72,7 +72,7 @@ fn spin_until(until: Instant) {
     }
 }
 
-/// Spins for that much of the thread's CPU time: asking for it is a system call, so it waits by the clock in between.
+/// Spin for `spin` of CPU time. Reading that is a system call, so the loop polls the clock.
 fn spin_cpu_time(spin: Duration) {
     let until = thread_cpu_time() + spin;
     while let Some(left) = until.checked_sub(thread_cpu_time()).filter(|left| !left.is_zero()) {

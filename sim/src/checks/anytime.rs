@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What must hold at any time, looked at each CHECK_EVERY: lines and bits of CPUs, where each task is, the groups' sums, and
-//! how long anybody waits.
+//! Invariants that hold at any time, checked each CHECK_EVERY: lines and bits of CPUs, the place of
+//! each task, sums of groups, and the length of waits.
 
 use scx_magpie::bpf_intf::*;
 
@@ -13,22 +13,22 @@ use crate::kernel::{Curr, Event, Kernel};
 use crate::task::{Place, SCHED_BATCH, SCHED_IDLE, State, Task};
 use crate::time::{MSEC, USEC};
 
-/// No CPU of an LLC idles while a task that may use all CPUs waits there for longer than that: a kick, the way out of
-/// idle and a steal take a few us.
+/// Longest time that a CPU of an LLC idles while a task that may use all CPUs waits there: a kick,
+/// an exit from idle and a steal take a few us.
 const WAKEUP_GRACE: u64 = MSEC;
 
-/// The same where the scheduler's rules leave help to the tick: tasks with affinity, behind an urgent task, between LLCs;
-/// tasks that were sent to an idle CPU which another took a moment before they arrived.
+/// The same where the scheduler leaves help to the tick: for tasks with affinity, behind an urgent
+/// task, between LLCs, or sent to an idle CPU that another task took just before.
 const TICK_GRACE: u64 = 3 * TICK;
 
 /// MAX_PULL_LOOKS.
 const LOOKS: usize = 8;
 
-/// A bit whose reason is gone may stay until the next tick.
+/// A bit may remain without its reason until the next tick.
 const STALE_GRACE: u64 = 3 * TICK;
 
 impl Kernel {
-    /// Everything that holds at any time.
+    /// Check all invariants that hold at any time.
     pub fn check(&mut self) {
         self.check_places();
         for cpu in self.online.iter().collect::<Vec<_>>() {
@@ -42,7 +42,7 @@ impl Kernel {
         self.push(self.now + CHECK_EVERY, Event::Check);
     }
 
-    /// No bit is set where there are no slots.
+    /// Check that no bit is set without a slot.
     fn check_lines(&mut self) {
         let lines = (0..self.layout.llcs.len()).flat_map(|llc| self.native.map_lines(llc)).flatten();
         if lines.into_iter().any(|line| line.bits >> magpie_limits_SLOTS_PER_LINE != 0) {
@@ -50,7 +50,7 @@ impl Kernel {
         }
     }
 
-    /// Each runnable task is in the queue where we put it, and in no other; nothing is under way for ever.
+    /// Check that each runnable task is in one queue, that of `place`, and no transfer hangs.
     fn check_places(&mut self) {
         let mut seen = vec![0u32; self.tasks.len()];
         for cpu in &self.cpus {
@@ -70,8 +70,8 @@ impl Kernel {
         }
     }
 
-    /// A group's sum, and what CPUs have not told it yet, is that of the weights of what is runnable in it; its weight is in its
-    /// parent's as long as there is any.
+    /// Check that a group's sum, plus changes that CPUs have not flushed, is the weight of its
+    /// runnable tasks and children, and that its weight counts in its parent while that is not 0.
     fn check_groups(&mut self) {
         if self.tunables.no_cgroups || self.cgroups.len() == 1 {
             return;
@@ -82,7 +82,7 @@ impl Kernel {
             let Some(tctx) = task.tctx() else { continue };
             let weight = task.weight();
             let counts = match task.state {
-                // Moved or reniced on its way to a CPU: it counts when it runs.
+                // Moved or reniced on its way to a CPU: the task counts once it runs.
                 State::Runnable if matches!(task.place, Place::Local(_)) => true,
                 State::Runnable if matches!(task.place, Place::Dsq(id) if is_throttled_queue(id)) => tctx.counted == 0,
                 State::Runnable | State::Running => tctx.counted == weight,
@@ -90,9 +90,9 @@ impl Kernel {
                 State::Waking | State::Dead => true,
             };
             let autogroup = task.session.filter(|_| task.cgroup == 0).map_or(0, |session| self.autogroup_id(session));
-            // It joins its autogroup when it becomes runnable once that has an id.
+            // A task joins its autogroup when it becomes runnable and the autogroup has an id.
             let is_member = tctx.group != 0 && tctx.group == autogroup;
-            // It leaves the former one then, too.
+            // Then it also leaves its former group.
             let has_left = task.state != State::Sleeping || task.session.is_none();
             if !is_member && has_left && tctx.group != ids[task.cgroup] {
                 let what = format!("task {id} of cgroup {} is in group {}", task.cgroup, tctx.group);
@@ -113,7 +113,7 @@ impl Kernel {
                 return self.violate("cgroup", format!("session {session} has {told}, not {members}"));
             }
         }
-        // Children come after their parents.
+        // Children follow their parents in `cgroups`.
         for id in (1..self.cgroups.len()).rev().filter(|&id| self.cgroups[id].alive) {
             let group = self.native.group(ids[id]);
             let sum = sums[id] - self.native.untold(ids[id]);
@@ -129,7 +129,7 @@ impl Kernel {
         }
     }
 
-    /// Idle and overload bits tell the truth, or did a moment ago.
+    /// Check that idle and overload bits are right, or were a moment ago.
     fn check_bits(&mut self, cpu: usize, slot: usize) {
         let cctx = self.native.cpu_ctx(cpu);
         let (idle, waiting) = (cctx.idle != 0, cctx.queued != 0);
@@ -163,7 +163,7 @@ impl Kernel {
             return self.violate("overload bit", format!("CPU {cpu} hides tasks that wait and may move"));
         }
 
-        // The tick clears it.
+        // The tick clears the bit.
         let stale = bit && queued == 0 && self.cpus[cpu].curr != Curr::HigherClass;
         let since = self.checks.stale_since[cpu].filter(|_| stale).or(stale.then_some(self.now));
         self.checks.stale_since[cpu] = since;
@@ -180,13 +180,13 @@ impl Kernel {
         let unknown = is_idle && !self.native.is_idle_bit(slot) && self.now > self.cpus[cpu].busy_until;
         let since = self.checks.unknown_since[cpu].filter(|_| unknown).or(unknown.then_some(self.now));
         self.checks.unknown_since[cpu] = since;
-        // Not if it only happened to be claimed whenever we looked.
+        // Except if the CPU happened to be claimed at each check.
         if since.is_some_and(|since| self.now > since.max(self.cpus[cpu].idle_since) + WAKEUP_GRACE) {
             self.violate("idle bit", format!("CPU {cpu} is idle and its idle bit is not set"));
         }
     }
 
-    /// Work conservation, and bounded waits.
+    /// Check work conservation and bounds of waits.
     fn check_waits(&mut self) {
         let idle: Vec<usize> = (self.online.iter())
             .filter(|&cpu| {
@@ -217,28 +217,28 @@ impl Kernel {
                 let cpu = t.cpu;
                 return self.violate("starved", format!("task {task} waits on CPU {cpu} for {} ms", waited / MSEC));
             }
-            // Sent to an idle CPU that a higher class took before it arrived: the kernel tells nobody (cpu_release() is
-            // for CPUs that run a task of ours).
+            // Sent to an idle CPU that a higher class took before the arrival: the kernel does not
+            // report that (cpu_release() is only for CPUs that run a sched_ext task).
             let taken = matches!(t.place, Place::Local(cpu) if self.cpus[cpu].curr == Curr::HigherClass);
             let throttled = matches!(t.place, Place::Dsq(id) if is_throttled_queue(id));
             if could_move <= WAKEUP_GRACE || idle.is_empty() || taken || throttled {
                 continue;
             }
-            // SCHED_BATCH and SCHED_IDLE tasks do not take the CPU from what came there at the same time.
+            // SCHED_BATCH and SCHED_IDLE tasks do not preempt a task that arrived at the same time.
             let second = matches!(t.place, Place::Local(_)) && matches!(t.traits.policy, SCHED_BATCH | SCHED_IDLE);
             let confined = t.mask().and(&self.online) != self.online || second;
-            // Behind a kernel thread, or a waker that was to sleep, it is not offered before the tick.
+            // Not offered before the tick: behind a kernel thread or a waker that should sleep.
             let cctx = self.native.cpu_ctx(t.cpu);
             let soon = u32::from(cctx.preempted_by) == preempter_BY_KTHREAD
                 || t.behind_kthread
                 || cctx.curr_critical != 0
                 || matches!(t.place, Place::Local(_)) && cctx.handed_off != 0;
             let tick_grace = TICK_GRACE.max(self.tunables.slice_us * USEC + 2 * TICK);
-            // Only the first tasks of a queue are looked at, and one that comes up to them need not have been there for long.
+            // A walk checks the first tasks of a queue, which may have advanced to there recently.
             let deep = self.now < self.checks.deep_at[t.cpu] + tick_grace;
             let helper = idle.iter().copied().find(|&cpu| {
                 let place = &self.machine.places[cpu];
-                // The CPU that is told of a waiting task may be a weak one, which does not look far for it.
+                // The kicked CPU may be a weak one, which does not search far.
                 let near =
                     place.llc == self.machine.places[t.cpu].llc && !deep && (alike || place.capacity >= strongest);
                 let grace = if near && !confined && !soon { WAKEUP_GRACE } else { tick_grace };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What must hold where CPUs differ in capacity, besides what holds anywhere ([`crate::checks`]):
+//! Additional invariants where CPUs differ in capacity; for the others see [`crate::checks`]:
 //!
 //! ```text
-//! select_cpu() claims a CPU   too weak for the task? then none was idle that is not
-//! enqueue() sends to another  it is stronger; it is idle, or runs a task that would do where this one was
+//! select_cpu() claims a CPU   too weak for the task? then no idle CPU was strong enough
+//! enqueue() sends to another  it is stronger; it is idle, or runs a task that fits the CPU of this one
 //! ```
 
 use scx_magpie::topology::is_stronger;
@@ -31,7 +31,7 @@ impl Kernel {
         self.machine.places[cpu].capacity
     }
 
-    /// select_cpu() claimed `cpu` for the task.
+    /// Check that select_cpu() claimed a `cpu` that fits the task.
     pub fn check_fits(&mut self, task: TaskId, cpu: usize) {
         if self.tunables.no_capacity || self.layout.nr_stronger() == 0 || self.layout.llcs.len() > REACH {
             return;
@@ -51,23 +51,23 @@ impl Kernel {
         }
     }
 
-    /// The task does not fit its CPU, and `to` is a stronger one.
+    /// Return true if the task does not fit its CPU, and `to` is stronger.
     pub fn moves_up(&self, task: TaskId, to: usize) -> bool {
         let from = self.tasks[task].cpu;
         stronger(self.capacity(to), self.capacity(from)) && !fits(self.task_util(task), self.capacity(from))
     }
 
-    /// `to` idles, claimed for the task: in another LLC of the node, or in the same, where it is preferred or its core was shared.
+    /// Return true if idle `to` offers room: another LLC, a better core, or a core that was shared.
     pub fn moves_to_room(&self, task: TaskId, to: usize) -> bool {
         let (from, to_place) = (&self.machine.places[self.tasks[task].cpu], &self.machine.places[to]);
         let better = to_place.llc != from.llc || self.machine.shape.smt > 1 || to_place.rank > from.rank;
         to_place.node == from.node && better && self.native.cpu_ctx(to).idle != 0
     }
 
-    /// enqueue() sends the task, which runs, up to `to`.
+    /// Check that enqueue() may send the running task to `to`.
     pub fn check_moved_up(&mut self, task: TaskId, to: usize) {
         let from = self.tasks[task].cpu;
-        // Claimed for it; or its runner is small.
+        // Claimed for the task, or running a small task.
         let curr = match self.cpus[to].curr {
             Curr::Task(curr) => Some(curr),
             _ => None,

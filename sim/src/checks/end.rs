@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What must hold at the end of a run: the program's counters add up to what was seen from outside, and shares follow weights.
+//! Invariants at the end of a run: counters agree with observations, and shares follow weights.
 
 use scx_magpie::bpf_intf::*;
 
@@ -10,7 +10,7 @@ use crate::time::{MSEC, USEC};
 use crate::trace::Op;
 
 impl Kernel {
-    /// Counters of the program against what was seen from outside.
+    /// Check the program's counters against the observations.
     pub fn check_counters(&mut self) {
         let mut sums = [0u64; magpie_stat_MAGPIE_NR_STATS as usize];
         for cpu in 0..self.cpus.len() {
@@ -74,33 +74,33 @@ impl Kernel {
         }
     }
 
-    /// `task` was brought to a local DSQ by dispatch().
+    /// Note that dispatch() moved a task to a local DSQ.
     pub fn note_moved(&mut self) {
         self.checks.moved += 1;
     }
 
-    /// Another CPU's queue had none.
+    /// Note that another CPU's queue had no task.
     pub fn note_missed(&mut self) {
         self.checks.missed += 1;
     }
 
-    /// An idle CPU is kicked.
+    /// Note that an idle CPU is kicked.
     pub fn note_kicked(&mut self) {
         self.checks.kicked += 1;
     }
 
-    /// A task flees a CPU that the program knows.
+    /// Note that a task leaves a CPU taken by a higher class.
     pub fn note_reenqueued(&mut self) {
         self.checks.reenqueued += 1;
     }
 
-    /// enqueue() was called for a CPU that the program does not know.
+    /// Note that enqueue() was called for a CPU that the program does not know.
     pub fn note_uncounted(&mut self) {
         self.checks.uncounted += 1;
     }
 
-    /// Tasks that never slept since `from`: those that share one CPU have shares that follow their weights, but for a few
-    /// slices, the turns that the guard against starvation gave, and the credit of a wakeup.
+    /// Check that hogs on one CPU have run by weight since `from`, except for a few slices, turns
+    /// by the guard against starvation, and a wakeup's credit.
     pub fn check_shares(&mut self, hogs: &[TaskId], from: u64) {
         for cpu in 0..self.cpus.len() {
             self.update_curr(cpu);
@@ -111,7 +111,7 @@ impl Kernel {
             let on: Vec<TaskId> = (hogs.iter().copied())
                 .filter(|&task| self.tasks[task].traits.allowed.is_only(cpu) && self.tasks[task].cgroup == 0)
                 .collect();
-            // Each in ns of nice 0.
+            // Run times weighted to ns of nice 0.
             let share = |kernel: &Self, task: TaskId| {
                 let weight = u64::from(kernel.tasks[task].weight());
                 (kernel.tasks[task].raw().se.sum_exec_runtime * 1024 / weight, weight)

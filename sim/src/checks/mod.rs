@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What must hold in each run, whatever the scheduler's flags, the machine, the load and the faults. The first thing
-//! that does not is the run's [`Violation`].
+//! Invariants of each run, for any flags, machine, load and faults. The first violated one is the
+//! run's [`Violation`].
 //!
 //! ```text
-//! at each callback    budgets of loops; a task is where it may be, and as far from the clock; utilization: here, and
-//!   capacity.rs       ... where CPUs differ: it is big enough
-//! anytime.rs          each CHECK_EVERY: every task in one place; nobody waits while a CPU idles; bits agree with queues;
+//! at each callback    bounds of loops; place of a task, and its distance from the clock; utilization: this file
+//!   capacity.rs       ... where CPUs differ: the CPU fits the task
+//! anytime.rs          each CHECK_EVERY: every task in one place; no wait next to an idle CPU; bits agree with queues;
 //!                     waits are bounded
 //! end.rs              counters add up; shares follow weights
 //! ```
@@ -29,24 +29,24 @@ use crate::trace::Op;
 
 const CHECK_EVERY: u64 = 500 * USEC;
 
-/// LLCs that a search or a kick reaches: MAX_BEYOND and the own one.
+/// Number of LLCs that a search or a kick reaches: MAX_BEYOND and the CPU's LLC.
 const REACH: usize = 9;
 
-/// Waiting tasks that one loop looks at (MAX_OFFER_LOOKS, MAX_STARVE).
+/// Waiting tasks that one loop checks (MAX_OFFER_LOOKS, MAX_STARVE).
 const MAX_LOOKS: u32 = 16;
 
-/// What a task may be ahead of its CPU's clock, besides a slice (OVERRUN_NS).
+/// Negative lag that a task may have, besides a slice (OVERRUN_NS).
 const OVERRUN: u64 = 20 * MSEC;
 
 /// Time in which utilization halves: 32 periods of 1024 us.
 const HALF_LIFE: f64 = 32.0 * 1024.0 * USEC as f64;
 
-/// What its parts of periods make of it: it is exact for those that are over.
+/// Difference due to parts of periods. Complete periods are exact.
 const UTIL_SLACK: f64 = 32.0;
-/// ns in which the kernel has put back what waits on a CPU that a higher class has taken.
+/// Time in ns within which the kernel enqueues again the tasks of a CPU taken by a higher class.
 const PUT_BACK_SLACK: u64 = 1_000_000;
 
-/// The kernel tells of a moment: what must hold then?
+/// Check the invariants of a moment that the kernel reports.
 pub fn observe(kernel: &mut Kernel, moment: Moment) {
     match moment {
         Moment::Loaded => kernel.checks_attached(),
@@ -79,7 +79,7 @@ pub fn observe(kernel: &mut Kernel, moment: Moment) {
 }
 
 impl Util {
-    /// The CPU is `running` at `freq` (0..1) from here on. Its clock passes by its frequency, until it idles.
+    /// Set the CPU to `running` at `freq` (0..1), by which PELT's time advances until it idles.
     fn update(&mut self, now: u64, capacity: u64, running: bool, freq: f64) {
         let capacity = capacity as f64;
         let passed = (now - self.at) as f64;
@@ -119,18 +119,18 @@ impl Notes {
 }
 
 impl Kernel {
-    /// A program without a past runs from here on.
+    /// Start checking a freshly loaded program.
     pub fn checks_attached(&mut self) {
         self.checks = Notes::new(self.cpus.len(), self.now);
         self.checks.counts = self.trace.counts;
     }
 
-    /// Has check() run now and then.
+    /// Start the periodic calls of check().
     pub fn start_checks(&mut self) {
         self.push(self.now + CHECK_EVERY, Event::Check);
     }
 
-    /// select_cpu() chose `cpu`.
+    /// Check the `cpu` that select_cpu() chose.
     pub fn check_selected(&mut self, task: TaskId, cpu: usize) {
         let might = self.tasks[task].mask().and(&self.online);
         if self.online.test(cpu) && !might.test(cpu) && !might.is_empty() {
@@ -145,8 +145,8 @@ impl Kernel {
         }
     }
 
-    /// select_cpu() has returned: it searched as far as it might, for the loader all. Judged where there is one LLC, and no
-    /// search for cores nor for strong CPUs.
+    /// Check the number of CPUs that select_cpu() scanned; the loader scans all. Applies to
+    /// machines with one LLC, without searches for idle cores or strong CPUs.
     pub fn check_scanned(&mut self, task: TaskId) {
         let stats = self.native.cpu_ctx(self.cpu).stats;
         let scanned = stats[magpie_stat_STAT_SCANNED as usize] - self.checks.scanned;
@@ -164,7 +164,7 @@ impl Kernel {
         }
     }
 
-    /// The task starts to run on `cpu`.
+    /// Check a task that starts to run on `cpu`.
     pub fn check_start(&mut self, cpu: usize, task: TaskId) {
         if !self.online.test(cpu) {
             self.violate("affinity", format!("task {task} runs on CPU {cpu}, which is offline"));
@@ -174,7 +174,7 @@ impl Kernel {
         }
     }
 
-    /// A callback has returned.
+    /// Check the state after a callback.
     pub fn check_call(&mut self) {
         let Some(Call { op, task, looks, looks_back, .. }) = self.call else { return };
         if let (Op::Stopping, Some(task)) = (op, task) {
@@ -188,22 +188,22 @@ impl Kernel {
         }
     }
 
-    /// dispatch() has returned.
+    /// Check the state after dispatch().
     pub fn check_dispatch(&mut self, cpu: usize) {
-        // It may find that the CPU has gone idle without a word, as one does that goes offline.
+        // The program may notice in dispatch() that a CPU idles, as one that goes offline.
         let busy = (self.checks.utils[cpu].running, self.native.cpu_ctx(cpu).pelt.running != 0);
         if self.cpus[cpu].curr == Curr::Idle && busy == (true, false) {
             self.check_util(cpu, false);
         }
         let misses = self.native.cpu_ctx(cpu).stats[magpie_stat_STAT_STEAL_MISS as usize] - self.checks.steal_misses;
-        // Balance has one, and does not count it. Of other LLCs the program looks at tasks, not only at queues, with a cost.
+        // balance() does not count its victim. With costs, tasks of other LLCs are checked, too.
         let missed = self.checks.missed;
         let at_least =
             if self.tunables.migration_cost_llc_us + self.tunables.migration_cost_node_us > 0 { 0 } else { misses };
         if !(at_least..=misses + 1).contains(&missed) {
             self.violate("counters", format!("CPU {cpu} tried {missed} victims in vain, and counted {misses}"));
         }
-        // Once, and when the idle task runs once again after the CPU was marked idle.
+        // Once, and again if the idle task runs after the CPU was marked idle.
         let attempts = if self.cpus[cpu].curr == Curr::Idle { 2 } else { 1 };
         let max = u64::from(attempts * self.tunables.steal_tries);
         if misses > max {
@@ -211,10 +211,10 @@ impl Kernel {
         }
     }
 
-    /// A task is about to be inserted where select_cpu() or enqueue() said.
+    /// Check an insertion requested by select_cpu() or enqueue().
     pub fn check_insert(&mut self, task: TaskId, to: &Insert) {
         let Task { traits, .. } = &self.tasks[task];
-        // Where it might find a task without a tick it does.
+        // On a nohz_full CPU a patient task preempts too, because current may have no tick.
         let nohz_full = self.machine.is_nohz_full(local_on(to.dsq_id).unwrap_or(self.tasks[task].cpu));
         let patient =
             matches!(traits.policy, SCHED_BATCH | SCHED_IDLE) && !traits.kthread && !traits.loader && !nohz_full;
@@ -224,8 +224,8 @@ impl Kernel {
         }
     }
 
-    /// select_cpu() or enqueue() names the queue. Only running tasks go to other CPUs' local ones: up, to where
-    /// there is more room, or home, if nothing holds them back.
+    /// Check the queue named by select_cpu() or enqueue(). Only running tasks go to local DSQs of
+    /// other CPUs: to a stronger CPU, to more room, or to the preferred node unless in back-off.
     pub fn check_sent(&mut self, task: TaskId, dsq_id: u64) {
         let (Some(to), Some(tctx)) = (local_on(dsq_id), self.tasks[task].tctx()) else { return };
         let (home, held) = (tctx.preferred_node, tctx.numa_backoff != 0);
@@ -243,7 +243,7 @@ impl Kernel {
         }
     }
 
-    /// A task was put somewhere by enqueue().
+    /// Check a task that enqueue() has queued.
     pub fn check_enqueued(&mut self, task: TaskId, cpu: usize, enq_flags: u64) {
         let Place::Dsq(id) = self.tasks[task].place else { return };
         if is_throttled_queue(id) {
@@ -255,7 +255,7 @@ impl Kernel {
         let overloaded = u32::from(cctx.queued) & queued_QUEUED_MOVABLE != 0;
         let vclock = cctx.vclock;
 
-        // Its deadline is what it may ask for after its virtual time, which is not far from the clock.
+        // The deadline is at most the request after the vruntime, which is near the virtual time.
         let raw = self.tasks[task].raw();
         let weight = self.weight(task);
         let by_weight = |ns: u64| (ns * (1024 << WEIGHT_SHIFT) / weight) as i64;
@@ -278,9 +278,9 @@ impl Kernel {
         if first && !pinned && self.dsqs[id].as_ref().unwrap().iter().next() != Some(task) {
             return self.violate("urgent", format!("task {task}, the loader, is not the first that waits on CPU {id}"));
         }
-        // A long queue is served first come, first served.
+        // A long queue is FIFO.
         let cctx = self.native.cpu_ctx(id);
-        // A preempted task comes before others, and long ones that wake with credit come after it.
+        // A preempted task precedes others. Long tasks that wake with credit come after it.
         let in_place = match (before as i64).signum() {
             0 => true,
             1 => tctx.resumes != 0,
@@ -315,7 +315,7 @@ impl Kernel {
         }
     }
 
-    /// A task waits on a CPU for its cpu.max.
+    /// Check a task that waits on a CPU for its cpu.max.
     fn check_throttled(&mut self, task: TaskId, cpu: usize) {
         let used_up = |id| {
             let group = self.native.group(self.program_id(id));
@@ -330,7 +330,7 @@ impl Kernel {
         if self.tasks[task].tctx().is_none_or(|tctx| tctx.at_user == 0) {
             self.violate("throttled", format!("task {task} waits for its cpu.max, and may hold a kernel lock"));
         }
-        // It is not counted twice: something of it was changed.
+        // It is not counted twice if one of its parameters was changed.
         if self.tasks[task].tctx().is_some_and(|tctx| tctx.enqueued_at < self.now) {
             self.checks.uncounted += 1;
         }
@@ -340,12 +340,12 @@ impl Kernel {
         }
     }
 
-    /// What the program took for the task's weight when it last looked, in its units.
+    /// Return the program's last value of the task's weight, in its units.
     fn weight(&self, task: TaskId) -> u64 {
         self.tasks[task].tctx().map_or(0, |tctx| u64::from(tctx.share & !GROUP_FLAGS))
     }
 
-    /// What it should be by the groups' sums, which [`Kernel::check_groups`] checks.
+    /// Return the right weight by the groups' sums, which [`Kernel::check_groups`] checks.
     fn share(&self, task: TaskId) -> f64 {
         let unit = f64::from(1u32 << WEIGHT_SHIFT);
         let plain = f64::from(self.tasks[task].weight());
@@ -359,13 +359,13 @@ impl Kernel {
         let (share, _) = self.cgroup_path(self.tasks[task].cgroup).fold((plain, plain), |(share, part), id| {
             let cgroup = &self.cgroups[id];
             let weight = f64::from(cgroup.kernel_weight());
-            // A share is at most all: sums may lag.
+            // A share is at most 1: sums may be out of date.
             (share * weight / part.max(self.native.group(self.program_id(id)).sum as f64), weight)
         });
         (share * unit).clamp(1.0, 102_400.0 * unit)
     }
 
-    /// cpu_release() has returned: what was about to run there waits where it can be stolen.
+    /// Check after cpu_release() that tasks about to run there wait where they can be stolen.
     pub fn check_released(&mut self, cpu: usize) {
         let moves = self.cpus[cpu].push_away;
         let left = self.cpus[cpu].local.iter().find(|&task| Some(task) != moves);
@@ -374,7 +374,7 @@ impl Kernel {
         }
     }
 
-    /// A higher class has had the CPU for a while: what could run elsewhere does not wait there.
+    /// Check that no movable task waits on a CPU that a higher class has had for a while.
     pub fn check_put_back(&mut self, cpu: usize) {
         if !self.quirks.reenqueues_from_anywhere || self.native.slot(cpu).is_none() {
             return;
@@ -389,7 +389,7 @@ impl Kernel {
         }
     }
 
-    /// The program has taken note that the CPU is `running` from here on.
+    /// Check the program's utilization as it notes that the CPU is `running` or not.
     pub fn check_util(&mut self, cpu: usize, running: bool) {
         let capacity = self.machine.places[cpu].capacity;
         let pelt = self.native.cpu_ctx(cpu).pelt;
@@ -397,14 +397,14 @@ impl Kernel {
         util.update(self.now, capacity, running, self.cpus[cpu].freq.now as f64 / MAX_FREQ as f64);
         let (seen, avg) = (util.avgs.map(|(avg, _)| avg), pelt.util_avg);
         let is_right = seen.iter().any(|seen| (seen - f64::from(avg)).abs() <= UTIL_SLACK);
-        // Less than a period counts later.
+        // Less than a period is added later.
         let folded = std::mem::replace(&mut util.summed, pelt.updated_at) != pelt.updated_at;
         if folded && self.native.slot(cpu).is_some() && !is_right {
             self.violate("utilization", format!("CPU {cpu}'s is {:.0}, and the program has {avg}", seen[1]));
         }
     }
 
-    /// After a tick: if the task's share was looked at, it is the right one.
+    /// Check the task's share after a tick, if the program has read it.
     fn check_share(&mut self, cpu: usize) {
         let Curr::Task(task) = self.cpus[cpu].curr else { return };
         if self.tasks[task].tctx().is_none_or(|tctx| tctx.group == 0 || tctx.share_at != self.now) {
@@ -424,7 +424,7 @@ impl Kernel {
         self.tunables.steal != Steal::Off && self.is_migratable(task)
     }
 
-    /// May `thief` take tasks that wait for `cpu`, by --steal?
+    /// Return true if --steal allows `thief` to take tasks that wait for `cpu`.
     fn steals_from(&self, thief: usize, cpu: usize) -> bool {
         let (thief, cpu) = (&self.machine.places[thief], &self.machine.places[cpu]);
         match self.tunables.steal {

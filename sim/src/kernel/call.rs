@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Calls of the BPF program's callbacks. Kfuncs find the simulated kernel by [`current`].
+//! Calls of the BPF program's callbacks. Kfuncs find the simulated kernel with [`current`].
 
 use std::cell::Cell;
 
@@ -14,16 +14,16 @@ thread_local! {
     static CURRENT: Cell<*mut Kernel> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// The kernel whose callback runs.
+/// Return the kernel whose callback runs.
 ///
 /// # Safety
 /// Call it only from a kfunc, inside [`Kernel::call`]. The reference must not outlive the kfunc.
 pub unsafe fn current<'a>() -> &'a mut Kernel {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { try_current() }.expect("a kfunc was called outside of a callback")
 }
 
-/// The same; `None` outside of callbacks.
+/// Return the kernel whose callback runs; `None` outside of callbacks.
 ///
 /// # Safety
 /// As for [`current`].
@@ -33,7 +33,7 @@ pub unsafe fn try_current<'a>() -> Option<&'a mut Kernel> {
 }
 
 impl Kernel {
-    /// Calls a callback on the executing CPU. The trace records `task` and `arg`.
+    /// Call a callback on the executing CPU. The trace records `task` and `arg`.
     pub fn call<R>(&mut self, op: Op, task: Option<TaskId>, arg: u64, callback: impl FnOnce(&sched_ext_ops) -> R) -> R {
         let cpu = self.cpu;
         self.cost += CALLBACK;
@@ -62,7 +62,7 @@ impl Kernel {
         ret
     }
 
-    /// Runs one of the program's entry points for user space.
+    /// Run one of the program's entry points for user space.
     pub(super) fn in_program(&mut self, run: impl FnOnce(&Native)) {
         let native: *const Native = &self.native;
         let before = CURRENT.replace(self);
@@ -71,7 +71,7 @@ impl Kernel {
         CURRENT.set(before);
     }
 
-    /// bpf_get_current_task_btf() on a CPU.
+    /// Return the result of bpf_get_current_task_btf() on a CPU.
     pub fn curr_raw(&mut self, id: usize) -> *mut task_struct {
         let cpu = &mut self.cpus[id];
         match cpu.curr {

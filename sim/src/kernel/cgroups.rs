@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cgroups as the scheduler sees them: a tree with weights, and tasks that move in it.
+//! Cgroups as the scheduler sees them: a tree with weights, and tasks that move between them.
 //!
 //! ```text
 //! mkdir, rmdir        cgroup_init(), cgroup_exit()
 //! cpu.weight, .idle   cgroup_set_weight(), cgroup_set_idle()
-//! cgroup.procs        queued: taken out, cgroup_move(), enqueue()
+//! cgroup.procs        queued: dequeued, cgroup_move(), enqueue()
 //!                     running: stopping(false), cgroup_move(), running()      (sched_move_task)
 //! ```
 
@@ -16,13 +16,13 @@ use crate::time::USEC;
 use crate::trace::Op;
 
 impl Kernel {
-    /// The program's id of a cgroup, or of the nearest above it that has one; 0 for the root.
+    /// Return the program's id of a cgroup or of its nearest ancestor with an id; 0 for the root.
     pub fn program_id(&self, id: CgroupId) -> u32 {
         let own = |id: CgroupId| self.hashes.get(&(self.native.group_ids(), self.cgroups[id].kernel_id()));
         self.cgroup_path(id).find_map(own).map_or(0, |value| value[0] as u32)
     }
 
-    /// Tells the program of a cgroup.
+    /// Report a new cgroup to the program.
     pub fn init_cgroup(&mut self, id: CgroupId) {
         if self.tunables.no_cgroups {
             return;
@@ -49,7 +49,7 @@ impl Kernel {
         id
     }
 
-    /// Does nothing if the cgroup has tasks or children.
+    /// Remove a cgroup. Does nothing if the cgroup has tasks or children.
     pub fn remove_cgroup(&mut self, id: CgroupId) {
         let used = self.cgroups.iter().any(|other| other.alive && other.parent == id)
             || self.tasks.iter().any(|task| task.cgroup == id && task.is_alive());
@@ -63,7 +63,7 @@ impl Kernel {
         }
     }
 
-    /// Tells the program of a changed setting. The kernel tells nothing of the root.
+    /// Report a changed setting to the program. The kernel reports none of the root.
     fn tell_setting(&mut self, id: CgroupId, op: Op, call: impl FnOnce(&sched_ext_ops, *mut cgroup)) {
         if id != 0 && self.cgroups[id].alive && !self.tunables.no_cgroups {
             let raw = &raw mut *self.cgroups[id].raw;
@@ -79,13 +79,13 @@ impl Kernel {
 
     pub fn set_cgroup_idle(&mut self, id: CgroupId, idle: bool) {
         self.cgroups[id].tg.idle = idle.into();
-        // The kernel forgets the weight that was set.
+        // The kernel drops the weight that was set.
         self.cgroups[id].weight = WEIGHT_DFL;
         self.cgroups[id].tg.shares = shares(if idle { IDLE_POLICY_WEIGHT } else { kernel_weight(WEIGHT_DFL) });
         self.tell_setting(id, Op::CgroupSetIdle, |ops, raw| unsafe { ops.cgroup_set_idle.unwrap()(raw, idle) });
     }
 
-    /// cpu.max; a quota of `None` is max.
+    /// Set cpu.max. A quota of `None` is max.
     pub fn set_cgroup_max(&mut self, id: CgroupId, quota_us: Option<u64>, period_us: u64, burst_us: u64) {
         let bandwidth = &mut self.cgroups[id].tg.cfs_bandwidth;
         bandwidth.quota = quota_us.map_or(u64::MAX, |us| us * USEC);
@@ -113,7 +113,7 @@ impl Kernel {
         });
     }
 
-    /// setsid(): the task is in this autogroup wherever it is in the root cgroup.
+    /// setsid(): the task belongs to this autogroup while it is in the root cgroup.
     pub fn set_session(&mut self, task: TaskId, session: usize) {
         self.change(task, |kernel| {
             kernel.tasks[task].session = Some(session);
@@ -130,13 +130,13 @@ impl Kernel {
         self.tasks[task].raw_mut().sched_task_group = own;
     }
 
-    /// The program's id of the autogroup; 0: none yet.
+    /// Return the program's id of the autogroup; 0: none yet.
     pub fn autogroup_id(&self, session: usize) -> u32 {
         let key = (&raw const *self.autogroups[session]).addr() as u64;
         self.hashes.get(&(self.native.group_ids(), key)).map_or(0, |value| value[0] as u32)
     }
 
-    /// From the group up to the child of the root.
+    /// Return the group and its ancestors below the root.
     pub fn cgroup_path(&self, id: CgroupId) -> impl Iterator<Item = CgroupId> + '_ {
         std::iter::successors(Some(id), |&id| Some(self.cgroups[id].parent)).take_while(|&id| id != 0)
     }

@@ -2,7 +2,7 @@
 //! Changes of a task's parameters while it may be queued or running (do_set_cpus_allowed, set_user_nice, sched_move_task).
 //!
 //! ```text
-//! queued:   taken out, changed, enqueue(); and moved, if it may not stay where it is
+//! queued:   dequeued, changed, enqueue(); then moved if it may not stay
 //! running:  stopping(false), changed, running()
 //! ```
 
@@ -12,7 +12,7 @@ use crate::mask::Mask;
 use crate::task::State;
 
 impl Kernel {
-    /// Changes a scheduling parameter: takes the task out of its queue, changes it, and puts it back.
+    /// Change a scheduling parameter: dequeue the task, change it, and enqueue it again.
     pub fn change(&mut self, task: TaskId, change: impl FnOnce(&mut Self)) {
         let (state, cpu) = (self.tasks[task].state, self.tasks[task].cpu);
         match state {
@@ -53,7 +53,7 @@ impl Kernel {
             return;
         }
         match state {
-            // A stopper takes the CPU and moves it.
+            // A stopper preempts it and moves it.
             State::Running => {
                 self.cpus[cpu].push_away = Some(task);
                 self.resched_curr(cpu);
@@ -63,7 +63,7 @@ impl Kernel {
         }
     }
 
-    /// move_queued_task(): moves a queued task if it may not run on its CPU.
+    /// move_queued_task(): move a queued task if it may not run on its CPU.
     pub fn move_if_disallowed(&mut self, task: TaskId) {
         let cpu = self.tasks[task].cpu;
         if self.tasks[task].state != State::Runnable || self.tasks[task].may_run_on(cpu) && self.online.test(cpu) {

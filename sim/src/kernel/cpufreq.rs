@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CPU frequencies, as the governor schedutil sets them from the program's targets. Each CPU has a policy of its own.
+//! CPU frequencies by the governor schedutil, from the program's targets. Each CPU has a policy.
 //!
 //! ```text
 //! scx_bpf_cpuperf_set() --> rq->scx.cpuperf_target --* 1.25, once in RATE_LIMIT--> freq --> speed, energy
@@ -12,11 +12,11 @@ use crate::native::rq;
 use crate::time::{MSEC, SEC};
 use crate::trace::Op;
 
-/// Of the highest frequency: as 0.8 GHz of 4 GHz.
+/// Fraction of the highest frequency in 1/1024: as 0.8 GHz of 4 GHz.
 pub const MIN_FREQ: u64 = 205;
 pub const MAX_FREQ: u64 = 1024;
 
-/// The governor's rate_limit_us, in ns: what most drivers have it start with.
+/// rate_limit_us of the governor, in ns: the initial value with most drivers.
 pub const RATE_LIMIT: u64 = 2 * MSEC;
 
 pub struct Freq {
@@ -24,15 +24,15 @@ pub struct Freq {
     pub now: u64,
     set_at: Option<u64>,
     charged_at: u64,
-    /// The cube of the frequency, 0..1, over the time that the CPU was busy: seconds at the highest one.
+    /// Energy: the cube of the frequency, 0..1, integrated over busy time in s.
     pub energy: f64,
     pub rq: Box<rq>,
-    /// scx_bpf_cpuperf_set()
+    /// Number of calls of scx_bpf_cpuperf_set().
     pub nr_set: u64,
 }
 
 impl Default for Freq {
-    /// As when a scheduler is enabled: full speed.
+    /// Full speed, as when a scheduler is enabled.
     fn default() -> Self {
         let mut rq = Box::new(rq::default());
         rq.scx.cpuperf_target = MAX_FREQ as u32;
@@ -69,7 +69,7 @@ impl Kernel {
         }
     }
 
-    /// Accounts what the CPU took until now. Idle CPUs take nothing.
+    /// Account energy until now. Idle CPUs use none.
     pub fn charge_energy(&mut self, cpu: usize) {
         let busy = self.cpus[cpu].curr != Curr::Idle;
         let freq = &mut self.cpus[cpu].freq;
@@ -100,7 +100,7 @@ extern "C" fn scx_bpf_cpuperf_cur(cpu: i32) -> u32 {
 extern "C" fn scx_bpf_cpuperf_set(cpu: i32, perf: u32) {
     let kernel = kernel();
     kernel.cost += KFUNC;
-    // While a runqueue is locked, only its own CPU's: a remote tick locks that of its task.
+    // Under a runqueue's lock only that CPU's: a remote tick holds the lock of its task's CPU.
     let locked = kernel.call.map(|call| match (call.op, call.task) {
         (Op::Tick, Some(task)) => kernel.tasks[task].cpu,
         _ => call.cpu,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Handles events in the order of their times, each on its CPU. The CPU is then busy for as long as that took.
+//! Handle events in order of time, each on its CPU. The CPU is then busy for the cost of the event.
 
 use std::cmp::Reverse;
 
@@ -9,11 +9,11 @@ use crate::kernel::{Curr, Event, Kernel, Moment};
 use crate::native::{Context, SCX_KICK_IDLE, SCX_KICK_PREEMPT};
 use crate::trace::Op;
 
-/// A CPU that schedules more often than this waits for another one.
+/// A CPU that schedules more often than this waits for another CPU.
 const SPINS: usize = 4;
 
 impl Kernel {
-    /// Handles events up to `until`, or until an invariant is violated.
+    /// Handle events up to `until`, or until an invariant is violated.
     pub fn run_until(&mut self, until: u64) {
         while self.violation.is_none() {
             match self.events.peek() {
@@ -68,18 +68,18 @@ impl Kernel {
         self.leave(cpu);
     }
 
-    /// The CPU enters the kernel.
+    /// Enter the kernel on a CPU.
     pub fn enter(&mut self, cpu: usize) {
         self.cpu = cpu;
         self.cost = if self.cpus[cpu].curr == Curr::Idle { IDLE_EXIT } else { 0 };
         self.account(cpu);
     }
 
-    /// The CPU leaves the kernel, and schedules first if it must.
+    /// Leave the kernel on a CPU. Schedule first if that is requested.
     pub fn leave(&mut self, cpu: usize) {
         self.deliver_kicks();
         let mut rounds = 0;
-        // Each task may belong to a throttled group: it leaves the CPU as soon as it runs, and the CPU schedules again.
+        // A task of a throttled group leaves the CPU immediately, and the CPU schedules again.
         let max = 16 + 2 * self.tasks.len();
         while self.online.test(cpu) && (self.cpus[cpu].need_resched || self.work(cpu)) {
             if rounds >= SPINS {
@@ -98,14 +98,14 @@ impl Kernel {
         self.cpus[cpu].run_from = until;
     }
 
-    /// The running task is about to leave for user space: it does its task work. True if it is preempted there, with its
-    /// migration disabled.
+    /// Run the task work of the running task at the return to user space. Return true if the task
+    /// is preempted there, with migration disabled.
     fn work(&mut self, cpu: usize) -> bool {
         let Curr::Task(task) = self.cpus[cpu].curr else { return false };
         if self.tasks[task].in_work {
             self.tasks[task].enable_migration();
         }
-        // Its step is in the kernel (Step::RunPinned).
+        // The task is inside the kernel (Step::RunPinned).
         if self.tasks[task].is_migration_disabled() {
             return false;
         }
@@ -126,7 +126,7 @@ impl Kernel {
         if self.online.test(cpu) { cpu } else { self.boot_cpu() }
     }
 
-    /// Delivers kicks, as the kernel does when it enables interrupts.
+    /// Deliver kicks, as the kernel does when it enables interrupts.
     pub fn deliver_kicks(&mut self) {
         for (cpu, flags) in std::mem::take(&mut self.kicks) {
             self.lock_rq(cpu);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the running task does: its program, step by step.
+//! Execute the running task's program, step by step.
 //!
-//! A step that takes CPU time ends with an event. The others are done at once, at their cost. A step's end is no yield:
-//! the task continues with the rest of its slice.
+//! A step that takes CPU time ends with an event. All other steps are immediate, at a cost. The end
+//! of a step is no yield: the task continues with the rest of its slice.
 
 use crate::cache::transfer;
 use crate::costs::{FORK, MESSAGE_LINES, SYSCALL};
@@ -14,7 +14,7 @@ use crate::task::{State, Task};
 use crate::trace::Op;
 
 impl Kernel {
-    /// Handles the running task's event: starts its next step, or rearms the event if work is left.
+    /// Handle the running task's event: start the next step, or rearm the event if work is left.
     pub fn step(&mut self, cpu: usize) {
         let Curr::Task(task) = self.cpus[cpu].curr else { return };
         if self.tasks[task].remaining == 0 {
@@ -26,7 +26,7 @@ impl Kernel {
         }
     }
 
-    /// Draws the work of a step that begins on `cpu`.
+    /// Draw the work of a step that begins on `cpu`.
     fn draw_work(&mut self, cpu: usize, id: TaskId, dist: Dist) {
         let work = dist.draw(&mut self.rng);
         let task = &mut self.tasks[id];
@@ -38,7 +38,7 @@ impl Kernel {
         let task = &mut self.tasks[id];
         let step = self.programs[task.program].steps[task.pc];
         task.pc += 1;
-        // Every step takes time, or a program without work would loop forever.
+        // Each step takes time. Otherwise a program without work would loop forever.
         self.cost += 1;
         match step {
             Step::Run(dist) => self.draw_work(cpu, id, dist),
@@ -79,7 +79,7 @@ impl Kernel {
                 self.call(Op::Yield, Some(id), 0, |ops| unsafe { ops.yield_.unwrap()(raw, std::ptr::null_mut()) });
                 self.resched_curr(cpu);
             }
-            // The parent's work comes first. The child does not exist, and claims no CPU, before it is done.
+            // The parent's work comes first. The child does not exist before, and claims no CPU.
             Step::Fork(_) if !task.forks => {
                 task.forks = true;
                 task.remaining = FORK;
@@ -191,7 +191,7 @@ impl Kernel {
         }
     }
 
-    /// Wakes the joined tasks, in order.
+    /// Wake the joined tasks, in order.
     fn release(&mut self, channel: usize) {
         self.cost += SYSCALL;
         for task in std::mem::take(&mut self.channels[channel].receivers) {
@@ -215,7 +215,7 @@ impl Kernel {
 
     fn exit(&mut self, id: TaskId) {
         self.cost += SYSCALL;
-        // It leaves its autogroup (sched_autogroup_exit_task).
+        // The task leaves its autogroup (sched_autogroup_exit_task).
         self.change(id, |_| {});
         self.block(id);
         self.tasks[id].state = State::Dead;
@@ -229,7 +229,7 @@ impl Kernel {
         }
     }
 
-    /// migrate_enable(), if the ending step disabled migration.
+    /// migrate_enable(), if the step that ends had disabled migration.
     fn end_pinned(&mut self, id: TaskId) {
         if self.tasks[id].is_migration_disabled() {
             self.tasks[id].enable_migration();

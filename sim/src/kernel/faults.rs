@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Faults happen: affinity and nice changes, cgroups, higher scheduling classes, hotplug.
+//! Carry out faults: affinity and nice changes, cgroups, higher scheduling classes, hotplug.
 //!
 //! ```text
 //! affinity, nice   change.rs
 //! higher class     the CPU is taken; cpu_release()
-//! hotplug          cpu_offline(), the CPU's tasks move; cpu_online(), and the loader finds its place, or starts anew
+//! hotplug          cpu_offline(), the CPU's tasks move; cpu_online(), and the loader places it or restarts
 //! ```
 
 use crate::cgroup::{NR_AUTOGROUPS, Spec};
@@ -19,11 +19,11 @@ use crate::time::MSEC;
 use crate::trace::Op;
 use scx_magpie::bpf_intf::NO_NODE;
 
-/// Until the loader has looked at what came.
+/// Time until the loader notices hotplug.
 const LOOK: u64 = 5 * MSEC;
 
 impl Kernel {
-    /// Plans faults, each at its time.
+    /// Schedule faults at their times.
     pub fn plan(&mut self, faults: &[(u64, Fault)]) {
         for (at, fault) in faults {
             self.push(*at, Event::Fault(self.faults.len()));
@@ -110,7 +110,7 @@ impl Kernel {
         (!cpus.is_empty()).then(|| cpus[pick % cpus.len()])
     }
 
-    /// The CPU's own thread for that calls it.
+    /// Call a callback on `cpu`, as its hotplug thread does.
     fn on_its_own(&mut self, cpu: usize, op: Op, call: impl FnOnce(&sched_ext_ops)) {
         let executing = std::mem::replace(&mut self.cpu, cpu);
         self.call(op, None, cpu as u64, call);
@@ -130,7 +130,7 @@ impl Kernel {
         }
     }
 
-    /// sched_cpu_deactivate(), and what follows
+    /// sched_cpu_deactivate() and the following steps.
     pub fn offline(&mut self, cpu: usize) {
         self.account(cpu);
         self.update_curr(cpu);
@@ -172,7 +172,7 @@ impl Kernel {
         }
     }
 
-    /// The loader gives CPUs that came a place, or starts anew.
+    /// Place new CPUs as the loader does, or restart.
     pub fn follow_hotplug(&mut self) {
         let fresh = match self.machine.layout(&self.online.iter().collect()) {
             Ok(fresh) => fresh,
@@ -187,7 +187,7 @@ impl Kernel {
         }
     }
 
-    /// The loader attaches again: the program forgets everything, and is told of all tasks.
+    /// Restart: the loader attaches again. The program loses its state and gets all tasks again.
     pub fn restart(&mut self) {
         let waiting: Vec<_> = (0..self.tasks.len()).filter(|&task| self.is_waiting(task)).collect();
         for &task in &waiting {
@@ -208,7 +208,7 @@ impl Kernel {
         }
         for task in waiting {
             let cpu = self.tasks[task].cpu;
-            // A throttled task waits for a CPU from now on, not for its cpu.max.
+            // A throttled task now waits for a CPU, not for its cpu.max.
             self.tasks[task].runnable_at = self.now;
             self.do_enqueue(task, cpu, 0);
         }

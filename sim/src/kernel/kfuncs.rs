@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Kfuncs and helpers that the BPF program calls, as `native/scx/common.bpf.h` declares them.
 //!
-//! - A callback calls them, and holds the simulated kernel while it runs ([`current`]).
-//! - Misuse for which the kernel ejects a scheduler is a violation here.
+//! - Callbacks call them. They hold the simulated kernel while they run ([`current`]).
+//! - Misuse for which the kernel ejects a scheduler is a violation.
 
 use std::collections::btree_map::Entry;
 use std::ffi::{CStr, c_char, c_void};
@@ -25,11 +25,11 @@ use crate::native::{
 use crate::task::{Insert, Place, Work};
 use crate::trace::Op;
 
-/// Rounds of `can_loop` in one callback; the kernel's may_goto allows 8 million.
+/// Rounds of `can_loop` in one callback. The kernel's may_goto allows 8 million.
 const MAX_ROUNDS: u32 = 1 << 16;
 
 fn kernel() -> &'static mut Kernel {
-    // SAFETY: kfuncs are called by callbacks only, and each function here drops the reference when it returns.
+    // SAFETY: only callbacks call kfuncs, and each function here drops the reference at its return.
     unsafe { current() }
 }
 
@@ -102,7 +102,7 @@ extern "C" fn scx_bpf_get_online_cpumask() -> *const cpumask {
     &raw const *kernel().online_c
 }
 
-/// The ids of CPUs that may ever come.
+/// Return the ids of possible CPUs.
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_get_possible_cpumask() -> *const cpumask {
     &raw const *kernel().possible_c
@@ -221,7 +221,7 @@ extern "C" fn scx_bpf_kick_cpu(cpu: i32, flags: u64) {
 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_task_set_slice(p: *mut task_struct, slice: u64) -> bool {
-    // SAFETY: as above. The idle task is none of the simulator's, and has no slice to speak of.
+    // SAFETY: as above. The idle task has no simulator id and no slice.
     if unsafe { (*p).flags } & PF_IDLE == 0 {
         kernel().tasks[id(p)].raw_mut().scx.slice = slice;
     }
@@ -477,7 +477,7 @@ extern "C" fn sim_can_loop() -> bool {
     true
 }
 
-/// What the compiler has the program call before each load and store, and at the beginning of each function.
+/// Functions that instrumented code calls before each load and store, and at each function's entry.
 #[cfg(feature = "lines")]
 mod accesses {
     use super::{c_void, tell_lines};
@@ -502,7 +502,7 @@ mod accesses {
 }
 
 fn tell_lines(addr: *const c_void, store: bool) {
-    // SAFETY: as kernel(); what runs outside of callbacks does not count.
+    // SAFETY: as kernel(); code outside of callbacks does not count.
     let Some(kernel) = (unsafe { try_current() }) else { return };
     if let Some(lines) = &mut kernel.lines {
         lines.accessed(&kernel.machine, kernel.cpu, addr as usize, store);
@@ -515,7 +515,7 @@ extern "C" fn sim_load(addr: *const c_void) {
     access(addr, Line::load);
 }
 
-/// What an access costs to memory that many CPUs use. True if it is such.
+/// Return whether the memory is used by many CPUs. If it is, add the cost of the access.
 fn access(addr: *const c_void, access: fn(&mut Line, &Machine, usize) -> u64) -> bool {
     let kernel = kernel();
     if !is_shared(addr as usize) {
@@ -531,7 +531,7 @@ fn access(addr: *const c_void, access: fn(&mut Line, &Machine, usize) -> u64) ->
 #[unsafe(no_mangle)]
 extern "C" fn sim_store(addr: *const c_void) {
     kernel().accesses_variable(addr as usize, true);
-    // The compiler does not tell of atomics.
+    // The compiler does not instrument atomics.
     tell_lines(addr, true);
     if access(addr, Line::store) {
         let kernel = kernel();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The loader: it loads the program, tells it of cgroups and tasks, and publishes its measurements.
+//! The loader: load the program, report cgroups and tasks to it, and publish measurements.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::task::{Task, Traits};
 use crate::trace::Op;
 
 impl Kernel {
-    /// Loads the program for the CPUs that are online, and runs init() and init_task().
+    /// Load the program for the CPUs that are online, and run init() and init_task().
     pub fn attach(&mut self) -> Result<()> {
         let online: BTreeSet<_> = self.online.iter().collect();
         self.layout = self.machine.layout_for(&online, self.tunables.power == Power::Powersave)?;
@@ -52,7 +52,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Changes flags that may change while the program runs.
+    /// Apply the flags that may change while the program runs.
     pub fn set(&mut self, tunables: Tunables) {
         self.native.set(&self.layout, &tunables);
         self.publisher.set_limit(ScanLimit::from(&tunables));
@@ -69,7 +69,7 @@ impl Kernel {
         }
     }
 
-    /// Makes a sleeping task. [`Kernel::start`] wakes it for the first time.
+    /// Create a sleeping task. [`Kernel::start`] wakes it for the first time.
     pub fn spawn(&mut self, program: usize, traits: Traits, cpu: usize) -> TaskId {
         let task = self.tasks.len();
         self.tasks.push(Task::new(task, program, traits, cpu, self.now));
@@ -78,12 +78,12 @@ impl Kernel {
         task
     }
 
-    /// Wakes the task for the first time, at `at`.
+    /// Wake the task for the first time, at `at`.
     pub fn start(&mut self, task: TaskId, at: u64) {
         self.push(at, Event::Timer(task));
     }
 
-    /// Publishes utilization, as the loader does each util_interval.
+    /// Publish utilization, as the loader does each util_interval.
     pub fn publish(&mut self) {
         let shared = self.native.shared();
         self.publisher.publish(
@@ -101,25 +101,25 @@ impl Kernel {
         }
     }
 
-    /// Makes the program sample the lengths of its queues, for statistics.
+    /// Run the program that samples queue lengths for statistics.
     pub fn sample_queues(&mut self) {
         self.in_program(|native| native.sample_queues());
     }
 
-    /// Sets the node of a process's memory, as the loader finds it; -1: spread over nodes.
+    /// Set the node of a process's memory, as the loader's sampler does; -1: spread over nodes.
     pub fn set_memory(&mut self, tgid: i32, node: i32) {
         let process = process { looks: 0, node, pad: 0 };
         let words: [u64; size_of::<process>() / 8] = bytemuck::cast(process);
         self.hashes.insert((self.native.processes(), tgid as u64), words.into());
     }
 
-    /// Sets the capacity that each CPU can reach under its frequency limit, as the loader reads it.
+    /// Set the capacity that each CPU reaches under its frequency limit, as the loader does.
     pub fn set_reachable(&mut self, reachable: impl Fn(usize, usize) -> usize) {
         self.publisher.set_reachable(reachable);
         self.publish();
     }
 
-    /// sum_util of each LLC of the layout.
+    /// Return sum_util of each LLC of the layout.
     pub fn sum_util(&self) -> Vec<u32> {
         self.publisher.sum_util(self.native.shared().cpu_ctxs, Duration::from_nanos(self.now))
     }

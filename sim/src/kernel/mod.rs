@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The simulated kernel: its state, here, and what it does, in a file for each part of it.
+//! The simulated kernel: its state in this file, and its behavior in a file for each part.
 //!
 //! ```text
-//! events.rs           takes the next event to its CPU and handles it:
-//!   exec.rs             Step: the running task's work is done; it wakes others, sleeps, forks, yields
+//! events.rs           moves to the CPU of the next event and handles it:
+//!   exec.rs             Step: the running task's work is done; it wakes, sleeps, forks or yields
 //!   faults.rs           Fault, FollowHotplug: affinity, nice, cgroups, real-time tasks, hotplug
 //!     loader.rs           loads the program: init, init_task
 //!       cgroups.rs          cgroup_init, cgroup_move ...
 //!   sched.rs            Tick, Resched: tick, dispatch, stopping, running, update_idle
-//!     change.rs           stopping, running, or out of the queue and in again
+//!     change.rs           stopping, running; or dequeue and enqueue
 //!   wakeup.rs           Timer, RemoteWake: select_cpu, enqueue
-//!     queues.rs           into a DSQ, out of it, to the local one; locks
+//!     queues.rs           insert into a DSQ, remove, move to the local one; locks
 //!   timers.rs           BpfTimer
-//!   work.rs             CPU time, and when a task's step is done
-//!   cpufreq.rs          the frequency that a CPU runs at
+//!   work.rs             CPU time, and the end of a task's step
+//!   cpufreq.rs          frequencies of CPUs
 //!     turns.rs            two CPUs at the same time
-//!     call.rs             every callback --> the BPF program --> kfuncs.rs: what it asks of the kernel
+//!     call.rs             every callback --> the BPF program --> kfuncs.rs: its calls of the kernel
 //! ```
 //!
-//! - A file calls those below it and none above, but for kfuncs.rs, which the program calls. It imports this one, which
-//!   imports only the data of observe.rs.
-//! - An event runs to its end before the next, except under turns.rs. What overlaps on a real machine is a matter of order here,
-//!   and the seed decides it. The handler adds up what its work costs, and the CPU is busy for that long.
-//! - The kernel tells its observer of each [`Moment`]. The observer is `checks`, which the kernel does not know.
+//! - A file calls files below it only, except for kfuncs.rs, which the program calls. It imports
+//!   this file, which imports only the data of observe.rs.
+//! - An event runs to its end before the next, except under turns.rs. Operations that overlap on a
+//!   real machine have an order here, which the seed decides. The CPU is busy for their costs.
+//! - The kernel reports each [`Moment`] to its observer, `checks`, on which it does not depend.
 
 mod call;
 mod cgroups;
@@ -80,23 +80,23 @@ pub enum Event {
     Tick(usize),
     /// A sleeping task's timer fires and wakes it.
     Timer(TaskId),
-    /// A wakeup that another CPU has sent arrives.
+    /// A wakeup from another CPU arrives.
     RemoteWake { task: TaskId, cpu: usize },
-    /// By index among the faults.
+    /// A fault, by index.
     Fault(usize),
-    /// The task of the higher class has done its work.
+    /// The task of the higher class has finished its work.
     HigherClassEnds(usize),
-    /// By index among the timers. Stale if the timer is not due at `due`.
+    /// A timer, by index. Stale if the timer is not due at `due`.
     BpfTimer { index: usize, due: u64 },
     /// The deferred work of scx_bpf_reenqueue_local().
     Reenqueue(usize),
-    /// The loader looks at CPUs that came.
+    /// The loader handles hotplug.
     FollowHotplug,
-    /// The observer checks what must hold at any time.
+    /// The observer checks invariants that hold at any time.
     Check,
 }
 
-/// What runs on a CPU.
+/// The task that runs on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Curr {
     #[default]
@@ -110,28 +110,28 @@ pub enum Curr {
 pub struct Cpu {
     pub curr: Curr,
     pub need_resched: bool,
-    /// The CPU is in the kernel until then, and its events wait.
+    /// The CPU is in the kernel until this time. Its events wait.
     pub busy_until: u64,
-    /// Counts changes of `curr` and of the time when its step ends. Only the last Step event is valid.
+    /// Counts changes of `curr` and of its step's end. Only the last Step event is valid.
     pub armed: u64,
-    /// The running task's work is accounted up to run_from, its CPU time up to its se.exec_start.
+    /// Work is accounted up to this time, CPU time up to the task's se.exec_start.
     pub run_from: u64,
     /// Work per 1024 ns.
     pub speed: u64,
     pub freq: Freq,
     pub tick_armed: bool,
-    /// SCX_RQ_CAN_STOP_TICK: the task that was set as next has an infinite slice.
+    /// SCX_RQ_CAN_STOP_TICK: the task selected last has an infinite slice.
     pub can_stop_tick: bool,
-    /// Of a nohz_full CPU: its tick is stopped while it runs a task, and another CPU does it once a second.
+    /// nohz_full: the tick is stopped while the CPU runs a task; a remote tick comes each second.
     pub tick_stopped: bool,
     pub ticked_at: u64,
     pub local: Dsq,
-    /// The runqueue's tasks of the sched_ext class, the running one included.
+    /// Number of runnable sched_ext tasks on the runqueue, the running one included.
     pub nr_running: usize,
     /// A higher class has the CPU, and ops.cpu_release() was called.
     pub released: bool,
     pub higher_class_ns: u64,
-    /// Task that a stopper moves to another CPU. The stopper runs as a higher class and moves it at its end.
+    /// Task that a stopper moves to another CPU. The stopper runs as a higher class.
     pub push_away: Option<TaskId>,
     pub idle_since: u64,
     pub idle_ns: u64,
@@ -139,7 +139,7 @@ pub struct Cpu {
     pub clock_left_at: Option<u64>,
     pub idle_task: Box<task_struct>,
     pub higher_class_task: Box<task_struct>,
-    /// Its runqueue and DSQ, locks included.
+    /// Cache line of the runqueue, the DSQ and their locks.
     pub line: Line,
 }
 
@@ -149,11 +149,11 @@ pub struct Call {
     pub op: Op,
     pub cpu: usize,
     pub task: Option<TaskId>,
-    /// Tasks that came to the local DSQ of `cpu`.
+    /// Tasks inserted into the local DSQ of `cpu`.
     pub nr_tasks: u32,
-    /// Rounds of its loops.
+    /// Rounds of the callback's loops.
     pub rounds: u32,
-    /// Tasks that its longest iteration looked at, and its longest one from the end of a queue.
+    /// Tasks checked by its longest iteration, and by the longest one from the end of a queue.
     pub looks: u32,
     pub looks_back: u32,
 }
@@ -163,16 +163,16 @@ pub struct Call {
 pub struct Quirks {
     /// The BPF prolog counts migrate_disable() in the current task.
     pub prolog_disables_migration: bool,
-    /// scx_bpf_reenqueue_local() may be called from anywhere, defers its work to an interrupt, and ops.cpu_release() is left out:
-    /// from 6.19 on.
+    /// scx_bpf_reenqueue_local() works from anywhere, is deferred to an interrupt, and replaces
+    /// ops.cpu_release(): from 6.19 on.
     pub reenqueues_from_anywhere: bool,
-    /// The kernel puts back what was inserted with SCX_ENQ_IMMED when a higher class takes the CPU, or the CPU is not free: from
-    /// 7.1 on.
+    /// The kernel enqueues tasks with SCX_ENQ_IMMED again if a higher class takes the CPU, or if
+    /// the CPU is not free: from 7.1 on.
     pub puts_back: bool,
-    /// A CPU that fails to move a task from another runqueue drops its own lock meanwhile. Another CPU claims it then, and
-    /// schedule() clears the kick at its end. Unit tests only: no event comes between in a simulation.
+    /// A CPU that fails to move a task from another runqueue drops its lock meanwhile. Another CPU
+    /// claims it then, and schedule() clears the kick. Unit tests only: events do not overlap.
     pub claimed_while_stealing: bool,
-    /// A task comes to a queue of this CPU at the next write to a bitmap. Unit tests only, as above.
+    /// A task is queued on this CPU at the next write to a bitmap. Unit tests only, as above.
     pub queued_at_store: Option<usize>,
 }
 
@@ -187,7 +187,7 @@ impl Quirks {
     }
 }
 
-/// Called at each moment. It may call [`Kernel::violate`].
+/// Called at each moment. May call [`Kernel::violate`].
 pub type Observer = fn(&mut Kernel, Moment);
 
 pub struct Kernel {
@@ -198,7 +198,7 @@ pub struct Kernel {
     pub layout: Layout,
     publisher: Publisher,
     pub now: u64,
-    /// The executing CPU, and the ns that its event has taken so far.
+    /// The executing CPU, and the cost of its event so far in ns.
     pub cpu: usize,
     pub cost: u64,
     pub call: Option<Call>,
@@ -212,38 +212,38 @@ pub struct Kernel {
     pub possible_c: Box<cpumask>,
     pub last_any: usize,
     pub tasks: Vec<Task>,
-    /// By id; see `dsq.rs`.
+    /// Indexed by id; see `dsq.rs`.
     pub dsqs: Vec<Option<Dsq>>,
     pub programs: Vec<Program>,
     pub channels: Vec<Channel>,
     pub groups: Vec<GroupStats>,
-    /// The root first, parents before their children.
+    /// The root is first, and parents precede their children.
     pub cgroups: Vec<Cgroup>,
-    /// The kernel's autogroups, each of a session.
+    /// The kernel's autogroups, one per session.
     pub autogroups: Vec<Box<task_group>>,
-    /// The program's arrays, and timers in them.
+    /// The program's arrays, some with timers.
     pub arrays: Vec<Array>,
-    /// Its hashes: by map and key.
+    /// The program's hashes, by map and key.
     pub hashes: BTreeMap<(usize, u64), Box<[u64]>>,
     pub timers: Vec<Timer>,
     /// bpf_timer_start() returns an error.
     pub timers_fail: bool,
-    /// bpf_task_work_schedule_resume() does.
+    /// bpf_task_work_schedule_resume() returns an error.
     pub works_fail: bool,
-    /// The program's counters at the end of the warm-up, and when that was.
+    /// The program's counters at the end of the warm-up, and the time of that.
     pub warm_up: Snapshot,
     pub measured_from: u64,
     pub faults: Vec<(u64, Fault)>,
-    /// Lines of the BPF program that many CPUs use, by address.
+    /// Cache lines of the BPF program that many CPUs use, by address.
     pub shared_lines: HashMap<usize, Line>,
-    /// Times that one of them came from another CPU.
+    /// Number of moves of these lines between CPUs.
     pub lines_moved: u64,
     pub kicks: Vec<(usize, u64)>,
-    /// Two CPUs do something at the same time.
+    /// State of two CPUs that run at the same time.
     turns: Option<Turns>,
     pub quirks: Quirks,
     observer: Observer,
-    /// The observer's notes.
+    /// Notes of the observer.
     pub checks: Notes,
     /// Counts the instructions of some callbacks.
     pub counter: Option<Counter>,
@@ -251,12 +251,12 @@ pub struct Kernel {
     pub lines: Option<Lines>,
     pub trace: Trace,
     pub violation: Option<Violation>,
-    /// The program's output by scx_bpf_dump().
+    /// Output of scx_bpf_dump().
     pub dump: Vec<String>,
 }
 
 impl Kernel {
-    /// A kernel without a program: [`Kernel::attach`] loads it.
+    /// Create a kernel without a program. [`Kernel::attach`] loads it.
     pub fn bare(machine: Machine, tunables: &Tunables, seed: u64, observer: Observer) -> Result<Self> {
         let nr_cpus = machine.nr_cpus();
         let online: BTreeSet<_> = (0..nr_cpus).collect();
@@ -276,7 +276,7 @@ impl Kernel {
             tunables: tunables.clone(),
             publisher: Publisher::new(layout.clone(), ScanLimit::from(tunables)),
             layout,
-            // Not 0: that means never to the program.
+            // Not 0, because the program takes 0 for never.
             now: TICK,
             cpu: 0,
             cost: 0,
@@ -323,19 +323,19 @@ impl Kernel {
 
     pub fn push(&mut self, at: u64, event: Event) {
         self.nr_pushed += 1;
-        // Pending interrupts come before the task's next step. Otherwise a task of many system calls keeps them out.
+        // Pending interrupts precede the next step, or a task's many system calls would delay them.
         let order = self.nr_pushed | u64::from(matches!(event, Event::Step { .. })) << 63;
         self.events.push(Reverse((at.max(self.now), order, event)));
     }
 
-    /// The kernel ejects a scheduler that asks about a CPU which can never come.
+    /// Report a violation for an impossible CPU, as the kernel ejects the scheduler.
     pub fn check_possible(&mut self, cpu: usize) {
         if !Mask::of_c(&self.possible_c).test(cpu) {
             self.violate("invalid", format!("CPU {cpu} is not possible"));
         }
     }
 
-    /// The CPU of events that belong to none: the first that is online.
+    /// Return the CPU for events that belong to none: the first that is online.
     pub fn boot_cpu(&self) -> usize {
         self.online.iter().next().unwrap_or(0)
     }
@@ -344,7 +344,7 @@ impl Kernel {
         (self.observer)(self, moment);
     }
 
-    /// Ends the run: an invariant does not hold.
+    /// End the run with a violation.
     pub fn violate(&mut self, kind: &'static str, what: String) {
         if self.violation.is_none() {
             self.violation = Some(Violation { kind: kind.into(), at: self.now, what });

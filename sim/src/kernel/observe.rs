@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the kernel tells its observer, and the notes that the observer keeps in it. Plain data.
+//! Moments that the kernel reports to its observer, and the observer's notes in it. Plain data.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use crate::task::Insert;
 use crate::time::USEC;
 use crate::trace::Op;
 
-/// What the kernel is about to do, or has just done.
+/// An action that the kernel is about to take or has taken.
 #[derive(Clone, Copy, Debug)]
 pub enum Moment {
     /// The program is freshly loaded.
     Loaded,
     /// select_cpu() is about to be called.
     Selects,
-    /// It chose `cpu`.
+    /// select_cpu() returned `cpu`.
     Selected { task: TaskId, cpu: usize },
     /// dispatch() is about to be called.
     Dispatches { cpu: usize },
@@ -27,11 +27,11 @@ pub enum Moment {
     Called,
     /// cpu_release() has returned.
     Released { cpu: usize },
-    /// The program was told that the CPU is busy (`running`) or idle from now on.
+    /// The program was notified that the CPU is busy (`running`) or idle from now on.
     Notified { cpu: usize, running: bool },
     /// select_cpu() or enqueue() names the queue.
     Sent { task: TaskId, dsq_id: u64 },
-    /// The task is about to be put there.
+    /// The task is about to be inserted at `to`.
     Inserts { task: TaskId, to: Insert },
     /// The task is in its queue.
     Enqueued { task: TaskId, cpu: usize, enq_flags: u64 },
@@ -39,7 +39,7 @@ pub enum Moment {
     Absent,
     /// The task starts to run.
     Starts { task: TaskId, cpu: usize },
-    /// dispatch() has brought a task to a local DSQ.
+    /// dispatch() has moved a task to a local DSQ.
     Moved,
     /// dispatch() has found no task in another CPU's queue.
     Missed,
@@ -51,7 +51,7 @@ pub enum Moment {
     Period,
 }
 
-/// An invariant that did not hold.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Violation {
     pub kind: String,
@@ -66,47 +66,47 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The observer's notes, since the program was loaded.
+/// Notes of the observer since the program was loaded.
 #[derive(Default)]
 pub struct Notes {
-    /// Since when each CPU's overload bit is set without a reason; since when the CPU is idle without its idle bit.
+    /// Since when a CPU's overload bit is set without a reason, or its idle bit is missing.
     pub stale_since: Vec<Option<u64>>,
     /// Since when tasks wait on the CPU while its current has no tick.
     pub stuck_since: Vec<Option<u64>>,
     pub unknown_since: Vec<Option<u64>>,
-    /// When each CPU's queue was longer last than what is looked at of it.
+    /// When each CPU's queue was last longer than the part that walks check.
     pub deep_at: Vec<u64>,
-    /// Victims without a task for dispatch(): the program's count before this call, and those seen in it.
+    /// Victims without a task: the program's count before this dispatch(), and those seen in it.
     pub steal_misses: u64,
     pub missed: u64,
-    /// The program's counts before this search: CPUs scanned, and searches that found one by a scan.
+    /// The program's counts before this search: scanned CPUs, and searches ended by a scan.
     pub scanned: u64,
     pub scans: u64,
     pub utils: Vec<Util>,
-    /// Callbacks before the program was loaded, by Op.
+    /// Calls of callbacks before the program was loaded, by Op.
     pub counts: [u64; Op::COUNT],
-    /// Tasks that dispatch() moved to a local DSQ; tasks enqueued on a CPU that the program does not know.
+    /// Tasks that dispatch() moved to a local DSQ; tasks enqueued on a CPU unknown to the program.
     pub moved: u64,
     pub uncounted: u64,
-    /// Kicks of idle CPUs; tasks reenqueued because a higher class took the CPU.
+    /// Kicks of idle CPUs; tasks enqueued again because a higher class took the CPU.
     pub kicked: u64,
     pub reenqueued: u64,
 }
 
-/// A CPU whose utilization is this close to its capacity has no idle time left, and PELT forgets how far its time is behind. Rounding
-/// decides whether the program's utilization is that close, so it is right if it agrees with any of these margins.
+/// A CPU with utilization this close to its capacity has no idle time left, and PELT drops the lag
+/// of its time. Rounding decides, so the program is right if it agrees with any of these margins.
 pub const FULL_MARGINS: [f64; 3] = [0.1, 1.0, 8.0];
 
 /// Utilization of a CPU: PELT in real numbers.
 #[derive(Clone, Copy, Default)]
 pub struct Util {
-    /// By each of `FULL_MARGINS`: the utilization, and by how many ns PELT's time is behind.
+    /// For each of `FULL_MARGINS`: utilization, and the lag of PELT's time in ns.
     pub avgs: [(f64, f64); FULL_MARGINS.len()],
     pub at: u64,
     pub running: bool,
     /// 0..1
     pub freq: f64,
-    /// Up to when the program's sum was brought up to date.
+    /// Time up to which the program's sum is current.
     pub summed: u64,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Queues and their locks: insert a task, take it out, move it to a CPU's local DSQ.
+//! Queues and their locks: insert a task, remove it, move it to a CPU's local DSQ.
 
 use crate::costs::{IPI, KFUNC, LOCK_HOLD};
 use crate::dsq::{TaskId, local_on, queue_cpu};
@@ -10,7 +10,7 @@ use crate::task::Place;
 use crate::trace::Op;
 
 impl Kernel {
-    /// Sets the queue of a task that is in none.
+    /// Set the queue of a task that is in none.
     pub fn set_place(&mut self, task: TaskId, place: Place) {
         if self.tasks[task].place != Place::Nowhere && place != Place::Nowhere {
             let was = self.tasks[task].place;
@@ -19,7 +19,7 @@ impl Kernel {
         self.tasks[task].place = place;
     }
 
-    /// Takes a task out of its queue.
+    /// Remove a task from its queue.
     pub fn take_out(&mut self, task: TaskId) {
         let found = match self.tasks[task].place {
             Place::Nowhere => true,
@@ -32,7 +32,7 @@ impl Kernel {
         self.tasks[task].place = Place::Nowhere;
     }
 
-    /// Makes the CPU schedule: when it leaves the kernel, or by an interrupt.
+    /// Request that the CPU schedules, when it leaves the kernel or by an interrupt.
     pub fn resched_curr(&mut self, cpu: usize) {
         if !self.cpus[cpu].need_resched {
             self.cpus[cpu].need_resched = true;
@@ -42,7 +42,7 @@ impl Kernel {
         }
     }
 
-    /// rq_is_open(): does a task that is inserted now run at once?
+    /// rq_is_open(): return true if a task that is inserted now runs immediately.
     fn is_open(&self, cpu: usize, enq_flags: u64) -> bool {
         let picks = self.call.is_some_and(|call| call.op == Op::Dispatch && call.cpu == cpu);
         match self.cpus[cpu].curr {
@@ -54,11 +54,12 @@ impl Kernel {
         }
     }
 
-    /// dispatch_enqueue(): puts the task into a queue.
+    /// dispatch_enqueue(): insert the task into a queue.
     pub fn insert(&mut self, task: TaskId, dsq_id: u64, vtime: Option<u64>, enq_flags: u64) {
         let mut cpu = self.tasks[task].cpu;
         if let Some(to) = local_on(dsq_id) {
-            // The kernel does it when it drops the runqueue's lock (process_ddsp_deferred_locals). No event comes between.
+            // The kernel does it later, at the unlock, before any event
+            // (process_ddsp_deferred_locals).
             let may =
                 self.online.test(to) && self.tasks[task].may_run_on(to) && !self.tasks[task].is_migration_disabled();
             if to != cpu && !may {
@@ -101,7 +102,7 @@ impl Kernel {
 
     fn put_local(&mut self, task: TaskId, cpu: usize, enq_flags: u64) {
         self.tasks[task].immed = enq_flags & SCX_ENQ_IMMED_FLAG != 0;
-        // The kernel leaves other tasks where they are; those of ours do not wait there.
+        // The kernel leaves other tasks in place. Tasks of this scheduler do not wait there.
         if self.tasks[task].immed && !self.is_open(cpu, enq_flags) {
             self.push(self.now + self.cost, Event::Reenqueue(cpu));
         }
@@ -113,7 +114,7 @@ impl Kernel {
         self.set_place(task, Place::Local(cpu));
     }
 
-    /// scx_bpf_dsq_move_to_local(): moves the first task of the DSQ that may run on the calling CPU.
+    /// scx_bpf_dsq_move_to_local(): move the DSQ's first task that may run on the calling CPU.
     pub fn move_to_local(&mut self, id: usize, enq_flags: u64) -> bool {
         let cpu = self.cpu;
         self.lock_dsq(id);
@@ -128,14 +129,14 @@ impl Kernel {
         found.is_some_and(|task| self.move_task_to_local(task, enq_flags))
     }
 
-    /// Moves a queued task to the calling CPU's local DSQ, and to its runqueue if it is on another.
+    /// Move a queued task to the calling CPU's local DSQ, and to its runqueue if needed.
     pub fn move_task_to_local(&mut self, task: TaskId, enq_flags: u64) -> bool {
         let (cpu, from) = (self.cpu, self.tasks[task].cpu);
         if from != cpu {
             if !self.online.test(cpu) || !self.tasks[task].may_run_on(cpu) || self.tasks[task].is_migration_disabled() {
                 return false;
             }
-            // Deactivating it there takes the other runqueue's lock and line, after it was unlinked.
+            // After the unlink, deactivation takes the other runqueue's lock and cache line.
             self.take_out(task);
             self.unlock_rq(cpu);
             self.lock_rq(from);
@@ -156,7 +157,7 @@ impl Kernel {
         true
     }
 
-    /// Takes a DSQ's lock for one operation. The lock is on the line of the DSQ's CPU.
+    /// Take a DSQ's lock for one operation. The lock is on the cache line of the DSQ's CPU.
     pub fn lock_dsq(&mut self, id: usize) {
         let line = self.cpus[queue_cpu(id)].line.store(&self.machine, self.cpu);
         if let Some(dsq) = self.dsqs[id].as_mut() {
@@ -164,15 +165,15 @@ impl Kernel {
         }
     }
 
-    /// As lock_dsq(), for a runqueue.
+    /// Take a runqueue's lock for one operation.
     pub fn lock_local(&mut self, cpu: usize) {
         self.cpus[cpu].clock_left_at = None;
         let line = self.cpus[cpu].line.store(&self.machine, self.cpu);
         self.cost += line + hold(&mut self.cpus[cpu].local.locked_until, self.now + self.cost);
     }
 
-    /// scx_bpf_now(): the clock of the calling CPU's runqueue if that is valid, else the time. A callback without the lock
-    /// may see an old value that another CPU left valid.
+    /// scx_bpf_now(): return the clock of the calling CPU's runqueue if it is valid, else the time.
+    /// A callback without the lock may see an old value that another CPU left marked as valid.
     pub fn rq_clock(&self) -> u64 {
         let Some(call) = self.call else { return self.now };
         let locked = match (call.op, call.task) {
@@ -184,7 +185,7 @@ impl Kernel {
     }
 }
 
-/// Waits for a lock and holds it for one operation. Returns ns.
+/// Wait for a lock and hold it for one operation. Return the duration in ns.
 fn hold(locked_until: &mut u64, now: u64) -> u64 {
     let from = now.max(*locked_until);
     *locked_until = from + LOCK_HOLD;

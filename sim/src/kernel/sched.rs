@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `__schedule()` for the sched_ext class, as in Linux 6.18's kernel/sched/ext.c: picks the next task, and calls
-//! the callbacks on the way.
+//! `__schedule()` for the sched_ext class, as in Linux 6.18's kernel/sched/ext.c: select the next
+//! task, and call the callbacks on the way.
 //!
 //! ```text
 //! prev blocks?  stopping(false)                                                  dequeue_task_scx
 //! a higher class wants the CPU? it is next
 //! else balance:  cpu_released? take it back
 //!                prev runnable, slice left? keep it
-//!                local DSQ empty? dispatch(), until it brings nothing            balance_one
+//!                local DSQ empty? dispatch(), until it moves nothing             balance_one
 //! next == prev? done: no callback
 //! put prev:      idle: update_idle(false)                                        put_prev_task_scx
 //!                runnable: stopping(true); slice left? head of the local DSQ : enqueue()
@@ -31,11 +31,11 @@ const DISPATCH_LOOPS: u32 = 32;
 /// The slice of a task that is picked without one (SCX_SLICE_DFL).
 const SLICE_DFL: u64 = 20_000_000;
 
-/// Between two ticks of a CPU whose tick is stopped, by a worker of another CPU.
+/// Interval of the remote tick: ticks of a CPU whose tick is stopped, from a worker on another CPU.
 const REMOTE_TICK: u64 = 1_000_000_000;
 
 impl Kernel {
-    /// Switches `cpu` to its next task.
+    /// Switch `cpu` to its next task.
     pub fn schedule(&mut self, cpu: usize) {
         self.lock_rq(cpu);
         self.switch(cpu);
@@ -53,7 +53,7 @@ impl Kernel {
         }
 
         let next = self.pick_next(cpu, prev);
-        // Also of what came while dispatch() had released the lock.
+        // Clears also requests that arrived while dispatch() had released the lock.
         self.cpus[cpu].need_resched = false;
         if next == prev {
             return;
@@ -85,7 +85,7 @@ impl Kernel {
         }
     }
 
-    /// Fills the local DSQ. Returns true if `keep`, the runnable current task, keeps running.
+    /// Fill the local DSQ. Return true if `keep`, the runnable current task, keeps running.
     fn balance(&mut self, cpu: usize, prev: Curr, keep: Option<TaskId>) -> bool {
         self.cpus[cpu].released = false;
         let has_slice = |kernel: &Self| keep.is_some_and(|task| kernel.tasks[task].raw().scx.slice > 0);
@@ -93,7 +93,7 @@ impl Kernel {
             return true;
         }
         let prev_task = match prev {
-            // Even if it has just exited.
+            // Even if the task has just exited.
             Curr::Task(task) => Some(task),
             _ => None,
         };
@@ -171,7 +171,7 @@ impl Kernel {
                         self.cpus[cpu].local.push_front(task);
                         self.set_place(task, Place::Local(cpu));
                     } else {
-                        // SCX_ENQ_LAST: nothing else is runnable here.
+                        // SCX_ENQ_LAST: no other task is runnable here.
                         let last = if next == Curr::Idle { SCX_ENQ_LAST } else { 0 };
                         self.do_enqueue(task, cpu, last);
                     }
@@ -195,7 +195,7 @@ impl Kernel {
 
     /// reenq_local().
     pub fn reenqueue(&mut self, cpu: usize) -> u32 {
-        // Not a task that a stopper is about to move (migration_pending).
+        // Except a task that a stopper is about to move (migration_pending).
         let pending = self.cpus[cpu].push_away;
         let tasks: Vec<_> = self.cpus[cpu].local.iter().filter(|&task| pending != Some(task)).collect();
         for &task in &tasks {
@@ -270,7 +270,7 @@ impl Kernel {
             && last != cpu
         {
             let distance = self.machine.distance(last, cpu);
-            // Siblings share their caches.
+            // SMT siblings share their caches.
             if self.machine.places[last].core != self.machine.places[cpu].core {
                 task.remaining += task.traits.working_set * transfer(distance) / MISS_PARALLELISM;
             }
@@ -282,7 +282,7 @@ impl Kernel {
         self.arm_step(cpu);
     }
 
-    /// The end of set_next_task_scx(): the only place where the kernel looks at the slice for that.
+    /// The end of set_next_task_scx(). The kernel checks the slice for the tick only here.
     pub fn set_tick(&mut self, cpu: usize, task: TaskId) {
         let can_stop_tick = self.tasks[task].raw().scx.slice == SCX_SLICE_INF;
         if self.cpus[cpu].can_stop_tick != can_stop_tick {
@@ -297,18 +297,18 @@ impl Kernel {
         self.update_tick(cpu);
     }
 
-    /// sched_update_tick_dependency(), scx_can_stop_tick(): that of what runs still, be it idle, when another task is next.
+    /// sched_update_tick_dependency(), scx_can_stop_tick(): the previous task decides.
     fn update_tick(&mut self, cpu: usize) {
         let can_stop_tick = self.cpus[cpu].can_stop_tick || !matches!(self.cpus[cpu].curr, Curr::Task(_));
         self.cpus[cpu].tick_stopped = self.machine.is_nohz_full(cpu) && can_stop_tick;
     }
 
-    /// Is the CPU's tick left out that is due now? Not that of sched_tick_remote().
+    /// Return true if the due tick is stopped. The remote tick of sched_tick_remote() is not.
     pub fn skips_tick(&self, cpu: usize) -> bool {
         self.cpus[cpu].tick_stopped && self.now < self.cpus[cpu].ticked_at + REMOTE_TICK
     }
 
-    /// Arms the next tick, at a multiple of TICK. An idle CPU has none.
+    /// Arm the next tick, at a multiple of TICK. An idle CPU has none.
     pub fn arm_tick(&mut self, cpu: usize) {
         if self.cpus[cpu].curr != Curr::Idle && !self.cpus[cpu].tick_armed {
             self.cpus[cpu].tick_armed = true;
@@ -339,7 +339,7 @@ impl Kernel {
         }
     }
 
-    /// A real-time task wakes on the CPU and runs for `ns`.
+    /// Run a real-time task on the CPU for `ns`.
     pub fn take_cpu(&mut self, cpu: usize, ns: u64) {
         self.cpus[cpu].higher_class_ns += ns;
         self.resched_curr(cpu);
@@ -358,7 +358,7 @@ impl Kernel {
         self.resched_curr(cpu);
     }
 
-    /// migrate_disable_switch(): binds a task that leaves the CPU with migration disabled to that CPU.
+    /// migrate_disable_switch(): bind a task with migration disabled to the CPU that it leaves.
     pub fn restrict_pinned(&mut self, id: TaskId, cpu: usize) {
         if self.tasks[id].is_migration_disabled() {
             self.tasks[id].set_mask(Mask::only(cpu));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! BPF arrays and the timers in them: arms and fires these.
+//! BPF arrays, and the timers in them.
 
 use std::ffi::c_void;
 
 use crate::kernel::{Event, Kernel};
 use crate::trace::Op;
 
-/// A timer's callback: the map, the key, and the value whose first field the timer is.
+/// Callback of a timer: map, key, and the value whose first field is the timer.
 pub type Callback = unsafe extern "C" fn(*mut c_void, *mut u32, *mut c_void) -> i32;
 
 pub struct Array {
@@ -24,7 +24,7 @@ impl Array {
         self.map == map
     }
 
-    /// Returns the value of a key; null beyond the last.
+    /// Return the value of a key; null beyond the last.
     pub fn lookup(&mut self, key: u32) -> *mut c_void {
         let at = key as usize * self.value_size;
         if at + self.value_size > self.values.len() * 8 {
@@ -41,7 +41,7 @@ impl Array {
 }
 
 pub struct Timer {
-    /// The value that holds it, in the array of this index.
+    /// The value that contains the timer, in the array of this index.
     pub value: *mut c_void,
     pub array: usize,
     pub callback: Option<Callback>,
@@ -76,7 +76,7 @@ impl Kernel {
         0
     }
 
-    /// The armed one that fires first: its index, and when.
+    /// Return index and time of the armed timer that fires first.
     pub fn due_timer(&self) -> Option<(usize, u64)> {
         let armed = self.timers.iter().enumerate().filter_map(|(index, timer)| Some((index, timer.due?)));
         armed.min_by_key(|&(_, due)| due)

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Two CPUs at the same time: each side runs on a thread of its own, one thread at a time. A side may make way for the other before
-//! it accesses a word that both access, and one of them writes.
+//! Run two CPUs at the same time: each side has a thread, and one thread runs at a time. A side may
+//! make way for the other before it accesses a word that both access and one writes.
 //!
 //! ```text
 //! CPU 1  dispatch()  load  store ......................... load  return
 //! CPU 0                          select_cpu()  load  store
 //! ```
 //!
-//! - Words are what atomics, READ_ONCE() and WRITE_ONCE() access, DSQs and the locks of runqueues. The order is that of the program:
-//!   litmus tests (`tests/litmus/`) show what a CPU or a compiler reorders.
-//! - A side that needs a lock which the other holds makes way.
-//! - Which side continues at each choice is given by a plan. `interleave.rs` makes the plans.
-//! - Orders that differ only in accesses that do not depend on each other are the same: after a side has made way by choice it sleeps
-//!   until the other has accessed the word that it is about to access (sleep sets: Godefroid, 1996). An order in which it sleeps
-//!   until the other's end, or until that waits for it, is redundant.
+//! - Words are DSQs, runqueue locks and variables in atomics, READ_ONCE() and WRITE_ONCE(). The
+//!   order is the program's: litmus tests (`tests/litmus/`) cover reordering.
+//! - A side that needs a lock of the other makes way.
+//! - A plan decides at each choice which side continues. `interleave.rs` makes the plans.
+//! - Orders that differ only in independent accesses are equal: a side that made way by choice
+//!   sleeps until the other accesses the word that it is about to access (sleep sets: Godefroid,
+//!   1996). If it sleeps until the other ends or waits for it, the order is redundant.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -23,13 +23,13 @@ use crate::kernel::Kernel;
 use crate::native::variable;
 use crate::trace::Op;
 
-/// What one CPU does: the index of its [`Kernel::run_both`] argument.
+/// One of the two CPUs: the index of its [`Kernel::run_both`] argument.
 pub type Side = usize;
 
-/// What both sides may access.
+/// A word that both sides may access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Word {
-    /// A variable of the program, by its address.
+    /// A variable of the program, by address.
     Variable(usize),
     Dsq(u64),
     /// The lock of a CPU's runqueue.
@@ -59,18 +59,18 @@ impl Access {
     }
 }
 
-/// The kernel, and whose it is.
+/// The kernel, and the side that holds it.
 struct Baton {
     of: Mutex<(Side, *mut Kernel)>,
     passed: Condvar,
 }
 
-// SAFETY: only the side that has the kernel uses it.
+// SAFETY: only the side that holds the kernel uses it.
 unsafe impl Send for Baton {}
 unsafe impl Sync for Baton {}
 
 impl Baton {
-    /// `kernel` is the caller's own reference: so the compiler knows that it changes until [`Baton::wait`] returns.
+    /// From `kernel` the compiler knows that it changes until [`Baton::wait`] returns.
     fn pass_to(&self, side: Side, kernel: *mut Kernel) {
         *self.of.lock().unwrap_or_else(PoisonError::into_inner) = (side, kernel);
         self.passed.notify_all();
@@ -82,29 +82,29 @@ impl Baton {
     }
 }
 
-/// Two sides, and how they alternate.
+/// State of two sides and of their order.
 #[derive(Default)]
 pub struct Turns {
-    /// At these words the other side may come first.
+    /// Words at which the other side may come first.
     points: BTreeSet<Word>,
-    /// For each choice: does the other side continue? False beyond its end.
+    /// For each choice: true if the other side continues. False beyond the end of the plan.
     plan: Vec<bool>,
-    /// The choices that came up.
+    /// The choices so far.
     pub choices: Vec<bool>,
     pub accesses: Vec<Access>,
-    /// Another order has the same accesses that depend on each other.
+    /// Another order has the same dependent accesses in the same order.
     pub redundant: bool,
-    /// The second side schedules on this CPU, and begins when that is told to.
+    /// The second side schedules on this CPU. It begins when that CPU is kicked.
     pub begins_when_kicked: Option<usize>,
     baton: Option<Arc<Baton>>,
     /// The side that runs.
     side: Side,
     begun: [bool; 2],
     over: [bool; 2],
-    /// What each is about to access.
+    /// The next access of each side.
     next: [Option<Access>; 2],
     asleep: Option<Side>,
-    /// Holders of runqueues' locks, and the CPU whose lock a side waits for.
+    /// Holders of runqueue locks, and the CPU for whose lock each side waits.
     holders: BTreeMap<usize, Side>,
     waits_for: [Option<usize>; 2],
 }
@@ -114,14 +114,14 @@ impl Turns {
         Self { points, plan, ..Self::default() }
     }
 
-    /// Does the side make way that is about to access a word? `begins`: the other one may, if it has not.
+    /// Return true if the side makes way before this access. `begins`: the other side may begin.
     fn makes_way(&mut self, access: Access, begins: bool) -> bool {
         let (side, other) = (access.side, 1 - access.side);
         self.next[side] = Some(access);
         if self.redundant || !self.can_go(other, begins) {
             return false;
         }
-        // Both come to their first point before there is a choice.
+        // Both sides advance to their first point before there is a choice.
         if !self.begun[other] && self.begins_when_kicked.is_none() {
             return true;
         }
@@ -141,14 +141,14 @@ impl Turns {
         !self.over[side] && !waits && (self.begun[side] || begins)
     }
 
-    /// The access happens.
+    /// Record the access.
     fn note(&mut self, access: Access) {
         self.accesses.push(access);
         let depends = |side: Side| self.next[side].is_some_and(|next| access.depends_on(&next));
         self.asleep = self.asleep.filter(|&side| side == access.side || !depends(side));
     }
 
-    /// The side continues.
+    /// End the sleep of the side.
     fn wake(&mut self, side: Side) {
         if self.asleep == Some(side) {
             self.asleep = None;
@@ -156,7 +156,7 @@ impl Turns {
         }
     }
 
-    /// Words that both sides have accessed, one of them by a store.
+    /// Return the words that both sides have accessed, one of them with a store.
     pub fn shared(&self) -> BTreeSet<Word> {
         let of = |side: Side, stores: bool| -> BTreeSet<Word> {
             let its = self.accesses.iter().filter(|access| access.side == side && (access.store || !stores));
@@ -167,7 +167,7 @@ impl Turns {
 }
 
 impl Kernel {
-    /// Runs the two sides by `turns`, and returns these.
+    /// Run the two sides by `turns`, and return that.
     pub fn run_both(&mut self, turns: Turns, sides: [Box<dyn FnOnce(&mut Self) + Send>; 2]) -> Turns {
         let baton = Arc::new(Baton { of: Mutex::new((0, std::ptr::null_mut())), passed: Condvar::new() });
         self.turns = Some(Turns { baton: Some(baton.clone()), ..turns });
@@ -176,7 +176,7 @@ impl Kernel {
             for (side, run) in sides.into_iter().enumerate() {
                 let baton = baton.clone();
                 scope.spawn(move || {
-                    // SAFETY: the caller of run_both() waits, and so does the other side.
+                    // SAFETY: the caller of run_both() and the other side wait.
                     let kernel = unsafe { &mut *baton.wait(side) };
                     kernel.begin_side(side);
                     if kernel.may_begin(side) {
@@ -211,19 +211,19 @@ impl Kernel {
         }
     }
 
-    /// The running callback is about to access the variable. Those of a task are its runqueue's, whose lock is held.
+    /// Note that the running callback accesses a variable. A runqueue's lock covers its tasks.
     pub fn accesses_variable(&mut self, addr: usize, store: bool) {
         if self.turns.is_some() && variable(addr).is_some() {
             self.accesses(Word::Variable(addr), store);
         }
     }
 
-    /// The same for any word.
+    /// Note an access of any word.
     pub fn accesses(&mut self, word: Word, store: bool) {
         if self.turns.is_none() {
             return;
         }
-        // It runs with interrupts on: a kick is delivered immediately.
+        // The timer runs with interrupts on, so a kick is delivered immediately.
         if self.call.is_some_and(|call| call.op == Op::Timer) {
             self.deliver_kicks();
         }
@@ -238,7 +238,7 @@ impl Kernel {
         }
     }
 
-    /// The side waits for the other one in a loop: that continues.
+    /// Note that the side polls for the other one, which continues.
     pub fn spin(&mut self) {
         let Some(turns) = &self.turns else { return };
         if turns.can_go(1 - turns.side, self.may_begin(1)) {
@@ -246,7 +246,7 @@ impl Kernel {
         }
     }
 
-    /// The other side runs until it makes way in turn, or ends.
+    /// Let the other side run until it makes way or ends.
     fn make_way(&mut self) {
         let Some(turns) = &self.turns else { return };
         let (side, Some(baton)) = (turns.side, turns.baton.clone()) else { return };
@@ -260,7 +260,7 @@ impl Kernel {
         }
     }
 
-    /// Takes the lock of the CPU's runqueue.
+    /// Take the lock of the CPU's runqueue.
     pub fn lock_rq(&mut self, cpu: usize) {
         self.accesses(Word::Lock(cpu), true);
         loop {

@@ -2,9 +2,9 @@
 //! Wakeups: `try_to_wake_up()`, `wake_up_new_task()` and `enqueue_task_scx()`.
 //!
 //! ```text
-//! try_to_wake_up   may use several CPUs? select_cpu() : the one
-//!                  that CPU cannot be used? another (select_fallback_rq)
-//!                  far away or idle? it does the rest itself, an IPI later (ttwu_queue) : the waker does
+//! try_to_wake_up   may use several CPUs? select_cpu() : the only one
+//!                  is that CPU unusable? another (select_fallback_rq)
+//!                  far away or idle? it continues the wakeup, an IPI later (ttwu_queue) : the waker does
 //! do_enqueue       inserted by select_cpu() or enqueue()? into that queue : lost
 //! ```
 
@@ -17,7 +17,7 @@ use crate::task::State;
 use crate::trace::Op;
 
 impl Kernel {
-    /// Wakes a task from the executing CPU. Does nothing if the task does not sleep.
+    /// Wake a task from the executing CPU. Does nothing if the task does not sleep.
     pub fn wake(&mut self, task: TaskId, sync: bool) {
         if self.tasks[task].state != State::Sleeping {
             return;
@@ -26,14 +26,14 @@ impl Kernel {
         self.select_and_activate(task, flags, SCX_ENQ_WAKEUP);
     }
 
-    /// The same from an interrupt of the executing CPU.
+    /// Wake a task from an interrupt of the executing CPU.
     pub fn wake_from(&mut self, context: Context, task: TaskId, sync: bool) {
         self.native.context(context);
         self.wake(task, sync);
         self.native.context(Context::Syscall);
     }
 
-    /// Wakes a child that the running task has forked.
+    /// Wake a child that the running task has forked.
     pub fn wake_up_new(&mut self, task: TaskId) {
         self.select_and_activate(task, SCX_WAKE_FORK, 0);
     }
@@ -78,7 +78,7 @@ impl Kernel {
         self.usable(task, cpu)
     }
 
-    /// select_fallback_rq(): returns `cpu`, or another if the task cannot run there.
+    /// select_fallback_rq(): return `cpu`, or another CPU if the task cannot run there.
     pub fn usable(&mut self, task: TaskId, cpu: usize) -> usize {
         if self.online.test(cpu) && self.tasks[task].may_run_on(cpu) {
             return cpu;
@@ -99,7 +99,7 @@ impl Kernel {
         }
         let to = self.usable(task, cpu);
         if to != cpu {
-            // Its affinity has changed since: a stopper of that CPU moves it.
+            // The affinity has changed meanwhile: a stopper of that CPU moves the task.
             self.resched_curr(cpu);
         }
         self.tasks[task].cpu = to;
@@ -120,7 +120,7 @@ impl Kernel {
         self.unlock_rq(cpu);
     }
 
-    /// do_enqueue_task(): puts the task into the queue that the program chose.
+    /// do_enqueue_task(): insert the task into the queue that the program chose.
     pub fn do_enqueue(&mut self, task: TaskId, cpu: usize, enq_flags: u64) {
         debug_assert_eq!(self.tasks[task].cpu, cpu);
         if !self.online.test(cpu) {

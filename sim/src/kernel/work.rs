@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CPU time and work: how much the running task has done, when its step ends, and how fast its CPU is.
+//! CPU time and work: progress of the running task, the end of its step, and the speed of its CPU.
 
 use crate::costs::SMT_SPEED;
 use crate::kernel::cpufreq::MAX_FREQ;
@@ -7,13 +7,13 @@ use crate::kernel::{Curr, Event, Kernel};
 use crate::native::SCX_SLICE_INF;
 
 impl Kernel {
-    /// Accounts the work of the running task up to now.
+    /// Account the work of the running task up to now.
     pub fn account(&mut self, id: usize) {
         let cpu = &mut self.cpus[id];
         if let Curr::Task(task) = cpu.curr
             && let Some(until) = self.tasks[task].spin_until
         {
-            // A spin ends at its time, however fast the CPU is.
+            // A spin ends at a time, whatever the speed of the CPU.
             self.tasks[task].remaining = until.saturating_sub(self.now);
             cpu.run_from = cpu.run_from.max(self.now);
         } else if let Curr::Task(task) = cpu.curr
@@ -21,13 +21,13 @@ impl Kernel {
         {
             let done = (self.now - cpu.run_from) * cpu.speed / 1024;
             let left = &mut self.tasks[task].remaining;
-            // +1: rounding down loses less than a unit of work, and must not keep a step from ending.
+            // +1: rounding down loses less than a unit of work. A step has to end nevertheless.
             *left = left.saturating_sub(done + 1);
             cpu.run_from = self.now;
         }
     }
 
-    /// Arms the event for the end of the running task's step.
+    /// Arm the event for the end of the running task's step.
     pub fn arm_step(&mut self, id: usize) {
         let cpu = &mut self.cpus[id];
         let Curr::Task(task) = cpu.curr else { return };
@@ -38,12 +38,12 @@ impl Kernel {
         self.push(from + left, Event::Step { cpu: id, armed });
     }
 
-    /// Of the CPU if its siblings are idle.
+    /// Return the speed of the CPU if its siblings are idle.
     fn full_speed(&self, cpu: usize) -> u64 {
         self.machine.places[cpu].capacity * self.cpus[cpu].freq.now / MAX_FREQ
     }
 
-    /// Sets the speeds of the CPUs of a core, by how many of them are busy.
+    /// Set the speeds of the CPUs of a core, by the number of busy ones.
     pub fn set_speeds(&mut self, id: usize) {
         let siblings = self.machine.siblings(id);
         if siblings.len() == 1 {
@@ -66,7 +66,7 @@ impl Kernel {
         }
     }
 
-    /// Brings the running task's sum_exec_runtime and slice up to date.
+    /// Update the running task's sum_exec_runtime and slice.
     pub fn update_curr(&mut self, id: usize) {
         let cpu = &mut self.cpus[id];
         let Curr::Task(task) = cpu.curr else { return };

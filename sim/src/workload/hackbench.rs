@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! hackbench, as rt-tests': groups of senders, each of which writes to all receivers of its group in turn, so that
-//! hundreds of tasks wake each other. A unit of work is a run, which begins when all tasks are there and ends when all
-//! have exited, as hackbench counts its time; then the next begins.
+//! hackbench as in rt-tests: groups of senders, each of which writes to all receivers of its group
+//! in order, so that hundreds of tasks wake each other. A unit of work is a run: it begins when all
+//! tasks exist and ends when all have exited, as hackbench measures. Then the next run begins.
 //!
 //! ```text
 //! main: Fork all -> all are ready -> Begin -> go -> Wait for all -> End
@@ -14,28 +14,28 @@ use serde::{Deserialize, Serialize};
 use super::Builder;
 use crate::program::{Dist, Step};
 
-/// Messages of 100 bytes in a pipe of 64 KiB: 40 in each of its 16 pages, for a write is not split over two. Room
-/// comes by the page.
+/// Messages of 100 bytes in a pipe of 64 KiB: 40 per page, because no write is split over two
+/// pages. Room is freed page by page.
 const PIPE_MESSAGES: usize = 640;
 const PIPE_LOW: usize = 600;
 
-/// Such messages in a Unix socket's send buffer of net.core.wmem_default, 212992 bytes, of which each takes 768. One
-/// that waits for room is woken when three quarters of it are there (unix_writable()).
+/// Messages in a Unix socket's send buffer of net.core.wmem_default, 212992 bytes: each takes 768.
+/// A sender is woken when three quarters of the buffer are free (unix_writable()).
 const SOCKET_MESSAGES: usize = 277;
 const SOCKET_LOW: usize = 69;
 
-/// ns that a message by socket takes on each side more than one by pipe: its sk_buff and the protocol.
+/// Additional ns per side for a message by socket compared with a pipe: sk_buff and protocol.
 const SOCKET_WORK: u64 = 500;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hackbench {
     pub groups: usize,
-    /// Senders, and as many receivers, in each group.
+    /// Number of senders, and of receivers, per group.
     pub fds: usize,
-    /// Messages of each sender to each receiver.
+    /// Messages from each sender to each receiver.
     pub loops: u32,
-    /// Pipes; false: Unix sockets.
+    /// True: pipes; false: Unix sockets.
     pub pipe: bool,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks that never sleep; and tasks that run for a while and sleep for a while, all alike, as those of an interface.
+//! Tasks that never sleep; and equal tasks that run and sleep alternately, as interactive ones.
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct Hogs {
     pub nice: i32,
     /// SCHED_*: 0 normal, 3 batch, 5 idle
     pub policy: u32,
-    /// All on this CPU; -1: anywhere.
+    /// CPU of all tasks; -1: any CPU.
     pub cpu: i32,
 }
 
@@ -51,9 +51,9 @@ impl Hogs {
 #[serde(default, deny_unknown_fields)]
 pub struct Sleepers {
     pub nr: usize,
-    /// us of work between two sleeps.
+    /// Work between two sleeps, us.
     pub run: u64,
-    /// us.
+    /// Length of a sleep, us.
     pub sleep: u64,
 }
 

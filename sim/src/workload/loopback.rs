@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Clients over loopback TCP, each with a server of its own.
+//! Clients over loopback TCP. Each has a server.
 //!
-//! - rr: request and response, as netperf's TCP_RR. A client sends and waits, its server waits and answers. A unit of work is a
-//!   round trip.
-//! - tbench, as dbench's: clients that play a file server's load. A unit of work is an operation: one or several round trips,
-//!   with work on both sides that differs by kind.
+//! - rr: request and response, as netperf's TCP_RR. A client sends and waits, its server waits and
+//!   answers. A unit of work is a round trip.
+//! - tbench, as dbench's: clients with a file server's load. A unit of work is an operation: one or
+//!   more round trips, with work on both sides that depends on the kind.
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use crate::time::USEC;
 #[serde(default, deny_unknown_fields)]
 pub struct Rr {
     pub pairs: usize,
-    /// us of work on each side of a round trip: TCP over loopback and netperf itself.
+    /// Work per side and round trip, us: TCP over loopback and netperf.
     pub work: u64,
 }
 
@@ -42,7 +42,7 @@ impl Rr {
     }
 }
 
-/// Adds a client and its server. `steps` makes their programs.
+/// Add a client and its server. `steps` creates their programs.
 fn add_pair(
     builder: &mut Builder<'_>,
     group: usize,
@@ -56,8 +56,8 @@ fn add_pair(
     builder.tasks(server, 1);
 }
 
-/// A kind of operation: how many of [`OPERATIONS`] in a row are that, us of work of client and server for each round
-/// trip (system calls, TCP and copying at some GB/s), and round trips.
+/// A kind of operation: its number among [`OPERATIONS`], work of client and server per round trip
+/// in us (system calls, TCP, copies at some GB/s), and number of round trips.
 struct Kind {
     count: usize,
     client: u64,
@@ -69,7 +69,7 @@ const fn kind(count: usize, client: u64, server: u64, trips: usize) -> Kind {
     Kind { count, client, server, trips }
 }
 
-/// Shares are those of dbench's client.txt, as its reports count them; what is rarer than 1 % is rounded up.
+/// Shares by the reports of dbench's client.txt. Shares below 1 % are rounded up.
 static KINDS: [Kind; 14] = [
     kind(17, 6, 9, 1),  // NTCreateX
     kind(13, 5, 6, 1),  // Close
@@ -87,13 +87,13 @@ static KINDS: [Kind; 14] = [
     kind(1, 5, 30, 3),  // Flush: of each open file
 ];
 
-/// In a row, then from the start.
+/// Length of the sequence of operations, which repeats.
 const OPERATIONS: usize = 104;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tbench {
-    /// Clients, and as many servers; 0: half as many as CPUs.
+    /// Number of clients, and of servers; 0: half the number of CPUs.
     pub clients: usize,
 }
 
@@ -110,9 +110,9 @@ impl Tbench {
     }
 }
 
-/// All of [`KINDS`], each as often as it counts and spread evenly.
+/// Return a sequence with each of [`KINDS`] `count` times, evenly spread.
 fn operations() -> Vec<&'static Kind> {
-    // Each gains its count in every round, and the one that has gained most pays for a turn.
+    // Each kind gains its count per round. The kind with most credit pays for a turn.
     let mut credit = [0; KINDS.len()];
     (0..OPERATIONS)
         .map(|_| {
@@ -124,7 +124,7 @@ fn operations() -> Vec<&'static Kind> {
         .collect()
 }
 
-/// Programs of client and server.
+/// Return the programs of client and server.
 fn steps(operations: &[&Kind], request: ChannelId, response: ChannelId) -> (Vec<Step>, Vec<Step>) {
     let (mut client, mut server) = (Vec::new(), Vec::new());
     for kind in operations {
@@ -151,7 +151,7 @@ mod tests {
             let nr = operations.iter().filter(|other| std::ptr::eq(**other, kind)).count();
             assert_eq!(nr, kind.count);
         }
-        // Spread: no half has all reads.
+        // Reads are spread: no half contains all of them.
         let reads = operations[..OPERATIONS / 2].iter().filter(|other| std::ptr::eq(**other, &KINDS[10])).count();
         assert!((12..=15).contains(&reads), "{reads} reads in the first half");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Workloads: what each is made of, a file for each, and how it is named on the command line.
+//! Workloads, a file each, and their names on the command line.
 //!
 //! ```text
 //! "hogs:nr=4,nice=5" --Workload--> add() --> programs, channels and tasks of a Kernel
@@ -26,7 +26,7 @@ use crate::program::{Channel, ChannelId, Program, ProgramId, Step};
 use crate::stats::GroupStats;
 use crate::task::{SCHED_NORMAL, Traits};
 
-/// A workload and its parameters, each with a default; `NAME[:KEY=VALUE,...]` on the command line.
+/// A workload and its parameters with defaults; `NAME[:KEY=VALUE,...]` on the command line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "workload", rename_all = "lowercase")]
 pub enum Workload {
@@ -39,10 +39,10 @@ pub enum Workload {
     Tbench(loopback::Tbench),
 }
 
-/// Name of programs whose tasks never sleep, and get CPU time by weight.
+/// Name of programs whose tasks never sleep, and therefore get CPU time by weight.
 pub const HOG: &str = "hog";
 
-/// Each workload, its parameters with their defaults, and what it is.
+/// Help for the workloads: names, parameters with defaults, descriptions.
 pub const HELP: &str = "\
   hackbench:groups=1,fds=20,loops=100,pipe=true  groups of fds senders and fds receivers; pipes or sockets
   hogs:nr=1,nice=0,policy=0,cpu=-1    tasks that never sleep; all on one CPU, if that is not -1
@@ -59,7 +59,7 @@ impl FromStr for Workload {
         let mut map = Map::from_iter([("workload".to_string(), Value::from(name))]);
         for pair in parameters.split(',').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').with_context(|| format!("'{pair}' is not KEY=VALUE"))?;
-            // Numbers and booleans as such, the rest as text.
+            // Numbers and booleans are parsed, other values are text.
             map.insert(key.into(), serde_json::from_str(value).unwrap_or_else(|_| value.into()));
         }
         serde_json::from_value(Value::Object(map)).with_context(|| format!("workload '{text}'"))
@@ -67,7 +67,7 @@ impl FromStr for Workload {
 }
 
 impl Workload {
-    /// Adds its tasks, which start within a millisecond of the builder's time.
+    /// Add the tasks of the workload, which start within a millisecond of the builder's time.
     pub fn add(&self, mut builder: Builder<'_>) -> Result<()> {
         match self {
             Self::Chaos(chaos) => chaos.add(&mut builder),
@@ -81,17 +81,17 @@ impl Workload {
     }
 }
 
-/// Puts a workload's parts into a kernel.
+/// Builder that adds a workload's parts to a kernel.
 pub struct Builder<'a> {
     kernel: &'a mut Kernel,
     at: u64,
     spawned: usize,
-    /// Of its tasks.
+    /// Cgroup of the tasks.
     cgroup: CgroupId,
-    /// Lines of a task.
+    /// Lines of the working set of a task.
     pub working_set: u64,
     pub remote_memory_pct: u64,
-    /// Tasks start on the first so many CPUs.
+    /// Tasks start on this many CPUs, the first ones.
     pub start_cpus: Option<usize>,
 }
 
@@ -104,18 +104,18 @@ impl<'a> Builder<'a> {
         self.kernel.cpus.len()
     }
 
-    /// The root included.
+    /// Return the number of cgroups, root included.
     pub fn nr_cgroups(&self) -> usize {
         self.kernel.cgroups.len()
     }
 
-    /// Statistics of their own, for tasks that belong together. `background` tasks are not reported.
+    /// Add a group for statistics of related tasks. `background` tasks are not reported.
     pub fn group(&mut self, name: &str, background: bool) -> usize {
         self.kernel.groups.push(GroupStats::new(name, background));
         self.kernel.groups.len() - 1
     }
 
-    /// A program; `name` is what a trace calls its tasks.
+    /// Add a program. `name` is the name of its tasks in traces.
     pub fn program(&mut self, group: usize, name: &str, steps: Vec<Step>) -> ProgramId {
         self.kernel.programs.push(Program { steps, group, name: name.into() });
         self.kernel.programs.len() - 1
@@ -126,14 +126,14 @@ impl<'a> Builder<'a> {
         self.kernel.channels.len() - 1
     }
 
-    /// A pipe or socket on which one that waits for room is woken only when `low` messages or fewer are left.
+    /// Add a pipe or socket whose waiting senders are woken when `low` messages or fewer are left.
     pub fn pipe(&mut self, capacity: usize, low: usize) -> ChannelId {
         let id = self.channel(capacity, true);
         self.kernel.channels[id].low = low;
         id
     }
 
-    /// An ordinary task's.
+    /// Return the traits of an ordinary task.
     pub fn traits(&self) -> Traits {
         Traits {
             allowed: Mask::first(self.nr_cpus()),
@@ -147,14 +147,14 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// So many ordinary tasks.
+    /// Add this many ordinary tasks.
     pub fn tasks(&mut self, program: ProgramId, nr: usize) {
         for _ in 0..nr {
             self.task(program, self.traits());
         }
     }
 
-    /// A task, asleep on a CPU that it may use, until about when the workload starts.
+    /// Add a task, asleep on an allowed CPU until about the start of the workload.
     pub fn task(&mut self, program: ProgramId, traits: Traits) -> TaskId {
         let first = self.start_cpus.unwrap_or(self.nr_cpus());
         let mut cpus: Vec<_> = traits.allowed.iter().filter(|&cpu| cpu < first).collect();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! schbench, as Chris Mason's of 2016 to 2022: message threads wake their workers, which spin for a while and wait for
-//! the next message. What it is for is the workers' wakeup latency: theirs is a report of its own. A unit of work is a
-//! worker's, from its wakeup to the end of its spinning.
+//! schbench, as Chris Mason's of 2016 to 2022: message threads wake their workers, which spin for a
+//! while and wait for the next message. Its main result is the wakeup latency of workers, which has
+//! a separate report. A unit of work lasts from a worker's wakeup to the end of its spinning.
 //!
 //! ```text
-//! worker:   spin c us -> tell the message thread -> wait for it
-//! message thread:   wake all workers that wait -> wait until one does -> sleep s..1.25*s us
+//! worker:   spin c us -> notify the message thread -> wait for it
+//! message thread:   wake all waiting workers -> wait until one waits -> sleep s..1.25*s us
 //! ```
 
 use anyhow::{Result, ensure};
@@ -15,17 +15,17 @@ use super::Builder;
 use crate::program::{Dist, Step};
 use crate::time::USEC;
 
-/// The names are those of schbench's options.
+/// Parameters, named as schbench's options.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Schbench {
-    /// Message threads.
+    /// Number of message threads.
     pub m: usize,
-    /// Workers of each.
+    /// Number of workers per message thread.
     pub t: usize,
-    /// us that a message thread sleeps before it answers, and up to a quarter more.
+    /// Sleep of a message thread before it answers, us, plus up to a quarter.
     pub s: u64,
-    /// us that a worker spins, by the clock: schbench counts the time in which others have its CPU.
+    /// Spin time of a worker in us, by the clock: as in schbench, it includes other tasks' time.
     pub c: u64,
 }
 
@@ -44,7 +44,7 @@ impl Schbench {
         let workers = builder.group("schbench", false);
         let messages = builder.group("schbench-message", false);
         for _ in 0..self.m {
-            // Futexes: that somebody waits is no more news when it is known already.
+            // As with futexes, a second notification has no effect while one is pending.
             let (news, go) = (builder.channel(1, false), builder.channel(1, false));
             let mut message = vec![Step::Broadcast(go), Step::Recv(news)];
             if self.s > 0 {

@@ -7,13 +7,13 @@ use crate::stats::Group;
 use crate::stats::column::number;
 use crate::top::theme::Theme;
 
-/// What became of some of the wakeups.
+/// A subset of the wakeups.
 pub struct Part {
     pub name: &'static str,
     pub count: fn(&Group) -> u64,
 }
 
-/// Where wakeups are placed: together they are all wakeups.
+/// Placements of wakeups. Their sum is the number of wakeups.
 pub const PLACES: [Part; 7] = [
     Part { name: "target", count: |group| group.target },
     Part { name: "prev", count: |group| group.prev },
@@ -28,7 +28,7 @@ pub fn wakeups(group: &Group) -> u64 {
     PLACES.iter().map(|part| (part.count)(group)).sum()
 }
 
-/// Where an LLC's wakeups, or the machine's, were placed. Empty if there were none.
+/// Return a bar of the placements of an LLC's or the machine's wakeups. Empty without wakeups.
 pub fn stacked(group: &Group, width: usize, theme: &Theme) -> Line<'static> {
     let all = wakeups(group).max(1) as f64;
     let (mut sum, mut drawn) = (0, 0);
@@ -41,7 +41,7 @@ pub fn stacked(group: &Group, width: usize, theme: &Theme) -> Line<'static> {
     parts.collect()
 }
 
-/// What the parts are, with their shares.
+/// Return the names of the parts with their shares.
 pub fn legend(group: &Group, theme: &Theme) -> Line<'static> {
     let all = wakeups(group).max(1) as f64;
     let parts = PLACES.iter().enumerate().flat_map(|(index, Part { name, count })| {
@@ -52,14 +52,14 @@ pub fn legend(group: &Group, theme: &Theme) -> Line<'static> {
     parts.collect()
 }
 
-/// A share of `width`, 0..=1.
+/// Return a gauge for a share, 0..=1, of `width` cells.
 pub fn gauge(share: f64, width: usize, theme: &Theme) -> String {
     let full = (share.clamp(0.0, 1.0) * width as f64).round() as usize;
     let (on, off) = theme.gauge();
     on.repeat(full) + &off.repeat(width - full)
 }
 
-/// The same without the part that is empty.
+/// Return a gauge without its empty cells.
 pub fn bar(share: f64, width: usize, theme: &Theme) -> String {
     theme.gauge().0.repeat((share.clamp(0.0, 1.0) * width as f64).round() as usize)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where big and small tasks go, on machines whose CPUs differ in capacity.
+//! Placement of big and small tasks on machines whose CPUs differ in capacity.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

@@ -40,7 +40,7 @@ fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
     Grid { name: "cgroup", columns: &FIGURES, rows, total: None }.draw(frame, below, seen);
 }
 
-/// Of all of them.
+/// Return the figures of all cgroups together.
 fn summary(cgroups: &Cgroups, interval_ms: u64, theme: &Theme) -> Vec<Line<'static>> {
     let Cgroups { nr_groups, nr_lost, max_level, nr_periods, nr_throttled, throttled_ms, top } = cgroups;
     let rate = |count: &u64| number(*count as f64 / seconds(interval_ms));

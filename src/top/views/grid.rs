@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A table of figures: a row for each LLC, node or cgroup; as many columns as there is room for, the first ones first.
+//! A table of figures: a row per LLC, node or cgroup, and as many columns as fit.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -13,13 +13,13 @@ use crate::stats::column::{Column, Figures, Unit};
 use crate::top::theme::Theme;
 use crate::top::view::{Cursor, Figure, Seen, cut};
 
-/// Narrowest column of figures.
+/// Minimum width of a column of figures.
 const WIDTH: usize = 6;
 
-/// Of the gauge that nr_scan is drawn as, with its number of CPUs.
+/// Width of the gauge for nr_scan, including its number.
 const GAUGE_WIDTH: usize = 11;
 
-/// Names are not cut below this.
+/// Minimum width of names that are cut.
 const NAME_WIDTH: usize = 16;
 
 pub struct Row {
@@ -34,24 +34,24 @@ impl Row {
 }
 
 pub struct Grid {
-    /// What the rows are.
+    /// Head of the names.
     pub name: &'static str,
     pub columns: &'static [Figure],
     pub rows: Vec<Row>,
-    /// Stands below the others, whatever their order.
+    /// The last row, in any order.
     pub total: Option<Row>,
 }
 
 impl Grid {
-    /// Lines that it would fill.
+    /// Return the number of lines of the entire table.
     pub fn height(&self) -> usize {
         1 + self.rows.len() + usize::from(self.total.is_some())
     }
 
-    /// What does not fit is scrolled.
+    /// Draw the table. Rows that do not fit are scrolled.
     pub fn draw(mut self, frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
         let mut cursor = *seen.cursor;
-        // The last column is the scrollbar's.
+        // The last column is for the scrollbar.
         let width = usize::from(area.width.saturating_sub(1));
         let name_width = self.name_width(width);
         let columns = self.fitting(width.saturating_sub(name_width), cursor);
@@ -76,7 +76,7 @@ impl Grid {
         }
     }
 
-    /// As long as the longest, unless figures need the room.
+    /// Return the width of the names: the longest, unless the figures need the room.
     fn name_width(&self, width: usize) -> usize {
         let longest =
             self.rows.iter().map(|row| row.name.chars().count()).chain([self.name.len(), 5]).max().unwrap_or(0);
@@ -84,7 +84,7 @@ impl Grid {
         longest.min(width.saturating_sub(figures + 1).max(NAME_WIDTH))
     }
 
-    /// The columns for which there is room, and how wide each is.
+    /// Return the columns that fit, with their widths.
     fn fitting(&self, mut room: usize, cursor: Cursor) -> Vec<(&'static Column, usize)> {
         let mut columns = Vec::new();
         for (index, figure) in self.columns.iter().enumerate() {
@@ -119,7 +119,7 @@ impl Grid {
     }
 }
 
-/// At the right edge, beside the rows.
+/// Draw a scrollbar at the right edge of the rows.
 fn draw_scrollbar(frame: &mut Frame<'_>, area: Rect, top: usize, last_top: usize, theme: &Theme) {
     let (thumb, track) = theme.gauge();
     let scrollbar = Scrollbar::new(ScrollbarOrientation::VerticalRight)
@@ -140,14 +140,14 @@ fn cells(row: &Row, columns: &[(&Column, usize)], name_width: usize, theme: &The
     let name = Cell::from(cut(Line::from(row.name.clone()), name_width, theme.ellipsis()));
     let figures = columns.iter().map(|(column, width)| match &*column.field {
         "nr_scan" => Cell::from(scan_gauge(&row.figures, *width, theme)).style(theme.bar()),
-        // As in the file.
+        // `max`, as in the file cpu.max.
         "quota_pct" if column.value(&row.figures) == 0.0 => Cell::from(Line::from("max").right_aligned()),
         _ => Cell::from(Line::from(column.text(&row.figures)).right_aligned()),
     });
     Cells::new([name].into_iter().chain(figures))
 }
 
-/// CPUs that a search may go over, of those that there are.
+/// Return a gauge of the CPUs that a search may scan.
 fn scan_gauge(figures: &Figures, width: usize, theme: &Theme) -> String {
     const SCAN: Column = Column::new("", "nr_scan", Unit::Now);
     const CPUS: Column = Column::new("", "nr_cpus", Unit::Now);

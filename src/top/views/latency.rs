@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How long searches for an idle CPU took: percentiles and rows of the histogram, in powers of two.
+//! Durations of searches for an idle CPU: percentiles and the histogram, in powers of two.
 
-/// Within how many ns so many percent of the searches ended: where their bucket ends. None: none were counted.
+/// Return the ns within which `percent` of the searches ended (end of a bucket), if there were any.
 pub fn percentile(latencies: &[u64], percent: u64) -> Option<u64> {
     let all: u64 = latencies.iter().sum();
     let mut left = (all * percent).div_ceil(100);
@@ -14,7 +14,7 @@ pub fn percentile(latencies: &[u64], percent: u64) -> Option<u64> {
     None
 }
 
-/// Buckets from the first to the last that have any: where each ends, and its count.
+/// Return the end and the count of each bucket from the first to the last with a count.
 pub fn buckets(latencies: &[u64]) -> Vec<(u64, u64)> {
     let used = |count: &u64| *count > 0;
     let (Some(first), Some(last)) = (latencies.iter().position(used), latencies.iter().rposition(used)) else {
@@ -23,12 +23,12 @@ pub fn buckets(latencies: &[u64]) -> Vec<(u64, u64)> {
     (first..=last).map(|bucket| (end(bucket), latencies[bucket])).collect()
 }
 
-/// Of the bucket, which has [2^i, 2^(i+1)) ns.
+/// Return the end of a bucket, which covers [2^i, 2^(i+1)) ns.
 fn end(bucket: usize) -> u64 {
     2 << bucket
 }
 
-/// In its unit: 512 ns, 1.0 us.
+/// Format a duration with its unit: 512 ns, 1.0 us.
 pub fn duration(ns: u64) -> String {
     match ns {
         0..1000 => format!("{ns} ns"),

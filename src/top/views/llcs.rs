@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A row for each LLC, and which LLC's tasks each steals, where they are few.
+//! A row for each LLC; and a matrix of stolen tasks, if the LLCs are few.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -56,7 +56,7 @@ fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
     frame.render_widget(Text::from(matrix), below);
 }
 
-/// Tasks stolen, by the second: a line for each thief, a column for each victim. Empty if there are many LLCs, or one.
+/// Return tasks stolen per second: a line per thief, a column per victim; empty for many LLCs.
 fn matrix(metrics: &Metrics, theme: &Theme) -> Vec<Line<'static>> {
     let nr_llcs = metrics.llcs.len();
     if nr_llcs < 2 || metrics.llcs.values().any(|llc| llc.stolen_from.len() < nr_llcs) {

@@ -13,6 +13,6 @@ mod wakeups;
 
 use super::view::View;
 
-/// The first one applies to every machine.
+/// The first view applies to every machine.
 pub static VIEWS: [&View; 6] =
     [&overview::VIEW, &llcs::VIEW, &wakeups::VIEW, &cgroups::VIEW, &numa::VIEW, &capacity::VIEW];

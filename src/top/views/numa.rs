@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How local tasks run, on machines with several nodes.
+//! Locality of tasks on machines with several nodes.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -25,7 +25,7 @@ static FIGURES: [Figure; 8] = [
     figure("Node", "stolen", "steal_far", PerSecond),
 ];
 
-/// Below the table.
+/// Number of lines below the table.
 const NOTES: u16 = 5;
 
 fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {

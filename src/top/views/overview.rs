@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The machine at a glance: five minutes of what tells how it goes, and where wakeups and tasks went.
+//! The machine at a glance: main figures over five minutes, placements of wakeups and tasks.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -48,10 +48,10 @@ const TRENDS: [(Trend, &str); 6] = [
     (Trend::Stolen, "stolen/s"),
 ];
 
-/// Lines below the trends.
+/// Number of lines below the trends.
 const NOTES: u16 = 7;
 
-/// Of a trend's name and figure.
+/// Width of a trend's name and figure.
 const LABEL_WIDTH: u16 = 20;
 
 fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
@@ -67,7 +67,7 @@ fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
     frame.render_widget(Text::from(notes), below);
 }
 
-/// Its last value and what it was in five minutes.
+/// Draw the last value of a trend and its sparkline over five minutes.
 fn draw_trend(frame: &mut Frame<'_>, area: Rect, seen: &Seen<'_>, trend: Trend, name: &str) {
     let [label, line] =
         Layout::horizontal([Constraint::Length(LABEL_WIDTH), Constraint::Fill(1)]).spacing(1).areas(area);
@@ -83,7 +83,7 @@ fn draw_trend(frame: &mut Frame<'_>, area: Rect, seen: &Seen<'_>, trend: Trend, 
         Line::styled(format!("{:>20}", format!("max {}", text(highest))), seen.theme.label()),
     ];
     frame.render_widget(Text::from(labels), label);
-    // Sparklines are of whole numbers.
+    // Sparklines take integers.
     let scaled = |value: f64| (value * 1000.0) as u64;
     let sparkline = Sparkline::default()
         .data(parts.into_iter().map(|part| part.map(scaled)))
@@ -95,7 +95,7 @@ fn draw_trend(frame: &mut Frame<'_>, area: Rect, seen: &Seen<'_>, trend: Trend, 
     frame.render_widget(sparkline, line);
 }
 
-/// When what stands above it was.
+/// Return the time axis below the sparklines.
 fn axis(width: usize, theme: &Theme) -> Line<'static> {
     let indent = usize::from(LABEL_WIDTH) + 1;
     let (ago, now) = ("5 minutes ago", "now");

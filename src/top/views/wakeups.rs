@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where wakeups were placed, and how long the search for an idle CPU took.
+//! Placements of wakeups, and durations of searches for an idle CPU.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -30,7 +30,7 @@ static FIGURES: [Figure; 12] = [
     figure("Group", "latencies", "latencies", PerSecond),
 ];
 
-/// Beside where they were placed.
+/// Counts of wakeups other than placements.
 const OTHERS: [Part; 4] = [
     Part { name: "preempt", count: |group| group.preempt },
     Part { name: "pulled", count: |group| group.affine },
@@ -38,10 +38,10 @@ const OTHERS: [Part; 4] = [
     Part { name: "kthread", count: |group| group.kthread },
 ];
 
-/// Lines that neither the histogram nor LLCs have.
+/// Number of lines other than the histogram and the LLCs.
 const OTHER_LINES: usize = 6;
 
-/// Of the table of places.
+/// Width of the table of placements.
 const PLACES_WIDTH: u16 = 42;
 
 fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
@@ -50,7 +50,7 @@ fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
     let rate = |count: u64| number(count as f64 / seconds(metrics.interval_ms));
     let nr_llcs = if metrics.llcs.len() > 1 { metrics.llcs.len() } else { 0 };
     let buckets = latency::buckets(&metrics.total.latencies);
-    // The histogram has what the others leave.
+    // The histogram gets the remaining lines.
     let left = usize::from(area.height).saturating_sub(nr_llcs + OTHER_LINES).max(PLACES.len() + 1);
     let [title, bar, _, middle, _, others, _, llcs] = Layout::vertical([
         Constraint::Length(1),
@@ -80,7 +80,7 @@ fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
     }
 }
 
-/// A line for each place.
+/// Return a line for each placement.
 fn places(total: &Group, rate: impl Fn(u64) -> String, theme: &Theme) -> Vec<Line<'static>> {
     let all = bars::wakeups(total).max(1) as f64;
     let of_place = |(index, Part { name, count }): (usize, &Part)| {
@@ -97,7 +97,7 @@ fn places(total: &Group, rate: impl Fn(u64) -> String, theme: &Theme) -> Vec<Lin
     [title].into_iter().chain(PLACES.iter().enumerate().map(of_place)).collect()
 }
 
-/// What else became of them.
+/// Return the counts of [`OTHERS`].
 fn beside(total: &Group, rate: impl Fn(u64) -> String, theme: &Theme) -> Line<'static> {
     let parts = OTHERS.iter().flat_map(|Part { name, count }| {
         [Span::styled(format!("{name} "), theme.label()), Span::raw(format!("{}   ", rate(count(total))))]
@@ -105,7 +105,7 @@ fn beside(total: &Group, rate: impl Fn(u64) -> String, theme: &Theme) -> Line<'s
     parts.collect()
 }
 
-/// How long searches took.
+/// Return the histogram of search durations.
 fn histogram(mut buckets: Vec<(u64, u64)>, area: Rect, theme: &Theme) -> Vec<Line<'static>> {
     if buckets.is_empty() {
         return vec![
@@ -129,7 +129,7 @@ fn histogram(mut buckets: Vec<(u64, u64)>, area: Rect, theme: &Theme) -> Vec<Lin
     lines
 }
 
-/// Into one, until there are no more than `room`: the slowest tell more.
+/// Merge the fastest buckets until `room` are left, because slow searches matter more.
 fn merge_fastest(buckets: &mut Vec<(u64, u64)>, room: usize) {
     let merged = buckets.len().saturating_sub(room.max(1));
     let count: u64 = buckets.drain(..merged).map(|(_, count)| count).sum();
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use crate::stats::column::Figures;
 
-    /// What is drawn is what the help explains.
+    /// The figures that are drawn are the ones that the help explains.
     #[test]
     fn places_are_counted_by_their_figures() {
         let group =

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A scenario in the kernel that runs: each task is a thread, a forked one a process, and all callbacks of the attached
-//! scheduler are traced.
+//! Play a scenario in the running kernel: each task is a thread (a forked task a process), and
+//! callbacks of the attached scheduler are traced.
 //!
 //! ```text
-//! director (CPU 0)   makes the tasks, says when they start, does what is done from outside, waits until all have ended
-//! tasks (CPUs 1-3)   sleep until their start, do their steps, end
-//! rt (CPUs 1-3)      SCHED_FIFO: sleeps on an eventfd that says for how many ns it is to take its CPU
+//! director (CPU 0)   creates the tasks, sets their start, carries out actions, waits until all have ended
+//! tasks (CPUs 1-3)   sleep until their start, execute their steps, end
+//! rt (CPUs 1-3)      SCHED_FIFO: reads from an eventfd for how many ns to take its CPU
 //! ```
 //!
-//! The first sleep and all before are left out. A run in which a task of no concern takes a CPU from a scripted one, or
-//! the other way round, is no good.
+//! Everything up to the first sleep is omitted. A run in which an unrelated task preempts a
+//! scripted task, or vice versa, is discarded.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -45,15 +45,15 @@ use crate::script::{START_GAP, Scenario, TaskIndex};
 
 const BPF_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
 
-/// Callbacks of the scheduler that are traced. The kernel keeps this much of a program's name.
+/// Callbacks of the scheduler to trace. The kernel keeps NAME_LEN characters of a program's name.
 const TRACED: [Op; 8] =
     [Op::SelectCpu, Op::Enqueue, Op::Dispatch, Op::Running, Op::Stopping, Op::Yield, Op::UpdateIdle, Op::CpuRelease];
 const NAME_LEN: usize = 15;
 
 const MAX_TASKS: usize = 16;
-/// From telling the tasks when they start to that: they are asleep by then, however slow the machine is.
+/// Time between setting the start and the start: all tasks are asleep by then, even when emulated.
 const LEAD: u64 = 40 * MSEC;
-/// A scenario that takes longer hangs.
+/// A scenario that takes longer than this hangs.
 const DEADLINE: u64 = 10 * SEC;
 const DIRECTOR_CPU: usize = 0;
 const NR_CPUS: usize = 4;
@@ -70,7 +70,7 @@ struct Callback {
     name: [u8; 16],
 }
 
-/// What director and tasks share.
+/// Data shared by director and tasks.
 #[derive(Default)]
 struct Shared {
     start: AtomicU64,
@@ -80,12 +80,12 @@ struct Shared {
 pub struct Stage {
     callbacks: Rc<RefCell<Vec<Callback>>>,
     ring: RingBuffer<'static>,
-    // Held for the tracing to go on.
+    // Keeps tracing active.
     _links: Vec<Link>,
     _object: Object,
-    /// Of the kernel that runs. Known after a scenario.
+    /// Quirks of the running kernel, known after a scenario.
     pub quirks: Quirks,
-    /// Of the CPUs' SCHED_FIFO tasks.
+    /// The eventfds of the SCHED_FIFO tasks, by CPU.
     rt: Vec<Arc<EventFd>>,
 }
 
@@ -111,7 +111,7 @@ impl Stage {
         Ok(Self { callbacks, ring, _links: links, _object: object, quirks, rt })
     }
 
-    /// `None` if the run was disturbed.
+    /// Play a scenario. `None` if the run was disturbed.
     pub fn play(&mut self, scenario: &Scenario) -> Result<Option<Order>> {
         ensure!(scenario.tasks.len() <= MAX_TASKS, "too many tasks");
         let channels = (scenario.channels.iter())
@@ -127,7 +127,7 @@ impl Stage {
                 tasks.push(scope.spawn(move || -> Result<()> {
                     play.shared.pids[index].store(gettid().as_raw(), Ordering::Release);
                     go.recv()?;
-                    // It sleeps on the first, as in the simulator.
+                    // The task sleeps on its first CPU, as in the simulator.
                     set_affinity(0, task.cpus.iter().take(1))?;
                     set_affinity(0, task.cpus.iter())?;
                     sleep_until(play.shared.start.load(Ordering::Acquire) + index as u64 * START_GAP);
@@ -146,7 +146,7 @@ impl Stage {
             }
             while !tasks.iter().all(|task| task.is_finished()) {
                 if now() > start + DEADLINE {
-                    // Threads that hang cannot be waited for.
+                    // Threads that hang cannot be joined.
                     eprintln!("scenario {} does not end", scenario.name);
                     std::process::exit(1);
                 }
@@ -169,7 +169,7 @@ impl Stage {
     }
 }
 
-/// What the trace says of the scenario; `None` if a CPU went from a scripted task to one of no concern, or back.
+/// Extract the order; `None` if an unrelated task preempted a scripted one, or vice versa.
 fn judge(play: &Play<'_>, start: u64, callbacks: &[Callback]) -> Option<Order> {
     let tasks: HashMap<i32, TaskIndex> = (play.shared.pids.iter().enumerate())
         .map(|(index, pid)| (pid.load(Ordering::Acquire), index))
@@ -207,13 +207,13 @@ fn op(callback: &Callback) -> Op {
     *TRACED.iter().find(|op| op.name().as_bytes() == name.to_bytes()).expect("the BPF programs trace these")
 }
 
-/// Has the kernel a function of that name?
+/// Return true if the kernel has a function with this name.
 fn knows(name: &str) -> Result<bool> {
     let symbols = fs::read_to_string("/proc/kallsyms")?;
     Ok(symbols.lines().any(|line| line.split_whitespace().nth(2) == Some(name)))
 }
 
-/// Attaches a program to each callback of the scheduler that runs.
+/// Attach a program to each callback of the running scheduler.
 fn trace() -> Result<(Object, Vec<Link>)> {
     let running: HashMap<_, _> =
         ProgInfoIter::default().map(|info| (info.name.to_string_lossy().into_owned(), info.id)).collect();
@@ -222,14 +222,14 @@ fn trace() -> Result<(Object, Vec<Link>)> {
     for mut prog in open.progs_mut() {
         let name = prog.name().to_string_lossy().into_owned();
         let Some(callback) = name.strip_prefix("on_") else {
-            // What scx_cargo links in.
+            // A program that scx_cargo links in.
             prog.set_autoload(false);
             continue;
         };
         let target = format!("magpie_{callback}");
         let id = running.get(&target[..target.len().min(NAME_LEN)]);
         if id.is_none() && callback == Op::CpuRelease.name() {
-            // From 6.19 on it is left out.
+            // From 6.19 on the scheduler lacks this callback.
             prog.set_autoload(false);
             continue;
         }
@@ -246,7 +246,7 @@ fn trace() -> Result<(Object, Vec<Link>)> {
     Ok((object, links))
 }
 
-/// A scenario being played, as its tasks know it.
+/// State of a scenario that is played, for its tasks.
 struct Play<'a> {
     scenario: &'a Scenario,
     shared: Shared,
@@ -295,7 +295,7 @@ impl Play<'_> {
     }
 }
 
-/// By which tasks wake each other.
+/// A channel by which tasks wake each other.
 enum Channel {
     Eventfd(EventFd),
     Pipe(PipeReader, PipeWriter),
@@ -328,7 +328,7 @@ impl Channel {
     }
 }
 
-/// There is no such task any more.
+/// Return true if the error says that the task has exited.
 fn is_gone(err: &anyhow::Error) -> bool {
     err.downcast_ref() == Some(&Errno::ESRCH)
 }
@@ -339,7 +339,7 @@ fn set_affinity(pid: i32, mut cpus: impl Iterator<Item = usize>) -> Result<()> {
     Ok(sched_setaffinity(Pid::from_raw(pid), &set)?)
 }
 
-/// Every thread that may be sent: kernel threads bound to a CPU may not.
+/// Confine all threads to a CPU, except kernel threads that are bound to another.
 fn send_all_to(cpu: usize) -> Result<()> {
     set_affinity(0, once(cpu))?;
     for process in fs::read_dir("/proc")?.flatten() {
@@ -358,31 +358,31 @@ fn now() -> u64 {
 
 fn sleep_until(at: u64) {
     let at = TimeSpec::from_duration(Duration::from_nanos(at));
-    // A signal would end it early: there are none.
+    // Only a signal would end the sleep early, and none is sent.
     _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);
 }
 
-/// Busy for so many ns of CPU time.
+/// Spin for this many ns of CPU time.
 fn run(ns: u64) {
     let cpu_time = || clock(ClockId::CLOCK_THREAD_CPUTIME_ID);
     let until = cpu_time() + Duration::from_nanos(ns);
     while cpu_time() < until {}
 }
 
-/// A process that does `what`, which must not need what other threads may hold, and ends.
+/// Fork a process that runs `what` and exits. `what` must not use locks of other threads.
 fn fork(what: impl FnOnce() -> Result<()>) -> Result<Pid> {
     // SAFETY: the child has one thread, and does not return.
     match unsafe { nix::unistd::fork() }? {
         ForkResult::Child => {
             let failed = what().is_err();
-            // SAFETY: nothing of the parent's is to be run or flushed.
+            // SAFETY: exits without the parent's handlers and buffers.
             unsafe { libc::_exit(failed.into()) }
         }
         ForkResult::Parent { child } => Ok(child),
     }
 }
 
-/// The descriptor by which it is told to run, and for how long.
+/// Start a CPU's SCHED_FIFO task. Return the eventfd to which run times are written.
 fn start_rt(cpu: usize) -> Result<Arc<EventFd>> {
     let fd = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC)?);
     let orders = fd.clone();

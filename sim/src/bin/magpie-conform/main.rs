@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The conformance test: scripted scenarios, played by real tasks under the scheduler that is attached and by the
-//! simulator; both must see the scheduler's callbacks in the same order.
+//! The conformance test: scripted scenarios are played by real tasks under the attached scheduler
+//! and by the simulator. Both must call the scheduler's callbacks in the same order.
 //!
 //! ```text
 //! conformance/scenarios --script.rs--+--> kernel.rs: threads, traced by conformance/trace.bpf.c --+
@@ -23,20 +23,20 @@ use magpie_sim::kernel::Quirks;
 use order::Order;
 use script::Scenario;
 
-/// The script, for the machine that MACHINE is; tests/vm/conformance.sh gives the VM the same shape.
+/// The script, for the machine MACHINE. tests/vm/conformance.sh gives the VM this shape.
 const SCENARIOS: &str = include_str!("../../../conformance/scenarios");
 const MACHINE: &str = "2x1x2x1";
 
-/// The scheduler's flags. A longer slice than usual, for a real kernel under emulation is slow: all that a script does
-/// within a slice must be done in time. And no task is sent to where the memory of magpie-conform is, of which the
-/// simulator knows nothing.
+/// Flags of the scheduler. The slice is long because a real kernel under emulation is slow:
+/// everything that a script does within a slice must finish in time. Memory is not sampled, because
+/// the simulator does not know the memory of magpie-conform.
 const FLAGS: [&str; 4] = ["--slice-us", "16000", "--numa-sample-share", "0"];
 
-/// The orders agree when the kernel has shown the simulator's so often: chance can show another now and then.
+/// The orders agree when the kernel has shown the simulator's order this often.
 const AGREE: usize = 3;
-/// They differ when it has shown another so many times more.
+/// They differ when it has shown another order this many times more often.
 const DIFFER: usize = 6;
-/// One or the other must come in this many runs, those included that a task of no concern has disturbed.
+/// Maximum number of runs until one of these happens, disturbed runs included.
 const MAX_RUNS: usize = 40;
 const SETTLE: Duration = Duration::from_millis(150);
 
@@ -94,8 +94,8 @@ fn main() -> Result<ExitCode> {
     Ok(if differ == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Plays a scenario until it is clear whether the kernel's order is the simulator's. That, the kernel's if it is
-/// another, and how it came.
+/// Play a scenario until the kernel's order agrees or differs. Return the simulator's order, the
+/// kernel's if it differs, and the counts.
 fn compare(stage: &mut kernel::Stage, scenario: &Scenario) -> Result<(Order, Option<Order>, String)> {
     let mut expected = None;
     let mut times = 0;
@@ -104,7 +104,7 @@ fn compare(stage: &mut kernel::Stage, scenario: &Scenario) -> Result<(Order, Opt
     for _ in 0..MAX_RUNS {
         let Some(order) = stage.play(scenario).with_context(|| format!("scenario {}", scenario.name))? else {
             disturbed += 1;
-            // By what a CPU has to do now and then, which it will have done soon.
+            // Disturbed by periodic work of a CPU, which ends soon.
             thread::sleep(SETTLE);
             continue;
         };

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is compared of two traces: the order of the callbacks about the scripted tasks.
+//! The compared part of a trace: the order of the callbacks about the scripted tasks.
 //!
-//! Left out, for they are a matter of time or of what else runs: ticks, init_task, numbers of CPUs, flags but those
-//! that say why, other tasks, and
-//! - dispatch() about no scripted task;
-//! - dispatch() after which the task just goes on, or is there until a higher class takes the CPU: how often that comes
-//!   depends on how long it runs. Unless it is right after the task's yield, which causes it;
-//! - update_idle() and cpu_release(), which are about a CPU, unless the CPU goes from a scripted task to idle or back,
-//!   or is taken from one: then they are noted with that task.
+//! Omitted, because they depend on time or on other tasks: ticks, init_task, numbers of CPUs, most
+//! flags, other tasks, and
+//! - dispatch() without a scripted task;
+//! - dispatch() after which the task just continues, or remains until a higher class takes the CPU:
+//!   their number depends on the run time. Kept right after the task's yield, which causes one;
+//! - update_idle() and cpu_release(), which concern a CPU, unless it switches between a scripted
+//!   task and idle, or is taken from one: then they are noted with that task.
 //!
-//! What happens on several CPUs at a time, to several tasks, is put in an order of its own (canonical()).
+//! Concurrent events on several CPUs about several tasks get a fixed order (canonical()).
 //!
-//! In a scenario marked `pairs`, where the number of slices is a matter of time, which line follows which is compared.
+//! The number of slices in scenarios marked `pairs` depends on time: pairs of lines are compared.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,27 +27,27 @@ use crate::script::{Scenario, TaskIndex};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     Task(TaskIndex),
-    /// By pid.
+    /// Another task, by pid.
     Other(i32),
     None,
 }
 
-/// A callback, from either side.
+/// A callback in the kernel or in the simulator.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     /// ns
     pub at: u64,
-    /// The executing one.
+    /// The executing CPU.
     pub cpu: usize,
     pub op: Op,
     pub who: Who,
     pub arg: u64,
 }
 
-/// A callback that comes so much later is no consequence of a dispatch(): the task went on meanwhile. Half a tick.
+/// A later callback is no consequence of a dispatch(): the task continued meanwhile. Half a tick.
 const SAME_SCHEDULE: u64 = 2 * MSEC;
 
-/// What is compared: lines, in order or as a set of pairs.
+/// The compared lines, in order or as a set of pairs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order(Vec<String>);
 
@@ -79,8 +79,8 @@ struct Line {
     text: String,
 }
 
-/// Lines neither on the same CPU nor about the same task happen at the same time: which is first says nothing. Of those
-/// that can come next it is the last task's, which mostly is the one that wakes others.
+/// Order concurrent lines, which share neither CPU nor task: their order in the trace means
+/// nothing. Among lines that may be next, the last line's task precedes, which mostly wakes others.
 fn canonical(mut lines: Vec<Line>) -> Vec<String> {
     let mut texts = Vec::new();
     while !lines.is_empty() {
@@ -95,19 +95,19 @@ fn is_left_out(op: Op) -> bool {
     matches!(op, Op::Tick | Op::InitTask | Op::Init | Op::Timer | Op::TaskWork | Op::Switch) || op.is_of_cgroups()
 }
 
-/// Does the callback say that its CPU turns to something else, or is about to?
+/// Return true if the callback shows that its CPU switches, or is about to.
 fn tells_of_cpu(event: &Event) -> bool {
     !matches!(event.op, Op::SelectCpu | Op::Enqueue)
 }
 
-/// The task that a callback is about, and what there is to say of it (*).
+/// Return the task of a callback, and its text, in which * stands for the task.
 fn line(events: &[Event], at: usize) -> Option<(TaskIndex, String)> {
     let event = &events[at];
     let on_cpu = |other: &&Event| other.cpu == event.cpu && tells_of_cpu(other);
     let before = || events[..at].iter().rev().find(on_cpu);
     let to_come = || events[at + 1..].iter().filter(on_cpu);
     let after = || to_come().next();
-    // What became of the CPU last.
+    // The last switch of the CPU before this callback.
     let last = || events[..at].iter().rev().filter(on_cpu).find(|other| other.op != Op::Dispatch);
     let is_stopping = |other: &&Event| other.op == Op::Stopping;
     let of = |who| match who {
@@ -145,7 +145,7 @@ fn line(events: &[Event], at: usize) -> Option<(TaskIndex, String)> {
     })
 }
 
-/// Lines of `old` alone with -, of `new` alone with +, those of both between them.
+/// Return lines only in `old` with -, only in `new` with +, and common lines between them.
 pub fn diff(old: &Order, new: &Order) -> String {
     let (old, new) = (&old.0[..], &new.0[..]);
     let operations = capture_diff_slices(Algorithm::Myers, old, new);

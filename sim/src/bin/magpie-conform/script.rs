@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The script: what `conformance/scenarios` says, which explains the format.
+//! Parse the script `conformance/scenarios`, which explains the format.
 
 use anyhow::{Context, Result, bail, ensure};
 use magpie_sim::mask::Mask;
@@ -12,7 +12,7 @@ pub type TaskIndex = usize;
 #[derive(Clone, Debug)]
 pub struct Task {
     pub name: String,
-    /// Empty for one that another forks.
+    /// Empty for a forked task.
     pub cpus: Mask,
     pub steps: Vec<Step>,
 }
@@ -26,18 +26,18 @@ impl Task {
 #[derive(Clone, Debug)]
 pub struct Channel {
     name: String,
-    /// A pipe, whose writer says that it is about to sleep; else an eventfd.
+    /// A pipe, whose writer announces that it is about to sleep; else an eventfd.
     pub pipe: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
     pub name: String,
-    /// Compare which callback comes after which, not how often.
+    /// Compare which callback follows which, not how often.
     pub pairs: bool,
     pub tasks: Vec<Task>,
     pub channels: Vec<Channel>,
-    /// When, in ns, and what is done from outside: Affinity, Nice or HigherClass.
+    /// Time in ns and actions from outside the tasks: Affinity, Nice or HigherClass.
     pub actions: Vec<(u64, Step)>,
 }
 
@@ -53,7 +53,7 @@ pub fn parse(text: &str) -> Result<Vec<Scenario>> {
         let (number, head) = &block[0];
         ensure!(head[0] == "scenario", "line {number}: a line of no scenario");
         let mut scenario = Scenario::default();
-        // Names first: steps speak of tasks that come later.
+        // Names first, because steps refer to later tasks.
         for (number, words) in block {
             declare(&mut scenario, words).with_context(|| format!("line {number}"))?;
         }
@@ -66,7 +66,7 @@ pub fn parse(text: &str) -> Result<Vec<Scenario>> {
     Ok(scenarios)
 }
 
-/// Adds what a line gives a name to.
+/// Add the object that a line declares.
 fn declare(scenario: &mut Scenario, words: &[&str]) -> Result<()> {
     match *words {
         ["scenario", name] | ["scenario", name, "pairs"] => {
@@ -83,7 +83,7 @@ fn declare(scenario: &mut Scenario, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Adds a line's step to the current task, or its action.
+/// Add a line's step to the current task, or its action.
 fn add(scenario: &mut Scenario, words: &[&str], task: &mut Option<TaskIndex>) -> Result<()> {
     match *words {
         ["scenario" | "pipe", ..] => {}
@@ -135,7 +135,7 @@ fn find(scenario: &Scenario, name: &str) -> Result<TaskIndex> {
     scenario.tasks.iter().position(|task| task.name == name).with_context(|| format!("there is no task {name}"))
 }
 
-/// Made by its first mention.
+/// Return the channel of this name, and create it at its first mention.
 fn channel(scenario: &mut Scenario, name: &str) -> ChannelId {
     let known = scenario.channels.iter().position(|channel| channel.name == name);
     known.unwrap_or_else(|| {
@@ -148,7 +148,7 @@ fn parse_time(text: &str) -> Result<u64> {
     Ok(humantime::parse_duration(text).with_context(|| format!("'{text}'"))?.as_nanos() as u64)
 }
 
-/// "2", "1-3", "1,3". Not 0, which is for those that watch.
+/// Parse "2", "1-3", "1,3". CPU 0 is excluded: it is for the director.
 fn parse_cpus(text: &str) -> Result<Mask> {
     let cpus: Mask = text.parse().map_err(anyhow::Error::msg)?;
     ensure!(!cpus.is_empty() && cpus.iter().all(|cpu| (1..4).contains(&cpu)), "'{text}': CPUs are 1 to 3");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A scenario in the simulator.
+//! Play a scenario in the simulator.
 
 use anyhow::{Context, Result, bail, ensure};
 use magpie_sim::fault::Fault;
@@ -15,7 +15,7 @@ use magpie_sim::workload::Builder;
 use crate::order::{Event, Order, Who};
 use crate::script::{START_GAP, Scenario};
 
-/// Chance must not matter.
+/// Seeds whose orders must be equal: chance must not matter.
 const SEEDS: [u64; 2] = [1, 2];
 
 pub fn play(scenario: &Scenario, quirks: Quirks) -> Result<Order> {
@@ -36,7 +36,7 @@ fn play_once(scenario: &Scenario, quirks: Quirks, seed: u64) -> Result<Order> {
     kernel.quirks = quirks;
     kernel.trace.keep = true;
     kernel.groups.push(GroupStats::new("script", false));
-    // Programs and channels are as many as tasks and channels of the script, so that indexes are the same.
+    // One program and one channel for each of the script's, so that indices are equal.
     for task in &scenario.tasks {
         let steps = task.steps.iter().copied().chain([Step::Exit]).collect();
         kernel.programs.push(Program { steps, group: 0, name: task.name.clone() });
@@ -73,7 +73,7 @@ fn play_once(scenario: &Scenario, quirks: Quirks, seed: u64) -> Result<Order> {
     Ok(Order::new(scenario, &events))
 }
 
-/// What is done from outside.
+/// Convert an action to a fault.
 fn fault(action: &Step) -> Fault {
     match *action {
         Step::Affinity(pick, allowed) => Fault::Affinity { pick, allowed },
