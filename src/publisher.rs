@@ -18,7 +18,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 
 use crate::bpf_intf::{
-    capacities, cpu_ctx, cpu_layout, cpu_state_CPU_ONLINE as CPU_ONLINE, cpu_state_CPU_PRESENT as CPU_PRESENT,
+    capacities, cpu_ctx, cpu_layout, cpu_state_CPU_ONLINE as CPU_ONLINE, cpu_state_CPU_USABLE as CPU_USABLE,
     llc_published,
 };
 use crate::nr_scan::ScanLimit;
@@ -74,7 +74,7 @@ impl Publisher {
     /// Return for each LLC the number of usable CPUs and the sum of their reachable capacities.
     fn present(&self, cpu_layouts: &[UnsafeCell<cpu_layout>]) -> Vec<(u32, u32)> {
         let mut sums = vec![(0, 0); self.layout.llcs.len()];
-        for (&id, cpu) in self.layout.cpus.iter().filter(|(id, _)| is_present(cpu_layouts, **id)) {
+        for (&id, cpu) in self.layout.cpus.iter().filter(|(id, _)| is_usable(cpu_layouts, **id)) {
             sums[cpu.llc].0 += 1;
             sums[cpu.llc].1 += self.reachable[&id];
         }
@@ -120,8 +120,8 @@ impl Publisher {
 }
 
 /// Return true if the CPU is online and has a place in the program's layout: it is usable.
-pub fn is_present(cpu_layouts: &[UnsafeCell<cpu_layout>], cpu: usize) -> bool {
-    state(cpu_layouts, cpu) == CPU_PRESENT
+pub fn is_usable(cpu_layouts: &[UnsafeCell<cpu_layout>], cpu: usize) -> bool {
+    state(cpu_layouts, cpu) == CPU_USABLE
 }
 
 /// Return true if the CPU is online, as far as the BPF program was notified.
@@ -153,7 +153,7 @@ mod tests {
     fn what_is_published_is_the_sum_by_llc() {
         let (topo, nr_cpus) = make_test_topo(1, 2, 2, 1);
         let layout = Layout::new(&topo, 0).unwrap();
-        let present = || cpu_layout { state: CPU_PRESENT, ..Zeroable::zeroed() };
+        let present = || cpu_layout { state: CPU_USABLE, ..Zeroable::zeroed() };
         let mut cpu_layouts: Vec<_> = (0..nr_cpus).map(|_| UnsafeCell::new(present())).collect();
         // SAFETY: plain integers.
         let zeroed: (cpu_ctx, llc_published) = unsafe { std::mem::zeroed() };

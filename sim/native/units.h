@@ -8,14 +8,14 @@
 /* clang-format off */
 #define UNITS(X) \
 	X(cpu_layout) X(llc_layout) X(other_llc) X(slot_cpu) X(cpu_ctx) X(llc_published) X(llc_ctx) \
-	X(this_cpu_ctx) X(share_llc) X(is_present) X(look_at_absent) \
+	X(this_cpu_ctx) X(share_llc) X(is_usable) X(check_unusable) \
 	X(stat_inc) \
 	X(task_ctx) X(is_migratable) X(is_critical) X(is_idle_task) X(may_use) X(any_allowed) \
 	X(map_test) X(map_set) X(map_test_and_clear) X(map_walk_from) X(map_walk_next) \
 	X(map_walked) X(map_any) \
 	X(decay_load) X(pelt_accumulate) X(pelt_update) X(util_avg_at) \
 	X(leave_autogroup) X(look_at_groups) \
-	X(group) X(group_add) X(group_enter) X(group_leave) X(settle_cpu) X(settle) X(group_share) \
+	X(group) X(group_add) X(group_enter) X(group_leave) X(flush_cpu) X(flush) X(group_share) \
 	X(update_share) X(task_weight) X(is_idle_policy) X(free_group) \
 	X(bw_refill) X(take_slice) X(charge_groups) X(next_refill) X(cpu_budget) \
 	X(peak) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(set_deadline) X(charge) \

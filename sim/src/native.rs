@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use scx_magpie::bpf_config::{BpfConfig, Live};
 use scx_magpie::bpf_intf::{
-    capacities, cpu_ctx, cpu_layout, cpu_state_CPU_PRESENT, group, latency_hist, llc_ctx, llc_layout, llc_published,
+    capacities, cpu_ctx, cpu_layout, cpu_state_CPU_USABLE, group, latency_hist, llc_ctx, llc_layout, llc_published,
     machine, magpie_limits_CACHE_LINE, magpie_limits_MAX_CPUS, magpie_limits_MAX_GROUPS, magpie_limits_MAX_LINES,
     magpie_limits_MAX_LLCS, magpie_limits_MAX_NODE_IDS, magpie_limits_SLOTS_PER_LINE, map_line, placed_cpu, sparse_map,
     tunables, wake_cases,
@@ -206,7 +206,7 @@ impl Native {
     pub fn slot(&self, cpu: usize) -> Option<usize> {
         // SAFETY: as cpu_ctx().
         let layout = unsafe { &*cpu_layouts[cpu].get() };
-        (layout.state == cpu_state_CPU_PRESENT).then_some(layout.slot as usize)
+        (layout.state == cpu_state_CPU_USABLE).then_some(layout.slot as usize)
     }
 
     /// Return the number of CPUs of an LLC that a search may scan.

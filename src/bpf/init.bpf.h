@@ -12,7 +12,7 @@ void BPF_STRUCT_OPS(magpie_cpu_online, s32 cpu)
 		scx_bpf_error("CPU %d came: there is room for %d", cpu, machine.nr_cpu_ids);
 		return;
 	}
-	cpu_comes(cpu, CPU_ONLINE);
+	cpu_appears(cpu, CPU_ONLINE);
 	nr_hotplugs++;
 }
 
@@ -22,8 +22,8 @@ void BPF_STRUCT_OPS(magpie_cpu_online, s32 cpu)
  */
 void BPF_STRUCT_OPS(magpie_cpu_offline, s32 cpu)
 {
-	cpu_goes(cpu);
-	run_on_absent(bpf_get_current_task_btf(), false);
+	cpu_removed(cpu);
+	run_on_unusable(bpf_get_current_task_btf(), false);
 	empty_queue(cpu, cpu);
 	empty_queue(cpu, pinned_queue(cpu));
 	empty_queue(cpu, throttled_queue(cpu));
@@ -57,7 +57,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 		note_clock(cpu_ctx(cpu), scx_bpf_now());
 		cpu_ctx(cpu)->steal_slot = NO_SLOT;
 		if (is_online(cpu))
-			cpu_comes(cpu, CPU_ONLINE);
+			cpu_appears(cpu, CPU_ONLINE);
 		bpf_rcu_read_lock();
 		curr = __COMPAT_scx_bpf_cpu_curr(cpu);
 		if (curr && is_idle_task(curr))
@@ -76,7 +76,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p,
 
 	if (!tctx)
 		return -ENOMEM;
-	tctx->vclock_cpu = -1;
+	tctx->vtime_cpu = -1;
 	tctx->share = WEIGHT_DFL << WEIGHT_SHIFT;
 	tctx->burst_est = tunables.slice_ns;
 	tctx->charged = tctx->woke_exec = p->se.sum_exec_runtime;
@@ -104,7 +104,7 @@ void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
 	tctx->at_user = false;
 	tctx->enqueued_at = 0;
 	/* It has no lag when it returns. */
-	tctx->vclock_cpu = -1;
+	tctx->vtime_cpu = -1;
 	group_leave(tctx, scx_bpf_task_cpu(p));
 	leave_autogroup(tctx);
 }

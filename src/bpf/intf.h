@@ -121,7 +121,7 @@ struct tunables {
 enum cpu_state {
 	CPU_ONLINE = 1,
 	CPU_PLACED = 2,
-	CPU_PRESENT = CPU_ONLINE | CPU_PLACED,
+	CPU_USABLE = CPU_ONLINE | CPU_PLACED,
 };
 
 /* The place of a CPU. */
@@ -270,8 +270,8 @@ enum queued {
  */
 struct cpu_ctx {
 	/* The line that other CPUs read when they place a task or scan for one. */
-	u64 vclock; /* order/: the CPU's virtual time, weighted ns */
-	/* vclock + voffset is comparable between CPUs; see steal/balance.bpf.h */
+	u64 vtime; /* order/: the CPU's virtual time, weighted ns */
+	/* vtime + voffset is comparable between CPUs; see steal/balance.bpf.h */
 	u64 voffset;
 	u64 queued_load;     /* sum of the weights of the tasks in its queues; atomic */
 	u64 curr_deadline;   /* current's task_ctx.deadline */
@@ -334,13 +334,13 @@ struct cpu_ctx {
 	u32 move_turn;	    /* ... and find_stronger(), and the next LLC that find_room() checks */
 
 	/* cgroup/weight.bpf.h */
-	u32 settle_turn; /* the next idle CPU whose changes it flushes */
+	u32 flush_turn; /* the next idle CPU whose changes it flushes */
 
-	u32 absent_turn; /* core/hotplug.bpf.h: the next CPU that a tick checks */
+	u32 unusable_turn; /* core/hotplug.bpf.h: the next CPU that a tick checks */
 
 	/* cgroup/throttle.bpf.h */
-	u64 throttle_timer_at; /* scx_bpf_now() when its timer fires; 0: not set */
-	u8 throttled_due;      /* it has fired; set by the timer, cleared by the CPU */
+	u64 throttle_timer_at;	 /* scx_bpf_now() when its timer fires; 0: not set */
+	u8 throttle_timer_fired; /* it has fired; set by the timer, cleared by the CPU */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));
 	u64 mono_offset; /* CLOCK_MONOTONIC - scx_bpf_now() on this CPU */

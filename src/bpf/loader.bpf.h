@@ -23,7 +23,7 @@ int note_capacities(void *ctx)
 	s32 cpu;
 
 	bpf_for(cpu, 0, machine.nr_cpu_ids)
-		if (is_present(cpu))
+		if (is_usable(cpu))
 			kernel_capacities[cpu & (MAX_CPUS - 1)] = scx_bpf_cpuperf_cap(cpu);
 	return 0;
 }
@@ -35,7 +35,7 @@ int decay_cpuperfs(void *ctx)
 	s32 cpu;
 
 	bpf_for(cpu, 0, machine.nr_cpu_ids)
-		if (is_present(cpu))
+		if (is_usable(cpu))
 			decay_cpuperf(cpu, unlocked_now());
 	return 0;
 }
@@ -47,7 +47,7 @@ int decay_cpuperfs(void *ctx)
 SEC("syscall")
 int place_cpu(struct placed_cpu *placed)
 {
-	cpu_comes(placed->cpu, CPU_PLACED);
+	cpu_appears(placed->cpu, CPU_PLACED);
 	/* The slice of its current is infinite. */
 	kick_cpu(placed->cpu, SCX_KICK_PREEMPT);
 	return 0;
@@ -71,7 +71,7 @@ int sample_queues(void *ctx)
 	s32 cpu;
 
 	bpf_for(cpu, 0, machine.nr_cpu_ids) {
-		if (!is_present(cpu))
+		if (!is_usable(cpu))
 			continue;
 		cpu_ctx(cpu)->nr_queued =
 			scx_bpf_dsq_nr_queued(cpu) + scx_bpf_dsq_nr_queued(pinned_queue(cpu));

@@ -92,7 +92,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	bool handed_off;
 	s32 target, cpu;
 
-	if (!is_present(prev) || !may_use(p, prev))
+	if (!is_usable(prev) || !may_use(p, prev))
 		prev = any_allowed(p, prev);
 	if (!tctx)
 		return prev;
@@ -145,7 +145,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 
 	if (tctx)
 		queue_del(tctx);
-	if (!tctx || !is_present(cpu)) {
+	if (!tctx || !is_usable(cpu)) {
 		/* The local DSQ, because the kernel takes tasks from it without dispatch(). */
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 		return;
@@ -208,8 +208,8 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	note_running(p, tctx, cctx, p->scx.slice, in_turn);
 	if (is_asym())
 		util_starts(p, tctx, cpu, cctx);
-	if (!is_present(cpu)) {
-		run_on_absent(p, false);
+	if (!is_usable(cpu)) {
+		run_on_unusable(p, false);
 		cctx->tickless = is_nohz_full(cpu);
 		return;
 	}
@@ -308,12 +308,12 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	pelt_update(cpu, cctx, now, true);
 	update_cpuperf(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
-	settle(cpu, cctx);
-	look_at_absent(cctx);
+	flush(cpu, cctx);
+	check_unusable(cctx);
 	update_fifo(cpu, cctx);
 	note_due(cpu, cctx, now);
-	if (!is_present(cpu)) {
-		run_on_absent(p, true);
+	if (!is_usable(cpu)) {
+		run_on_unusable(p, true);
 		return;
 	}
 	if (is_tickless(cctx))
@@ -332,7 +332,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	 * The kernel skips dispatch() while the local DSQ has tasks. End the slice; is_next() adds
 	 * none while something is due.
 	 */
-	if ((cctx->due || READ_ONCE(cctx->throttled_due)) &&
+	if ((cctx->due || READ_ONCE(cctx->throttle_timer_fired)) &&
 	    (is_tickless(cctx) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu)))
 		scx_bpf_task_set_slice(p, 0);
 	note_slice(cpu, cctx, now, p->scx.slice, others_wait(cpu, cctx));
@@ -355,7 +355,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 		mark_busy(cpu, cctx);
 		return;
 	}
-	if (!is_present(cpu))
+	if (!is_usable(cpu))
 		return;
 	/* Leave FIFO mode: no task waits, and an idle CPU has no tick that would see it. */
 	cctx->fifo = false;
@@ -366,7 +366,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 	 * dispatch() read the overload bits. Or the throttle timer has fired while dispatch() had
 	 * dropped the rq lock: the kernel has forgotten that kick.
 	 */
-	if ((tunables.steal && work_in_reach(cpu)) || READ_ONCE(cctx->throttled_due))
+	if ((tunables.steal && work_in_reach(cpu)) || READ_ONCE(cctx->throttle_timer_fired))
 		kick_cpu(cpu, 0);
 }
 

@@ -15,7 +15,7 @@ use super::{cgroups, wake_cases};
 use crate::bpf_intf::*;
 use crate::numa;
 use crate::preflight;
-use crate::publisher::is_present;
+use crate::publisher::is_usable;
 use crate::shared::{Access, part};
 use crate::topology::Layout;
 use crate::tunables::{self, Steal, Tunables};
@@ -178,7 +178,7 @@ impl Snapshot {
         for (&id, cpu) in &layout.cpus {
             let (cctx, hist) = (&shared.cpu_ctxs[id], &shared.latency_hists[id]);
             let llc = &mut llcs[cpu.llc];
-            let present = is_present(shared.cpu_layouts, id);
+            let present = is_usable(shared.cpu_layouts, id);
             if present {
                 llc.nr_cpus += 1;
                 llc.capacity += cpu.capacity;
@@ -258,7 +258,7 @@ mod tests {
         }
         cpu_ctxs[0].get_mut().nr_queued = -1; // an error: counts as none
 
-        let present = || cpu_layout { state: cpu_state_CPU_PRESENT, ..Zeroable::zeroed() };
+        let present = || cpu_layout { state: cpu_state_CPU_USABLE, ..Zeroable::zeroed() };
         let cpu_layouts: Vec<_> = (0..nr_cpus).map(|_| UnsafeCell::new(present())).collect();
         // SAFETY: as above.
         let zeroed = || unsafe { (std::mem::zeroed(), std::mem::zeroed()) };

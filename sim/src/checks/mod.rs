@@ -253,7 +253,7 @@ impl Kernel {
         let cctx = self.native.cpu_ctx(id);
         let waiting = cctx.queued != 0;
         let overloaded = u32::from(cctx.queued) & queued_QUEUED_MOVABLE != 0;
-        let vclock = cctx.vclock;
+        let vtime = cctx.vtime;
 
         // The deadline is at most the request after the vruntime, which is near the virtual time.
         let raw = self.tasks[task].raw();
@@ -266,11 +266,11 @@ impl Kernel {
         let asks = if is_short { 0 } else { by_weight(slice) };
         let never_preempts =
             matches!(raw.policy, SCHED_BATCH | SCHED_IDLE) || tctx.group != 0 && tctx.share & GROUP_IDLE != 0;
-        let is_ahead = tctx.vruntime.wrapping_sub(vclock) as i64 > 3 * by_weight(slice).min(slice as i64);
+        let is_ahead = tctx.vruntime.wrapping_sub(vtime) as i64 > 3 * by_weight(slice).min(slice as i64);
         let has_credit = tctx.sync_wakeup == 0 && burst < slice && !never_preempts && !is_ahead;
         let credit = if has_credit { by_weight(self.tunables.slice_us_lag * USEC) } else { 0 };
         let asks = asks - credit;
-        let ahead = (tctx.deadline.wrapping_sub(vclock) as i64).saturating_sub(asks);
+        let ahead = (tctx.deadline.wrapping_sub(vtime) as i64).saturating_sub(asks);
         let before = tctx.deadline.wrapping_sub(raw.scx.dsq_vtime);
         let least = if enq_flags & SCX_ENQ_WAKEUP != 0 { 0 } else { i64::MIN };
         let most = by_weight(slice + OVERRUN);
@@ -335,7 +335,7 @@ impl Kernel {
             self.checks.uncounted += 1;
         }
         let cctx = self.native.cpu_ctx(cpu);
-        if cctx.throttle_timer_at == 0 && cctx.throttled_due == 0 {
+        if cctx.throttle_timer_at == 0 && cctx.throttle_timer_fired == 0 {
             self.violate("lost", format!("CPU {cpu} does not know that task {task} waits for its cpu.max"));
         }
     }

@@ -4,7 +4,7 @@
 //! ```text
 //! let mut rig = Rig::new("1x1x4x2", &[]);         all CPUs idle, no task waits, CPU 0 executes
 //! rig.call(rig.u.mark_busy, (3, rig.cctx(3)))     a C function and its arguments
-//! rig.cpu(3, |cctx| cctx.vclock = 5)              the program's own state
+//! rig.cpu(3, |cctx| cctx.vtime = 5)              the program's own state
 //! ```
 
 use std::collections::BTreeSet;

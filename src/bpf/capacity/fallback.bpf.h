@@ -45,7 +45,7 @@ __noinline s32 fallback_cpu(struct task_struct *p __arg_trusted, s32 prev, s32 t
 		return prev;
 	bpf_for(i, 0, 2) {
 		cpu = next_of_kind(big);
-		if (cpu >= 0 && is_present(cpu) && may_use(p, cpu) &&
+		if (cpu >= 0 && is_usable(cpu) && may_use(p, cpu) &&
 		    (i == 0 || cpu_load(cpu_ctx(cpu)) <= cpu_load(cpu_ctx(best))))
 			best = cpu;
 	}

@@ -14,7 +14,7 @@ static bool runs_small(s32 cpu, s32 weaker)
 {
 	const struct cpu_ctx *cctx = cpu_ctx(cpu);
 
-	return is_present(cpu) && is_preemptible(cctx) &&
+	return is_usable(cpu) && is_preemptible(cctx) &&
 	       fits_capacity(READ_ONCE(cctx->curr_util), capacity_of(weaker));
 }
 

@@ -50,7 +50,7 @@ static u32 spare_capacity(s32 cpu, const struct task_ctx *tctx)
 {
 	u32 capacity = capacity_of(cpu), util = util_avg_at(cpu, unlocked_now());
 
-	if (tctx->vclock_cpu == cpu)
+	if (tctx->vtime_cpu == cpu)
 		util -= min(util, tctx->util.util_avg);
 	return capacity - min(capacity, util);
 }

@@ -132,7 +132,7 @@ static void free_id(u32 id)
 	s32 cpu;
 
 	bpf_for(cpu, 0, machine.nr_cpu_ids) {
-		settle_cpu(cpu);
+		flush_cpu(cpu);
 		__sync_val_compare_and_swap(&cpu_budget(cpu, id)->group, id, 0);
 	}
 	if (g->parent)

@@ -13,13 +13,14 @@
  *	    |     |      in dispatch: queued by deadline                   +-----+
  *	    +-----+                                                        no slice yet: until the
  *	    no slice, but not at the boundary: continues for               end of the next period
- *	    OWED_SLICE_NS, with task work requested (boundary.bpf.h)
+ *	    OVERRUN_SLICE_NS, with task work requested (boundary.bpf.h)
  *
  * A task that has waited for starve_ns is queued even if its group is still throttled, because the
  * kernel ejects a scheduler that lets a task wait for too long. running() finds no slice for the
  * task, and sends it back (sent_back).
  *
- * The CPU owns this queue and its tasks, under the rq lock. The timer only sets throttled_due.
+ * The CPU owns this queue and its tasks, under the rq lock. The timer only sets
+ * throttle_timer_fired.
  */
 #pragma once
 
@@ -28,7 +29,7 @@ enum {
 	MAX_UNTHROTTLES = 8,
 	THROTTLE_MIN_NS = 50000, /* shortest delay of the timer */
 	/* for a task without a slice that may hold a kernel lock; ends at the next tick */
-	OWED_SLICE_NS = 500000,
+	OVERRUN_SLICE_NS = 500000,
 };
 
 struct throttle_timer {
@@ -60,7 +61,7 @@ static int throttle_timer_fires(void *map, u32 *key, struct throttle_timer *t)
 {
 	s32 cpu = *key;
 
-	WRITE_ONCE(cpu_ctx(cpu)->throttled_due, true);
+	WRITE_ONCE(cpu_ctx(cpu)->throttle_timer_fired, true);
 	kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return 0;
 }
@@ -91,7 +92,7 @@ static void set_throttle_timer(s32 cpu, struct cpu_ctx *cctx, u64 at, u64 now)
 	 * From 7.0 on the kernel allocates memory for the timer with interrupts off, which may
 	 * fail: let the CPU check the queue instead.
 	 */
-	WRITE_ONCE(cctx->throttled_due, true);
+	WRITE_ONCE(cctx->throttle_timer_fired, true);
 	kick_cpu(cpu, 0);
 }
 
@@ -159,7 +160,7 @@ __noinline u32 unthrottle(s32 cpu)
 	struct task_struct *p;
 
 	/* Clear it first: if the timer fires from here on, the next dispatch() checks again. */
-	WRITE_ONCE(cctx->throttled_due, false);
+	WRITE_ONCE(cctx->throttle_timer_fired, false);
 	cctx->throttle_timer_at = 0;
 	bpf_for_each(scx_dsq, p, throttled_queue(cpu), 0)
 	{
@@ -239,7 +240,7 @@ static void limit_slice(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	}
 	tctx->at_user = false;
 	if (!slice) {
-		slice = OWED_SLICE_NS;
+		slice = OVERRUN_SLICE_NS;
 		ask_boundary(p, tctx);
 	}
 	if (slice < p->scx.slice)

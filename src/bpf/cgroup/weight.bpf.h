@@ -17,8 +17,8 @@
  * read it:
  *
  *	change   of a CPU: weights that woke minus weights that slept    group_change()
- *	   |     flushed after SETTLE_NS, by its tick, or by ticks of
- *	   v     other CPUs if it has none                               settle_cpu()
+ *	   |     flushed after FLUSH_NS, by its tick, or by ticks of
+ *	   v     other CPUs if it has none                               flush_cpu()
  *	sum      of a group, and of its parent if the group gets its
  *	   |     first runnable task or loses the last                   group_add()
  *	   v     read when a task wakes or is charged, after SHARE_NS
@@ -29,7 +29,7 @@
 enum {
 	CHANGE_SLOTS = 8, /* groups for which a CPU has changes; index: id modulo CHANGE_SLOTS */
 	/* how often a CPU flushes them; the kernel's own shares follow as often */
-	SETTLE_NS = 1000000,
+	FLUSH_NS = 1000000,
 	SETTLE_CPUS = 8,    /* CPUs that a tick checks for one that has no tick of its own */
 	SHARE_NS = 1000000, /* how often the share of a task is checked */
 	WEIGHT_SHIFT = 9,   /* of a task's weight, because shares get small */
@@ -48,7 +48,7 @@ enum {
 /* Of a CPU. Written by this CPU, by CPUs that wake a task of it, and by CPUs that flush it. */
 struct changes {
 	u64 slots[CHANGE_SLOTS]; /* group id << 32 | weight, signed; atomic */
-	u64 settled_at;		 /* scx_bpf_now() of a recent flush; not exact */
+	u64 flushed_at;		 /* scx_bpf_now() of a recent flush; not exact */
 } __attribute__((aligned(CACHE_LINE)));
 
 struct changes changes[MAX_CPUS];
@@ -133,12 +133,12 @@ __noinline s32 group_reweighted(u32 id)
 }
 
 /* Flush the changes of @cpu to the sums. On any CPU. Bounded by CHANGE_SLOTS. Return 0. */
-__noinline s32 settle_cpu(s32 cpu)
+__noinline s32 flush_cpu(s32 cpu)
 {
 	struct changes *c = &changes[cpu & (MAX_CPUS - 1)];
 	u32 i;
 
-	WRITE_ONCE(c->settled_at, scx_bpf_now());
+	WRITE_ONCE(c->flushed_at, scx_bpf_now());
 	bpf_for(i, 0, CHANGE_SLOTS) {
 		u64 *slot = &c->slots[i & (CHANGE_SLOTS - 1)], change = READ_ONCE(*slot);
 
@@ -152,7 +152,7 @@ __noinline s32 settle_cpu(s32 cpu)
 }
 
 /*
- * Add @by to the changes of @cpu for the group. Flush them if SETTLE_NS have passed. On any CPU.
+ * Add @by to the changes of @cpu for the group. Flush them if FLUSH_NS have passed. On any CPU.
  * Bounded by CHANGE_SLOTS. Return 0.
  */
 __noinline s32 group_change(s32 cpu, u32 id, s32 by)
@@ -165,8 +165,8 @@ __noinline s32 group_change(s32 cpu, u32 id, s32 by)
 	/* The slot has changes of another group, or another CPU was faster. */
 	if ((was && was >> 32 != id) || __sync_val_compare_and_swap(slot, was, now) != was)
 		group_add(id, by);
-	if (scx_bpf_now() - READ_ONCE(c->settled_at) >= SETTLE_NS)
-		settle_cpu(cpu);
+	if (scx_bpf_now() - READ_ONCE(c->flushed_at) >= FLUSH_NS)
+		flush_cpu(cpu);
 	return 0;
 }
 
@@ -174,18 +174,18 @@ __noinline s32 group_change(s32 cpu, u32 id, s32 by)
  * In tick of @cpu: flush its changes, and the changes of the next CPUs that run no task of
  * sched_ext, because they may have no tick. Bounded by SETTLE_CPUS.
  */
-static void settle(s32 cpu, struct cpu_ctx *cctx)
+static void flush(s32 cpu, struct cpu_ctx *cctx)
 {
 	u32 i;
 
 	if (!nr_groups)
 		return;
-	settle_cpu(cpu);
+	flush_cpu(cpu);
 	bpf_for(i, 0, SETTLE_CPUS) {
-		s32 other = cctx->settle_turn++ % machine.nr_cpu_ids;
+		s32 other = cctx->flush_turn++ % machine.nr_cpu_ids;
 
-		if (!READ_ONCE(cpu_ctx(other)->curr_weight) || !is_present(other))
-			settle_cpu(other);
+		if (!READ_ONCE(cpu_ctx(other)->curr_weight) || !is_usable(other))
+			flush_cpu(other);
 	}
 }
 
@@ -222,16 +222,16 @@ __noinline u32 group_share(u32 id, u32 weight)
  */
 static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 {
-	u64 vclock, lag;
+	u64 vtime, lag;
 	bool owed;
 
-	if (!from || from == to || tctx->vclock_cpu < 0)
+	if (!from || from == to || tctx->vtime_cpu < 0)
 		return;
-	vclock = cpu_ctx(tctx->vclock_cpu)->vclock;
-	owed = (s64)(tctx->vruntime - vclock) < 0;
-	lag = owed ? vclock - tctx->vruntime : tctx->vruntime - vclock;
+	vtime = cpu_ctx(tctx->vtime_cpu)->vtime;
+	owed = (s64)(tctx->vruntime - vtime) < 0;
+	lag = owed ? vtime - tctx->vruntime : tctx->vruntime - vtime;
 	lag = min(lag, (u64)MAX_LAG_NS * (WEIGHT_DFL << WEIGHT_SHIFT) / from) * from / to;
-	tctx->vruntime = owed ? vclock - lag : vclock + lag;
+	tctx->vruntime = owed ? vtime - lag : vtime + lag;
 }
 
 /*
@@ -272,7 +272,7 @@ static void group_leave(struct task_ctx *tctx, s32 cpu)
 __noinline s32 count_in_group(struct task_struct *p __arg_trusted,
 			      struct task_ctx *tctx __arg_nonnull)
 {
-	s32 cpu = tctx->vclock_cpu < 0 ? bpf_get_smp_processor_id() : tctx->vclock_cpu, by;
+	s32 cpu = tctx->vtime_cpu < 0 ? bpf_get_smp_processor_id() : tctx->vtime_cpu, by;
 	u32 weight = plain_weight(p);
 
 	tctx->prio = prio(p);

@@ -22,7 +22,7 @@
 #pragma once
 
 /* By line, the slots whose CPU is usable; atomic. */
-u32 present_slots[MAX_LINES];
+u32 usable_slots[MAX_LINES];
 
 enum { ALL_SLOTS = 1 << 30 }; /* a window as large as the LLC */
 
@@ -49,9 +49,9 @@ static u64 map_bit(u32 slot)
 	return 1ULL << (slot % SLOTS_PER_LINE);
 }
 
-static bool is_present_slot(u32 slot)
+static bool is_usable_slot(u32 slot)
 {
-	return READ_ONCE(present_slots[(slot / SLOTS_PER_LINE) & (MAX_LINES - 1)]) & map_bit(slot);
+	return READ_ONCE(usable_slots[(slot / SLOTS_PER_LINE) & (MAX_LINES - 1)]) & map_bit(slot);
 }
 
 static bool map_test(struct sparse_map *map, u32 slot)
@@ -107,7 +107,7 @@ static bool map_test_and_clear(struct sparse_map *map, u32 slot)
 static u64 whole_cores(u64 set, u32 line)
 {
 	u64 first = machine.core_first, last = machine.core_last;
-	u64 bits = set | ~(u64)READ_ONCE(present_slots[line & (MAX_LINES - 1)]);
+	u64 bits = set | ~(u64)READ_ONCE(usable_slots[line & (MAX_LINES - 1)]);
 
 	bits &= (bits & ~last) + first;
 	return (bits & last) >> (machine.smt_width - 1) & set;

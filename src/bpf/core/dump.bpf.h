@@ -14,7 +14,7 @@ void BPF_STRUCT_OPS(magpie_dump_cpu, struct scx_dump_ctx *dctx, s32 cpu, bool id
 
 	if (idle && !cctx->queued)
 		return;
-	scx_bpf_dump("magpie: vclock %llu util_avg %u idle %d queued %d pinned %d", cctx->vclock,
+	scx_bpf_dump("magpie: vtime %llu util_avg %u idle %d queued %d pinned %d", cctx->vtime,
 		     cctx->pelt.util_avg, cctx->idle, scx_bpf_dsq_nr_queued(cpu),
 		     scx_bpf_dsq_nr_queued(pinned_queue(cpu)));
 }
@@ -26,6 +26,6 @@ void BPF_STRUCT_OPS(magpie_dump_task, struct scx_dump_ctx *dctx, struct task_str
 	if (tctx)
 		scx_bpf_dump(
 			"magpie: vruntime %llu clock of CPU %d recent %d group %u throttled %d",
-			tctx->vruntime, tctx->vclock_cpu, tctx->recent, tctx->group,
+			tctx->vruntime, tctx->vtime_cpu, tctx->recent, tctx->group,
 			is_throttled(tctx));
 }

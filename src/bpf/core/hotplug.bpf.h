@@ -18,28 +18,28 @@
  */
 #pragma once
 
-enum { ABSENT_CPUS = 4 }; /* that a tick checks */
+enum { UNUSABLE_CPUS = 4 }; /* that a tick checks */
 
 u64 nr_hotplugs; /* CPUs that came online or went offline; the loader polls it */
 
 /*
- * Update nr_cpus and present_slots of the LLC: @cpu has become usable, or is no longer.
+ * Update nr_cpus and usable_slots of the LLC: @cpu has become usable, or is no longer.
  *
  *	CPU 0, @cpu appears                  CPU 1, @cpu goes offline
  *	set the slot's bit, full barrier     clear the state, full barrier
  *	not usable: clear the slot's bit     clear the slot's bit
  */
-static void count_present(s32 cpu, bool present)
+static void count_usable(s32 cpu, bool usable)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
-	u32 *slots = &present_slots[(l->slot / SLOTS_PER_LINE) & (MAX_LINES - 1)];
+	u32 *slots = &usable_slots[(l->slot / SLOTS_PER_LINE) & (MAX_LINES - 1)];
 	u32 *nr_cpus = &llc_layouts[l->llc & (MAX_LLCS - 1)].nr_cpus;
 
-	if (present) {
+	if (usable) {
 		u32 was = __sync_fetch_and_or(slots, map_bit(l->slot));
 
 		barrier_var(was);
-		if (!is_present(cpu))
+		if (!is_usable(cpu))
 			__sync_fetch_and_and(slots, ~map_bit(l->slot));
 		__sync_fetch_and_add(nr_cpus, 1);
 	} else {
@@ -51,7 +51,7 @@ static void count_present(s32 cpu, bool present)
 /*
  * Set the slice of @p on a CPU that is not usable: 0 at a @tick if others wait, otherwise infinite.
  */
-static void run_on_absent(struct task_struct *p, bool tick)
+static void run_on_unusable(struct task_struct *p, bool tick)
 {
 	bool others = tick && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | scx_bpf_task_cpu(p));
 
@@ -60,41 +60,41 @@ static void run_on_absent(struct task_struct *p, bool tick)
 
 /*
  * In tick of any CPU: kick CPUs that are not usable and have a task in the local DSQ. They may
- * idle, or run a task without a tick. Bounded by ABSENT_CPUS; the next call continues.
+ * idle, or run a task without a tick. Bounded by UNUSABLE_CPUS; the next call continues.
  */
-static void look_at_absent(struct cpu_ctx *cctx)
+static void check_unusable(struct cpu_ctx *cctx)
 {
 	u32 i;
 
-	bpf_for(i, 0, ABSENT_CPUS) {
-		s32 other = cctx->absent_turn++ % machine.nr_cpu_ids;
+	bpf_for(i, 0, UNUSABLE_CPUS) {
+		s32 other = cctx->unusable_turn++ % machine.nr_cpu_ids;
 
-		if (!is_present(other) && is_possible(other) &&
+		if (!is_usable(other) && is_possible(other) &&
 		    scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | other) > 0)
 			kick_cpu(other, is_nohz_full(other) ? SCX_KICK_PREEMPT : 0);
 	}
 }
 
 /* Note that @cpu came online (@by is CPU_ONLINE), or that the loader has placed it. */
-static void cpu_comes(s32 cpu, u32 by)
+static void cpu_appears(s32 cpu, u32 by)
 {
 	u32 was = __sync_fetch_and_or(&cpu_layouts[cpu & (MAX_CPUS - 1)].state, by);
 
-	if (was != CPU_PRESENT && (was | by) == CPU_PRESENT)
-		count_present(cpu, true);
+	if (was != CPU_USABLE && (was | by) == CPU_USABLE)
+		count_usable(cpu, true);
 }
 
 /*
  * Note that @cpu goes offline. Full barrier, because the value is used: pairs with mark_idle(),
  * which sets the idle bit and then checks that the CPU is usable.
  */
-static void cpu_goes(s32 cpu)
+static void cpu_removed(s32 cpu)
 {
 	u32 was = __sync_fetch_and_and(&cpu_layouts[cpu & (MAX_CPUS - 1)].state, ~CPU_ONLINE);
 
-	if (was != CPU_PRESENT)
+	if (was != CPU_USABLE)
 		return;
-	count_present(cpu, false);
+	count_usable(cpu, false);
 	map_test_and_clear(&idle_map, cpu_layout(cpu)->slot);
 }
 

@@ -35,7 +35,7 @@ enum move_why {
  */
 struct task_ctx {
 	/* order/deadline.bpf.h */
-	u64 vruntime; /* weighted ns of CPU time, on the virtual time of vclock_cpu */
+	u64 vruntime; /* weighted ns of CPU time, on the virtual time of vtime_cpu */
 	u64 deadline; /* its place in the order, on the same virtual time */
 	u64 vslice;   /* virtual time of a slice of vslice_ns at vslice_weight */
 	u64 vslice_ns;
@@ -50,8 +50,8 @@ struct task_ctx {
 	u64 slice_end;	 /* sum_exec_runtime at the end of its slice */
 	/* estimated ns of run time between two sleeps; rises immediately, falls slowly */
 	u64 burst_est;
-	s32 vclock_cpu; /* where it ran or waits; -1: new */
-	s32 recent;	/* vclock_cpu before */
+	s32 vtime_cpu; /* where it ran or waits; -1: new */
+	s32 recent;    /* vtime_cpu before */
 
 	/* order/queue.bpf.h */
 	/* where it waits, or did; NO_CPU: throttled (cgroup/throttle.bpf.h) */

@@ -92,9 +92,9 @@ static struct cpu_ctx *this_cpu_ctx(void)
 /*
  * Return true if @cpu is online and placed by the loader. No other CPU is searched or gets a task.
  */
-static bool is_present(s32 cpu)
+static bool is_usable(s32 cpu)
 {
-	return READ_ONCE(cpu_layout(cpu)->state) == CPU_PRESENT;
+	return READ_ONCE(cpu_layout(cpu)->state) == CPU_USABLE;
 }
 
 /* Return true if @cpu serves interrupts, which it does for longer than it is usable. */

@@ -29,7 +29,7 @@ static s32 affine_target(struct task_struct *p, struct task_ctx *tctx, s32 prev,
 {
 	s32 waking = bpf_get_smp_processor_id();
 
-	if (!(wake_flags & SCX_WAKE_TTWU) || waking == prev || !is_present(waking) ||
+	if (!(wake_flags & SCX_WAKE_TTWU) || waking == prev || !is_usable(waking) ||
 	    !may_use(p, waking) || !wake_affine(waking, prev, wake_flags & SCX_WAKE_SYNC))
 		return prev;
 	stat_inc(STAT_AFFINE);

@@ -3,12 +3,12 @@
  * The order of tasks on a CPU: the task with the earliest virtual deadline runs next.
  *
  * The vruntime of a task grows by its run time, times 1024, over its weight (task_weight() of
- * cgroup/weight.bpf.h). Each CPU has a virtual time, vclock, that follows the vruntime of the tasks
+ * cgroup/weight.bpf.h). Each CPU has a virtual time, vtime, that follows the vruntime of the tasks
  * that it runs. The lag of a task is the virtual time of its CPU minus its vruntime:
  *
  *	   positive lag              negative lag
  *	-------|-----------|--------------|--------> virtual time of the CPU
- *	   vruntime      vclock        vruntime
+ *	   vruntime      vtime        vruntime
  *	  (waited)                     (just ran)
  *
  * Two properties of a task determine the terms of its deadline:
@@ -135,7 +135,7 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 {
 	u32 weight = task_weight(tctx);
 	u64 slice = vslice(tctx, weight), at = tctx->vruntime;
-	s64 lead = at - cctx->vclock, max_lead = min(slice, tunables.slice_ns);
+	s64 lead = at - cctx->vtime, max_lead = min(slice, tunables.slice_ns);
 
 	if (!is_short(tctx))
 		at += slice;
@@ -192,9 +192,9 @@ static __always_inline void note_running(const struct task_struct *p, struct tas
 	u32 weight = task_weight(tctx);
 	bool critical = is_critical(p);
 
-	if (in_turn && time_before(cctx->vclock, at) && !critical &&
+	if (in_turn && time_before(cctx->vtime, at) && !critical &&
 	    !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | scx_bpf_task_cpu(p)))
-		cctx->vclock = at;
+		cctx->vtime = at;
 	note_current(tctx, cctx, weight);
 	cctx->curr_started = ran_until(p, cctx);
 	cctx->curr_left = tctx->burst_est - burst(tctx);
@@ -213,7 +213,7 @@ static __always_inline void note_running(const struct task_struct *p, struct tas
  */
 static void yield_turn(struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	u64 ahead = cctx->vclock + vslice(tctx, task_weight(tctx)) + 1;
+	u64 ahead = cctx->vtime + vslice(tctx, task_weight(tctx)) + 1;
 
 	tctx->sync_wakeup = true;
 	if (time_before(tctx->vruntime, ahead))
@@ -225,17 +225,17 @@ static void rebase(struct task_ctx *tctx, s32 cpu)
 {
 	u64 distance;
 
-	if (tctx->vclock_cpu == cpu)
+	if (tctx->vtime_cpu == cpu)
 		return;
-	if (tctx->vclock_cpu < 0) {
-		distance = cpu_ctx(cpu)->vclock - tctx->vruntime;
+	if (tctx->vtime_cpu < 0) {
+		distance = cpu_ctx(cpu)->vtime - tctx->vruntime;
 	} else {
-		distance = cpu_ctx(cpu)->vclock - cpu_ctx(tctx->vclock_cpu)->vclock;
-		tctx->recent = tctx->vclock_cpu;
+		distance = cpu_ctx(cpu)->vtime - cpu_ctx(tctx->vtime_cpu)->vtime;
+		tctx->recent = tctx->vtime_cpu;
 	}
 	tctx->vruntime += distance;
 	tctx->deadline += distance;
-	tctx->vclock_cpu = cpu;
+	tctx->vtime_cpu = cpu;
 }
 
 /*
@@ -256,10 +256,10 @@ static __always_inline void place(const struct task_struct *p, struct task_ctx *
 	group_enter(p, tctx);
 	rebase(tctx, cpu);
 	weight = task_weight(tctx);
-	latest = cctx->vclock + vslice(tctx, weight) +
+	latest = cctx->vtime + vslice(tctx, weight) +
 		 (woke ? vslice(tctx, weight) : to_vtime(OVERRUN_NS, weight));
-	if (woke && time_before(tctx->vruntime, cctx->vclock))
-		tctx->vruntime = cctx->vclock;
+	if (woke && time_before(tctx->vruntime, cctx->vtime))
+		tctx->vruntime = cctx->vtime;
 	else if (time_before(latest, tctx->vruntime))
 		tctx->vruntime = latest;
 	set_deadline(p, tctx, cctx);

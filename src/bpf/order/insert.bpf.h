@@ -62,7 +62,7 @@ static bool queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 	if (time_before(cctx->last_deadline, at))
 		cctx->last_deadline = at;
 	if (critical) {
-		at = cctx->vclock - FIRST_NS;
+		at = cctx->vtime - FIRST_NS;
 	} else if (cctx->fifo && !is_critical(p) && !(p->flags & PF_KTHREAD)) {
 		at = waits ? p->scx.dsq_vtime : ++cctx->last_deadline;
 		slice = FIFO_SLICE_NS;

@@ -105,7 +105,7 @@ __noinline bool run_other(s32 cpu)
 		 * more after await_insertion(), because a task is about to be inserted.
 		 */
 		cctx->awaited = cctx->awaits && !cctx->awaited;
-		if (cctx->awaited || READ_ONCE(cctx->throttled_due) ||
+		if (cctx->awaited || READ_ONCE(cctx->throttle_timer_fired) ||
 		    (cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot)))
 			kick_cpu(cpu, 0);
 	}
@@ -143,7 +143,7 @@ __noinline s32 requeue_late(s32 cpu, u64 queue, u32 looks)
 			update_share(tctx);
 		starves = wait_time(tctx, now) >= machine.starve_ns;
 		if (starves) {
-			at = cctx->vclock - FIRST_NS / 2; /* after the loader */
+			at = cctx->vtime - FIRST_NS / 2; /* after the loader */
 		} else if (task_weight(tctx) / 2 >= weight) {
 			set_deadline(p, tctx, cctx);
 			at = tctx->deadline;
@@ -205,7 +205,7 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	u8 due = cctx->due;
 
 	/* 1. */
-	if (READ_ONCE(cctx->throttled_due))
+	if (READ_ONCE(cctx->throttle_timer_fired))
 		offer_unthrottled(cpu);
 	cctx->due = 0;
 

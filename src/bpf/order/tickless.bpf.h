@@ -90,7 +90,7 @@ static void advance_tickless(s32 cpu, struct cpu_ctx *cctx)
 	if (!cctx->curr_weight || ran <= 0)
 		return;
 	vtime = to_vtime(ran, cctx->curr_weight);
-	cctx->vclock += vtime;
+	cctx->vtime += vtime;
 	cctx->curr_deadline += vtime;
 	cctx->curr_requeued += vtime;
 	cctx->curr_started += ran;

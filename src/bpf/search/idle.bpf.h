@@ -44,16 +44,16 @@ static void note_idle_core(s32 cpu)
 }
 
 /*
- * Set the idle bit of @cpu, then recheck that the CPU is usable. Pairs with cpu_goes(): make the
+ * Set the idle bit of @cpu, then recheck that the CPU is usable. Pairs with cpu_removed(): make the
  * CPU unusable, then clear the bit. Runs on @cpu, or in init.
  */
 static void mark_idle(s32 cpu, struct cpu_ctx *cctx)
 {
-	if (!is_present(cpu))
+	if (!is_usable(cpu))
 		return;
 	cctx->idle = true;
 	map_set(&idle_map, cpu_layout(cpu)->slot);
-	if (!is_present(cpu))
+	if (!is_usable(cpu))
 		map_test_and_clear(&idle_map, cpu_layout(cpu)->slot);
 	note_idle_core(cpu);
 }
@@ -71,7 +71,7 @@ static void mark_busy(s32 cpu, struct cpu_ctx *cctx)
 /* Claim @cpu. Return false if it is not idle, or is claimed already. */
 static bool claim_idle(s32 cpu)
 {
-	return is_present(cpu) && map_test_and_clear(&idle_map, cpu_layout(cpu)->slot);
+	return is_usable(cpu) && map_test_and_clear(&idle_map, cpu_layout(cpu)->slot);
 }
 
 /* Claim an idle CPU of @llc, the first after @slot. Return -1 if there is none. */

@@ -49,7 +49,7 @@ __noinline u64 sum_util(u32 llc, u64 now)
 	u64 sum = 0;
 
 	bpf_for(i, first, first + l->nr_slots) {
-		if (is_present_slot(i))
+		if (is_usable_slot(i))
 			sum += util_avg_at(slot_cpu(i), now);
 	}
 	return sum;
@@ -67,7 +67,7 @@ static void estimate_nr_scan(s32 cpu, const struct cpu_ctx *cctx)
 	u64 now = scx_bpf_now(), mono = now + cctx->mono_offset;
 	u64 at = READ_ONCE(published->at), last = READ_ONCE(lctx->estimated_at);
 
-	if (!tunables.scan_limit || !is_present(cpu) || !published->capacity ||
+	if (!tunables.scan_limit || !is_usable(cpu) || !published->capacity ||
 	    (s64)(mono - at) < (s64)(STALE_INTERVALS * tunables.util_interval_ns) ||
 	    (s64)(mono - last) < (s64)tunables.util_interval_ns)
 		return;

@@ -8,10 +8,10 @@
  * 1. has more positive lag: its deadline is earlier by BALANCE_GRAN_NS, by weight; or
  * 2. has waited for BALANCE_WAIT_NS longer, by weight.
  *
- * Virtual times of CPUs advance at different speeds. The distance between vclock + voffset of two
+ * Virtual times of CPUs advance at different speeds. The distance between vtime + voffset of two
  * CPUs is the lag between their tasks:
  *
- *	vclock + voffset     CPU 0: two hogs  ---------|
+ *	vtime + voffset     CPU 0: two hogs  ---------|
  *	                     CPU 1: one hog   ------------------|
  *	                     CPU 2: idle      ------------------|   as if a nice 0 task ran
  *
@@ -84,7 +84,7 @@ __noinline s32 balance_victim(s32 cpu)
  */
 static void trim_drift(struct cpu_ctx *cctx, const struct cpu_ctx *victim, u32 weight)
 {
-	s64 ahead = cctx->vclock + cctx->voffset - victim->vclock - victim->voffset;
+	s64 ahead = cctx->vtime + cctx->voffset - victim->vtime - victim->voffset;
 	s64 most = to_vtime(MAX_DRIFT_NS, weight);
 
 	if (ahead > most)

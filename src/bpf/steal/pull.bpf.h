@@ -80,22 +80,22 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 }
 
 /*
- * Move the task to the virtual time of @cpu. It keeps its place on the common scale vclock +
+ * Move the task to the virtual time of @cpu. It keeps its place on the common scale vtime +
  * voffset, not its lag. Bound its positive lag by the credit: it must not shut out tasks that wake
  * on @cpu.
  */
 static void carry_over(struct task_ctx *tctx, s32 cpu, s32 victim)
 {
 	const struct cpu_ctx *cctx = cpu_ctx(cpu);
-	u64 earliest = cctx->vclock - to_vtime(tunables.credit_ns, task_weight(tctx));
+	u64 earliest = cctx->vtime - to_vtime(tunables.credit_ns, task_weight(tctx));
 	u64 at = tctx->vruntime + cpu_ctx(victim)->voffset - cctx->voffset;
 
 	if (time_before(at, earliest))
 		at = earliest;
 	tctx->deadline += at - tctx->vruntime;
 	tctx->vruntime = at;
-	tctx->recent = tctx->vclock_cpu;
-	tctx->vclock_cpu = cpu;
+	tctx->recent = tctx->vtime_cpu;
+	tctx->vtime_cpu = cpu;
 }
 
 /*

@@ -25,8 +25,8 @@ static u64 migration_cost(s32 cpu, u32 llc)
 }
 
 /*
- * Kick @victim, where a task may be about to be inserted, to check its queue again. In dispatch of
- * an idle CPU:
+ * Have this CPU, which idles, check the queue of @victim once more, because a task may be about to
+ * be inserted there. In dispatch:
  *
  *	CPU 0, @victim, in enqueue()                CPU 1, this one
  *	set its overload bit (rq lock held)
@@ -100,7 +100,7 @@ static bool steal(s32 cpu)
 	const volatile struct llc_layout *l = llc_layout(llc);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 
-	if (!tunables.steal || !is_present(cpu))
+	if (!tunables.steal || !is_usable(cpu))
 		return false;
 	stat_inc(STAT_STEAL);
 	cctx->awaits = false;

@@ -109,15 +109,15 @@ fn uclamp_bounds_it() {
 
 #[test]
 fn spare_capacity_is_without_what_the_task_has_left_there() {
-    for (vclock_cpu, util, spare) in
+    for (vtime_cpu, util, spare) in
         [(STRONG as i32, 300, 1024 - 400), (STRONG as i32, 900, 1024), (1, 300, 1024 - 700), (-1, 0, 324)]
     {
         let mut rig = rig();
         let (task, now) = (rig.task(), rig.kernel.now);
         rig.cpu(STRONG, |cctx| (cctx.pelt.updated_at, cctx.pelt.util_avg, cctx.pelt.running) = (now, 700, 0));
-        rig.remembered(task, |tctx| (tctx.vclock_cpu, tctx.util.util_avg) = (vclock_cpu, util));
+        rig.remembered(task, |tctx| (tctx.vtime_cpu, tctx.util.util_avg) = (vtime_cpu, util));
         let seen = rig.call(rig.u.spare_capacity, (STRONG as i32, rig.tctx(task).cast_const()));
-        assert!(seen.abs_diff(spare) <= 1, "{seen}, not {spare}: {vclock_cpu} {util}");
+        assert!(seen.abs_diff(spare) <= 1, "{seen}, not {spare}: {vtime_cpu} {util}");
     }
 }
 

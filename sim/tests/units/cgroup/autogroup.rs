@@ -21,7 +21,7 @@ fn poll(rig: &mut Rig) {
 fn wakes(rig: &mut Rig, task: TaskId) {
     rig.kernel.now += 10_000_000;
     rig.call(rig.u.group_enter, (rig.raw(task), rig.tctx(task)));
-    rig.call(rig.u.settle_cpu, (0,));
+    rig.call(rig.u.flush_cpu, (0,));
 }
 
 /// A task of the session that is known to be in it.

@@ -4,7 +4,7 @@
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::{TaskId, is_throttled_queue};
-use magpie_sim::native::{MAX_UNTHROTTLES, OWED_SLICE_NS, PF_EXITING, PF_KTHREAD, THROTTLE_MIN_NS};
+use magpie_sim::native::{MAX_UNTHROTTLES, OVERRUN_SLICE_NS, PF_EXITING, PF_KTHREAD, THROTTLE_MIN_NS};
 use magpie_sim::task::{Place, State};
 use magpie_sim::trace::Op;
 use proptest::prelude::*;
@@ -72,15 +72,15 @@ fn run(rig: &mut Rig, task: TaskId, cpu: usize) {
 fn unthrottle(rig: &mut Rig) -> u64 {
     let (at, kicked) = rig.fire_timer();
     assert_eq!(kicked, [0]);
-    assert!(rig.cpu(0, |cctx| cctx.throttled_due != 0));
+    assert!(rig.cpu(0, |cctx| cctx.throttle_timer_fired != 0));
     rig.kernel.cpu = 0;
     rig.call(rig.u.unthrottle, (0,));
     at
 }
 
 fn ahead(rig: &mut Rig, task: TaskId) -> i64 {
-    let vclock = rig.cpu(0, |cctx| cctx.vclock);
-    rig.remembered(task, |tctx| tctx.vruntime.wrapping_sub(vclock)) as i64
+    let vtime = rig.cpu(0, |cctx| cctx.vtime);
+    rig.remembered(task, |tctx| tctx.vruntime.wrapping_sub(vtime)) as i64
 }
 
 /// The pool owes for a thousand periods.
@@ -193,7 +193,7 @@ proptest! {
     #[test]
     fn a_task_that_goes_on_is_owed_no_more_than_one_that_wakes(by in 0..600 * MSEC) {
         let (mut rig, task) = throttled(&[0, 1]);
-        rig.cpu(0, |cctx| cctx.vclock += by);
+        rig.cpu(0, |cctx| cctx.vtime += by);
         unthrottle(&mut rig);
         prop_assert_eq!(rig.waiting(0), [task]);
         rig.kernel.take_out(task);
@@ -253,7 +253,7 @@ fn a_change_leaves_it_where_it_is() {
 fn a_task_without_a_limit_any_more_waits_in_its_cpus_queue() {
     for (cpus, pinned) in [(&[0, 1][..], false), (&[0], true)] {
         let (mut rig, task) = throttled(cpus);
-        rig.cpu(0, |cctx| cctx.vclock += 60 * MSEC);
+        rig.cpu(0, |cctx| cctx.vtime += 60 * MSEC);
         rig.kernel.set_cgroup_max(1, None, 100_000, 0);
         rig.kernel.take_out(task);
         enqueue(&mut rig, task);
@@ -286,7 +286,7 @@ fn a_task_that_starts_to_run_without_a_slice() {
     rig.kernel.tasks[task].raw_mut().scx.slice = QUOTA;
     run(&mut rig, task, 0);
     assert!(rig.kicked().is_empty());
-    assert_eq!(rig.kernel.tasks[task].raw().scx.slice, u64::from(OWED_SLICE_NS));
+    assert_eq!(rig.kernel.tasks[task].raw().scx.slice, u64::from(OVERRUN_SLICE_NS));
     let work = rig.kernel.tasks[task].work.take().expect("it is asked");
     run(&mut rig, task, 0);
     assert!(rig.kernel.tasks[task].work.is_none(), "and not twice");
@@ -351,7 +351,7 @@ fn a_cpu_whose_timer_has_come_does_not_idle() {
     for due in [false, true] {
         let mut rig = Rig::new("1x1x2x1", &[]);
         rig.only_idle(&[]);
-        rig.cpu(1, |cctx| cctx.throttled_due = due.into());
+        rig.cpu(1, |cctx| cctx.throttle_timer_fired = due.into());
         rig.go_idle(1);
         assert_eq!(rig.kicked(), if due { vec![1] } else { vec![] });
     }

@@ -4,7 +4,7 @@
 
 use magpie_sim::cgroup::{CgroupId, Spec, kernel_weight};
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{CHANGE_SLOTS, GROUP_FLAGS, MAX_WEIGHT, SETTLE_CPUS, SETTLE_NS, SHARE_NS, WEIGHT_SHIFT};
+use magpie_sim::native::{CHANGE_SLOTS, GROUP_FLAGS, MAX_WEIGHT, SETTLE_CPUS, FLUSH_NS, SHARE_NS, WEIGHT_SHIFT};
 use magpie_sim::task::{NICE_WEIGHTS, State};
 use proptest::prelude::*;
 
@@ -41,14 +41,14 @@ fn enter(rig: &mut Rig, task: TaskId) {
 }
 
 fn leave(rig: &mut Rig, task: TaskId, cpu: i32) {
-    rig.remembered(task, |tctx| tctx.vclock_cpu = cpu);
+    rig.remembered(task, |tctx| tctx.vtime_cpu = cpu);
     rig.call(rig.u.group_leave, (rig.tctx(task), cpu));
 }
 
 /// On the scale of nice 0 = 1024, once all is told and the task's share is looked at.
 fn weight(rig: &mut Rig, task: TaskId) -> f64 {
     for cpu in 0..4 {
-        rig.call(rig.u.settle_cpu, (cpu,));
+        rig.call(rig.u.flush_cpu, (cpu,));
     }
     rig.kernel.now += u64::from(SHARE_NS);
     last_weight(rig, task)
@@ -73,7 +73,7 @@ fn sums(rig: &Rig, cgroup: CgroupId) -> (i64, i64) {
 
 /// As if the CPU had settled just now.
 fn settled(rig: &mut Rig, cpu: i32) {
-    rig.call(rig.u.settle_cpu, (cpu,));
+    rig.call(rig.u.flush_cpu, (cpu,));
 }
 
 #[test]
@@ -120,7 +120,7 @@ proptest! {
         prop_assert!((got - exact).abs() <= 2.0 / UNIT, "{} for {}", got, exact);
     }
 
-    /// Tasks wake, sleep and move, and CPUs settle, in any order: sums, and what is not told to them, are those of runnable tasks.
+    /// Tasks wake, sleep and move, and CPUs flush, in any order: sums, and what is not told to them, are those of runnable tasks.
     #[test]
     fn sums_follow_what_is_runnable(steps in prop::collection::vec((0..12usize, 0..6usize, 0..5u8), 0..200)) {
         let mut rig = rig(&[(0, 100), (1, 10), (1, 10_000), (3, 7), (0, 1)]);
@@ -131,7 +131,7 @@ proptest! {
                 0 | 1 => enter(&mut rig, tasks[i]),
                 2 => leave(&mut rig, tasks[i], to as i32 % 4),
                 3 => rig.kernel.move_to_cgroup(tasks[i], to),
-                _ => { rig.call(rig.u.settle_cpu, (to as i32 % 4,)); }
+                _ => { rig.call(rig.u.flush_cpu, (to as i32 % 4,)); }
             }
             let mut expected = [0; 6];
             for &task in &tasks {
@@ -193,23 +193,23 @@ fn a_change_is_told_at_the_next_after_a_while_or_by_a_tick() {
     let mut rig = rig(&[(0, 100)]);
     let task = runnable(&mut rig, 1, 1024);
     settled(&mut rig, 0);
-    rig.kernel.now += u64::from(SETTLE_NS);
+    rig.kernel.now += u64::from(FLUSH_NS);
     leave(&mut rig, task, 0);
     assert_eq!(sums(&rig, 1), (0, 0));
 
     enter(&mut rig, task);
     assert_eq!(sums(&rig, 1), (0, 1024));
-    rig.call(rig.u.settle, (0, rig.cctx(0)));
+    rig.call(rig.u.flush, (0, rig.cctx(0)));
     assert_eq!(sums(&rig, 1), (1024, 0));
 
-    // Others settle a CPU that runs no task of sched_ext, not a busy one.
+    // Others flush a CPU that runs no task of sched_ext, not a busy one.
     for (curr_weight, left) in [(1, -1024), (0, 0)] {
         enter(&mut rig, task);
         settled(&mut rig, 3);
         leave(&mut rig, task, 3);
         rig.cpu(3, |cctx| cctx.curr_weight = curr_weight);
         for _ in 0..4u32.div_ceil(SETTLE_CPUS) {
-            rig.call(rig.u.settle, (0, rig.cctx(0)));
+            rig.call(rig.u.flush, (0, rig.cctx(0)));
         }
         assert_eq!(sums(&rig, 1).1, left);
     }
@@ -289,11 +289,11 @@ fn a_task_with_a_new_weight_is_owed_the_same_cpu_time() {
         let mut rig = rig(&[(0, from)]);
         let task = runnable(&mut rig, 1, 1024);
         assert_eq!(weight(&mut rig, task), f64::from(kernel_weight(from)));
-        let vclock = rig.cpu(2, |cctx| cctx.vclock);
-        rig.remembered(task, |tctx| (tctx.vclock_cpu, tctx.vruntime) = (2, vclock.wrapping_sub_signed(owed)));
+        let vtime = rig.cpu(2, |cctx| cctx.vtime);
+        rig.remembered(task, |tctx| (tctx.vtime_cpu, tctx.vruntime) = (2, vtime.wrapping_sub_signed(owed)));
         rig.kernel.set_cgroup_weight(1, to);
         weight(&mut rig, task);
-        vclock.wrapping_sub(rig.remembered(task, |tctx| tctx.vruntime)) as i64
+        vtime.wrapping_sub(rig.remembered(task, |tctx| tctx.vruntime)) as i64
     };
     assert_eq!(lag(1_000_000, 100, 100), 1_000_000);
     assert_eq!(lag(1_000_000, 100, 10_000), 10_000);

@@ -18,8 +18,8 @@ fn nr_cpus(rig: &mut Rig, cpu: usize) -> u32 {
     unsafe { (*rig.call(rig.u.llc_layout, (llc,))).nr_cpus }
 }
 
-fn is_present(rig: &mut Rig, cpu: usize) -> bool {
-    rig.call(rig.u.is_present, (cpu as i32,))
+fn is_usable(rig: &mut Rig, cpu: usize) -> bool {
+    rig.call(rig.u.is_usable, (cpu as i32,))
 }
 
 #[test]
@@ -27,14 +27,14 @@ fn a_cpu_that_goes_is_not_searched_and_does_not_count() {
     let mut rig = Rig::new("1x2x2x1", &[]);
     assert_eq!(nr_cpus(&mut rig, 3), 2);
     rig.kernel.offline(3);
-    assert!(!is_present(&mut rig, 3));
+    assert!(!is_usable(&mut rig, 3));
     assert_eq!((nr_cpus(&mut rig, 3), nr_cpus(&mut rig, 0)), (1, 2));
     assert_eq!(rig.idle(), BTreeSet::from([0, 1, 2]));
     // It idles once more on its way, and says so.
     rig.call(rig.u.mark_idle, (3, rig.cctx(3)));
     assert!(!rig.call(rig.u.claim_idle, (3,)));
     rig.kernel.bring_online(3);
-    assert!(is_present(&mut rig, 3));
+    assert!(is_usable(&mut rig, 3));
     assert_eq!(nr_cpus(&mut rig, 3), 2);
     assert!(!rig.call(rig.u.claim_idle, (3,)), "it has not said that it idles");
     rig.call(rig.u.mark_idle, (3, rig.cctx(3)));
@@ -73,7 +73,7 @@ fn nothing_is_asked_about_a_cpu_that_can_never_come() {
     mask.clear(3);
     **possible = mask.to_c();
     for _ in 0..4 {
-        rig.call(rig.u.look_at_absent, (rig.cctx(0),));
+        rig.call(rig.u.check_unusable, (rig.cctx(0),));
     }
     assert_eq!(rig.kernel.violation, None);
 }
@@ -103,7 +103,7 @@ fn a_task_left_on_a_cpu_that_is_not_present_is_found() {
     rig.kicked();
     let round = |rig: &mut Rig| {
         for _ in 0..rig.nr_cpus().div_ceil(4) {
-            rig.call(rig.u.look_at_absent, (rig.cctx(0),));
+            rig.call(rig.u.check_unusable, (rig.cctx(0),));
         }
         rig.kicked()
     };
@@ -120,9 +120,9 @@ fn a_cpu_that_was_never_seen_is_used_when_the_loader_has_found_its_place() {
     let mut rig = Rig::with_online("1x2x2x2", [0, 1, 2, 4]);
     assert_eq!(nr_cpus(&mut rig, 0), 3);
     rig.kernel.bring_online(3);
-    assert!(!is_present(&mut rig, 3));
+    assert!(!is_usable(&mut rig, 3));
     rig.kernel.follow_hotplug();
-    assert!(is_present(&mut rig, 3));
+    assert!(is_usable(&mut rig, 3));
     assert_eq!(nr_cpus(&mut rig, 0), 4);
     // Its core is whole with it, and not without.
     rig.call(rig.u.mark_idle, (3, rig.cctx(3)));
@@ -136,7 +136,7 @@ fn an_llc_that_was_never_seen_makes_the_loader_start_anew() {
     rig.kernel.bring_online(2);
     rig.kernel.follow_hotplug();
     assert_eq!(rig.kernel.layout.llcs.len(), 2);
-    assert!(is_present(&mut rig, 2));
+    assert!(is_usable(&mut rig, 2));
 }
 
 /// Where its sibling has gone, a CPU is all of its core.

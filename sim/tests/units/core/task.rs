@@ -79,7 +79,7 @@ fn each_task_is_remembered_by_itself() {
     let tasks = [rig.task(), rig.task()];
     for task in tasks {
         assert_eq!(rig.call(rig.u.task_ctx, (rig.raw(task),)), rig.tctx(task));
-        assert_eq!(rig.remembered(task, |tctx| (tctx.vclock_cpu, tctx.recent)), (-1, -1));
+        assert_eq!(rig.remembered(task, |tctx| (tctx.vtime_cpu, tctx.recent)), (-1, -1));
     }
     assert_ne!(rig.tctx(tasks[0]), rig.tctx(tasks[1]));
 }

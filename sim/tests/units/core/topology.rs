@@ -21,7 +21,7 @@ proptest! {
         for cpu in 0..nr {
             // SAFETY: an entry of the program's table.
             let layout = unsafe { *rig.call(rig.u.cpu_layout, (cpu as i32,)) };
-            prop_assert_eq!(rig.call(rig.u.is_present, (cpu as i32,)), online.contains(&cpu));
+            prop_assert_eq!(rig.call(rig.u.is_usable, (cpu as i32,)), online.contains(&cpu));
             if !online.contains(&cpu) {
                 continue;
             }

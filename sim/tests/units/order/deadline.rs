@@ -34,13 +34,13 @@ fn by_weight(ns: i64, weight: u32) -> i64 {
 }
 
 /// A task on the clock of `cpu`, at this distance from it (negative: owed).
-fn task_at(rig: &mut Rig, cpu: usize, vclock: u64, distance: i64, weight: u32) -> TaskId {
+fn task_at(rig: &mut Rig, cpu: usize, vtime: u64, distance: i64, weight: u32) -> TaskId {
     let task = rig.task();
     rig.set_weight(task, weight);
-    rig.cpu(cpu, |cctx| cctx.vclock = vclock);
+    rig.cpu(cpu, |cctx| cctx.vtime = vtime);
     rig.remembered(task, |tctx| {
-        tctx.vclock_cpu = cpu as i32;
-        tctx.vruntime = vclock.wrapping_add_signed(distance);
+        tctx.vtime_cpu = cpu as i32;
+        tctx.vruntime = vtime.wrapping_add_signed(distance);
     });
     task
 }
@@ -65,7 +65,7 @@ fn is_short(rig: &mut Rig, task: TaskId) -> bool {
 }
 
 fn deadline(rig: &mut Rig, task: TaskId) -> u64 {
-    let cpu = rig.remembered(task, |tctx| tctx.vclock_cpu.max(0));
+    let cpu = rig.remembered(task, |tctx| tctx.vtime_cpu.max(0));
     rig.set_deadline(task, cpu as usize)
 }
 
@@ -75,8 +75,8 @@ fn note_wakeup(rig: &mut Rig, task: TaskId, flags: u64) {
 
 /// How far the task is ahead of its clock.
 fn distance(rig: &mut Rig, task: TaskId) -> i64 {
-    let (cpu, vruntime) = rig.remembered(task, |tctx| (tctx.vclock_cpu, tctx.vruntime));
-    vruntime.wrapping_sub(rig.cpu(cpu as usize, |cctx| cctx.vclock)) as i64
+    let (cpu, vruntime) = rig.remembered(task, |tctx| (tctx.vtime_cpu, tctx.vruntime));
+    vruntime.wrapping_sub(rig.cpu(cpu as usize, |cctx| cctx.vtime)) as i64
 }
 
 proptest! {
@@ -136,19 +136,19 @@ proptest! {
     /// Tasks of a kind come in the order in which they came. What is further ahead than that comes later, and without credit.
     #[test]
     fn a_small_lead_counts_for_nothing(
-        vclock in clock(), ns in prop_oneof![-SLICE..4 * SLICE, -1i64 << 30..1 << 30, Just(SLICE), Just(3 * SLICE)],
+        vtime in clock(), ns in prop_oneof![-SLICE..4 * SLICE, -1i64 << 30..1 << 30, Just(SLICE), Just(3 * SLICE)],
         weight in nice_weight(), burst in burst(), estimate in burst(), sync: bool,
     ) {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let (slice, ahead) = (by_weight(SLICE, weight), by_weight(ns, weight));
-        let task = task_at(&mut rig, 0, vclock, ahead, weight);
+        let task = task_at(&mut rig, 0, vtime, ahead, weight);
         has_run(&mut rig, task, burst, estimate);
         rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
         let (least, begins) = (slice.min(SLICE), burst < SLICE);
         let lead = if begins && ahead <= least { ahead.max(0) } else { 0 };
         let credit = if begins && !sync && ahead <= 3 * least { by_weight(CREDIT, weight) } else { 0 };
         let request = if burst.max(estimate) < SHORT { 0 } else { slice };
-        let at = deadline(&mut rig, task).wrapping_sub(vclock) as i64;
+        let at = deadline(&mut rig, task).wrapping_sub(vtime) as i64;
         prop_assert_eq!(at, ahead + request - credit - lead);
         prop_assert_eq!(rig.remembered(task, |tctx| tctx.has_credit != 0), credit > 0);
     }
@@ -194,12 +194,12 @@ proptest! {
     fn to_another_cpu_the_distance_goes_along(from in clock(), to in clock(), ahead in -1i64 << 40..1 << 40) {
         let mut rig = Rig::new("1x1x2x1", &[]);
         let task = task_at(&mut rig, 0, from, ahead, 1024);
-        rig.cpu(1, |cctx| cctx.vclock = to);
+        rig.cpu(1, |cctx| cctx.vtime = to);
         // The second time it is there already.
         for _ in 0..2 {
             rig.call(rig.u.rebase, (rig.tctx(task), 1));
             prop_assert_eq!(distance(&mut rig, task), ahead);
-            prop_assert_eq!(rig.remembered(task, |tctx| (tctx.vclock_cpu, tctx.recent)), (1, 0));
+            prop_assert_eq!(rig.remembered(task, |tctx| (tctx.vtime_cpu, tctx.recent)), (1, 0));
         }
     }
 
@@ -211,7 +211,7 @@ proptest! {
         moves: bool, wakes: bool,
     ) {
         let mut rig = Rig::new("1x1x2x1", &[]);
-        rig.cpu(1, |cctx| cctx.vclock = to);
+        rig.cpu(1, |cctx| cctx.vtime = to);
         let task = task_at(&mut rig, 0, from, ahead, weight);
         rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), moves.into(), wakes));
         let (least, more) = if wakes { (0, SLICE) } else { (i64::MIN, i64::from(OVERRUN_NS)) };
@@ -221,10 +221,10 @@ proptest! {
 
     #[test]
     fn a_task_that_yields_is_a_slice_behind_without_credit(
-        vclock in clock(), ahead in -1i64 << 40..1 << 40, weight in nice_weight(), estimate in burst()
+        vtime in clock(), ahead in -1i64 << 40..1 << 40, weight in nice_weight(), estimate in burst()
     ) {
         let mut rig = Rig::new("1x1x1x1", &[]);
-        let task = task_at(&mut rig, 0, vclock, ahead, weight);
+        let task = task_at(&mut rig, 0, vtime, ahead, weight);
         has_run(&mut rig, task, 0, estimate);
         rig.remembered(task, |tctx| tctx.sync_wakeup = 0);
         rig.call(rig.u.yield_turn, (rig.tctx(task), rig.cctx(0)));
@@ -232,21 +232,21 @@ proptest! {
         let behind = ahead.max(by_weight(SLICE, weight) + 1);
         prop_assert_eq!(distance(&mut rig, task), behind);
         let due = behind + if estimate < SHORT { 0 } else { by_weight(SLICE, weight) };
-        prop_assert_eq!(deadline(&mut rig, task).wrapping_sub(vclock) as i64, due);
+        prop_assert_eq!(deadline(&mut rig, task).wrapping_sub(vtime) as i64, due);
     }
 
     /// Critical tasks take more than their share.
     #[test]
     fn the_clock_follows_what_runs_and_never_goes_back(
-        vclock in clock(), ahead in -1i64 << 40..1 << 40, critical: bool
+        vtime in clock(), ahead in -1i64 << 40..1 << 40, critical: bool
     ) {
         let mut rig = Rig::new("1x1x1x1", &[]);
-        let task = task_at(&mut rig, 0, vclock, ahead, 1024);
+        let task = task_at(&mut rig, 0, vtime, ahead, 1024);
         if critical {
             rig.kernel.tasks[task].raw_mut().tgid = LOADER_TGID;
         }
         rig.run_noted(task, 0);
-        let moved = rig.cpu(0, |cctx| cctx.vclock.wrapping_sub(vclock));
+        let moved = rig.cpu(0, |cctx| cctx.vtime.wrapping_sub(vtime));
         prop_assert_eq!(moved as i64, if critical { 0 } else { ahead.max(0) });
     }
 }
@@ -254,11 +254,11 @@ proptest! {
 #[test]
 fn a_new_task_starts_even_and_is_not_short() {
     let mut rig = Rig::new("1x1x2x1", &[]);
-    rig.cpu(1, |cctx| cctx.vclock = 12_345);
+    rig.cpu(1, |cctx| cctx.vtime = 12_345);
     let task = rig.task();
     assert!(!is_short(&mut rig, task));
     rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), 1, true));
-    assert_eq!(rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.recent)), (12_345, 1, -1));
+    assert_eq!(rig.remembered(task, |tctx| (tctx.vruntime, tctx.vtime_cpu, tctx.recent)), (12_345, 1, -1));
 }
 
 /// The kernel calls select_cpu() for a child that may use several CPUs, and enqueue() for either, not as for a wakeup.
@@ -267,7 +267,7 @@ fn a_child_has_no_credit() {
     for cpus in [0..2, 0..1] {
         let mut rig = Rig::new("1x1x2x1", &[]);
         rig.only_idle(&[]);
-        rig.cpu(0, |cctx| cctx.vclock = 1 << 40);
+        rig.cpu(0, |cctx| cctx.vtime = 1 << 40);
         let child = rig.task_on(cpus.clone());
         rig.kernel.wake_up_new(child);
         assert_eq!(rig.waiting(0), [child]);
@@ -283,7 +283,7 @@ fn a_task_that_runs_at_attach_is_not_charged_for_its_past() {
     rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime = RAN;
     rig.kernel.attach().unwrap();
     rig.only_idle(&[]);
-    rig.cpu(0, |cctx| cctx.vclock = 1 << 50);
+    rig.cpu(0, |cctx| cctx.vtime = 1 << 50);
     rig.kernel.activate(task, 0, 0);
     assert_eq!(rig.call(rig.u.burst, (rig.tctx(task).cast_const(),)), 0);
     run_for(&mut rig, task, 1000);
@@ -341,7 +341,7 @@ fn the_clock_does_not_follow_where_credit_leads() {
         has_run(&mut rig, task, 0, 0);
         rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
         rig.run_noted(task, 0);
-        assert_eq!(rig.cpu(0, |cctx| cctx.vclock) - (1 << 40), follows, "sync: {sync}");
+        assert_eq!(rig.cpu(0, |cctx| cctx.vtime) - (1 << 40), follows, "sync: {sync}");
     }
 }
 
@@ -358,7 +358,7 @@ fn the_clock_follows_no_further_than_the_deadline_that_brought_the_task_here() {
         rig.cpu(0, |cctx| (cctx.queued, cctx.queued_load) = (others_wait, u64::from(others_wait) << WEIGHT_SHIFT));
         rig.running(task, 0);
         assert_eq!(
-            rig.cpu(0, |cctx| cctx.vclock) - (1 << 40),
+            rig.cpu(0, |cctx| cctx.vtime) - (1 << 40),
             follows,
             "queued at CPU {queued_cpu}, {others_wait} others"
         );
@@ -487,6 +487,6 @@ fn a_tick_begins_no_slice() {
     rig.cpu(0, |cctx| cctx.curr_weight = 0);
     rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime += SHORT as u64;
     rig.tick(task);
-    let seen = rig.cpu(0, |c| (c.curr_started, c.curr_weight, c.curr_deadline as i64, c.vclock));
+    let seen = rig.cpu(0, |c| (c.curr_started, c.curr_weight, c.curr_deadline as i64, c.vtime));
     assert_eq!(seen, (started, 0, (1 << 40) + SLICE, 1 << 40));
 }

@@ -19,7 +19,7 @@ fn rig() -> (Rig, TaskId) {
     let mut rig = Rig::new("1x1x2x1", &[]);
     rig.only_idle(&[]);
     let curr = rig.task();
-    rig.remembered(curr, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (DEADLINE - SLICE, 0, 1));
+    rig.remembered(curr, |tctx| (tctx.vruntime, tctx.vtime_cpu, tctx.sync_wakeup) = (DEADLINE - SLICE, 0, 1));
     rig.run_noted(curr, 0);
     rig.kernel.tasks[curr].raw_mut().scx.slice = 0;
     (rig, curr)
@@ -178,7 +178,7 @@ fn no_more_tasks_are_checked_than_asked() {
 /// No dispatch() comes as long as the kernel finds tasks in the local DSQ.
 #[test]
 fn a_tick_that_finds_something_due_ends_the_slice_if_the_local_dsq_has_tasks() {
-    for (local, due, throttled_due, ends) in
+    for (local, due, throttle_timer_fired, ends) in
         [(true, true, 0, true), (true, false, 0, false), (true, false, 1, true), (false, true, 1, false)]
     {
         let (mut rig, curr) = rig();
@@ -188,13 +188,13 @@ fn a_tick_that_finds_something_due_ends_the_slice_if_the_local_dsq_has_tasks() {
         let at = if due { 0 } else { now };
         let elsewhere = rig.task();
         rig.queue(elsewhere, 1, 0);
-        rig.cpu(0, |cctx| (cctx.balanced_at, cctx.throttled_due) = (at, throttled_due));
+        rig.cpu(0, |cctx| (cctx.balanced_at, cctx.throttle_timer_fired) = (at, throttle_timer_fired));
         if local {
             let task = rig.task_on([0]);
             rig.kernel.cpus[0].local.push_back(task);
         }
         rig.tick(curr);
-        assert_eq!(slice_of(&rig, curr) == 0, ends, "{local} {due} {throttled_due}");
+        assert_eq!(slice_of(&rig, curr) == 0, ends, "{local} {due} {throttle_timer_fired}");
     }
 }
 
@@ -280,7 +280,7 @@ fn a_task_whose_share_has_doubled_since_it_came_is_put_where_it_belongs() {
             rig.kernel.move_to_cgroup(task, group);
             rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), 0, true));
         }
-        rig.call(rig.u.settle_cpu, (0,));
+        rig.call(rig.u.flush_cpu, (0,));
         rig.kernel.now += u64::from(SHARE_NS);
         let task = tasks[0];
         rig.call(rig.u.group_enter, (rig.raw(task), rig.tctx(task)));
@@ -288,7 +288,7 @@ fn a_task_whose_share_has_doubled_since_it_came_is_put_where_it_belongs() {
         for &sibling in &tasks[1..] {
             rig.call(rig.u.group_leave, (rig.tctx(sibling), 0));
         }
-        rig.call(rig.u.settle_cpu, (0,));
+        rig.call(rig.u.flush_cpu, (0,));
         rig.kernel.now += u64::from(SHARE_NS);
         rig.call(rig.u.requeue_late, (0, 0, MAX_PULL_LOOKS));
         let deadline = rig.kernel.tasks[task].raw().scx.dsq_vtime;

@@ -52,8 +52,8 @@ impl Pair {
     fn preempts(&self, flags: &[&str]) -> bool {
         let mut rig = Rig::new("1x1x2x1", flags);
         let (curr, wakee) = (rig.task(), rig.task());
-        let vclock = 1_u64 << 40;
-        rig.cpu(0, |cctx| cctx.vclock = vclock);
+        let vtime = 1_u64 << 40;
+        rig.cpu(0, |cctx| cctx.vtime = vtime);
         for (task, policy, weight, short, sync, owed) in [
             (curr, self.curr_policy, self.curr_weight, self.curr_short, self.curr_sync, 0),
             (wakee, self.policy, self.weight, self.short, self.sync, self.owed),
@@ -62,7 +62,7 @@ impl Pair {
             rig.set_weight(task, weight);
             let burst_est = if short { 0 } else { SLICE as u64 };
             rig.remembered(task, |tctx| {
-                (tctx.vruntime, tctx.burst_est) = (vclock.wrapping_add_signed(-owed), burst_est)
+                (tctx.vruntime, tctx.burst_est) = (vtime.wrapping_add_signed(-owed), burst_est)
             });
             let flags = SCX_WAKE_TTWU | if sync { SCX_WAKE_SYNC } else { 0 };
             rig.call(rig.u.note_wakeup, (rig.raw(task), rig.tctx(task), flags));
@@ -319,10 +319,10 @@ fn a_long_task_that_wakes_comes_after_those_that_resume() {
     for light in [false, true] {
         let (mut rig, curr, other) = preempted(0..2, 1, preempter_BY_WAKEE, 0);
         let wakee = rig.task();
-        let vclock = rig.cpu(0, |cctx| cctx.vclock);
+        let vtime = rig.cpu(0, |cctx| cctx.vtime);
         rig.remembered(wakee, |tctx| {
             (tctx.burst_est, tctx.sync_wakeup) = (if light { 0 } else { SLICE as u64 }, 0);
-            (tctx.vclock_cpu, tctx.vruntime) = (0, vclock);
+            (tctx.vtime_cpu, tctx.vruntime) = (0, vtime);
         });
         rig.kernel.activate(wakee, 0, 0);
         assert_eq!(rig.waiting(0), if light { [wakee, curr, other] } else { [curr, wakee, other] });

@@ -112,11 +112,11 @@ fn long_queue<const N: usize>() -> (Rig, [TaskId; N]) {
         let task = rig.task();
         ahead -= 1_000_000_i64;
         rig.remembered(task, |tctx| {
-            (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = ((1_u64 << 40).wrapping_add_signed(ahead), 0, 1)
+            (tctx.vruntime, tctx.vtime_cpu, tctx.sync_wakeup) = ((1_u64 << 40).wrapping_add_signed(ahead), 0, 1)
         });
         task
     });
-    rig.cpu(0, |cctx| cctx.vclock = 1 << 40);
+    rig.cpu(0, |cctx| cctx.vtime = 1 << 40);
     for task in tasks {
         rig.kernel.activate(task, 0, 0);
         tick(&mut rig);
@@ -179,7 +179,7 @@ fn a_task_that_is_queued_anew_keeps_its_place() {
 fn current_does_not_keep_the_cpu_while_a_long_queue_waits() {
     let (mut rig, [first, ..]) = long_queue::<6>();
     let curr = rig.task();
-    rig.remembered(curr, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (1 << 39, 0, 1));
+    rig.remembered(curr, |tctx| (tctx.vruntime, tctx.vtime_cpu, tctx.sync_wakeup) = (1 << 39, 0, 1));
     rig.run_noted(curr, 0);
     rig.kernel.tasks[curr].raw_mut().scx.slice = 0;
     let third = rig.waiting(0)[0];
@@ -198,7 +198,7 @@ fn a_long_queue_is_one_until_it_is_half_as_long() {
         tick(&mut rig);
         let last = *rig.waiting(0).last().unwrap();
         let task = rig.task();
-        rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (1 << 39, 0, 1));
+        rig.remembered(task, |tctx| (tctx.vruntime, tctx.vtime_cpu, tctx.sync_wakeup) = (1 << 39, 0, 1));
         rig.kernel.activate(task, 0, 0);
         assert_eq!(rig.waiting(0).last() == Some(&task), fifo, "{left} left");
         assert_eq!(rig.waiting(0).last() == Some(&last), !fifo, "{left} left");
@@ -226,7 +226,7 @@ fn a_long_queue_takes_turns_with_the_one_of_pinned_tasks() {
     }
     let tasks = [rig.task_on([0]), rig.task(), rig.task_on([0])];
     for task in tasks {
-        rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (1 << 39, 0, 1));
+        rig.remembered(task, |tctx| (tctx.vruntime, tctx.vtime_cpu, tctx.sync_wakeup) = (1 << 39, 0, 1));
         rig.kernel.activate(task, 0, 0);
     }
     let taken = [(); 6].map(|()| *rig.dispatch(0, None).last().unwrap());
@@ -242,9 +242,9 @@ fn no_task_preempts_into_a_long_queue() {
         }
         tick(&mut rig);
         let [curr, wakee] = [rig.task(), rig.task()];
-        rig.remembered(curr, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.sync_wakeup) = (1 << 40, 0, 1));
+        rig.remembered(curr, |tctx| (tctx.vruntime, tctx.vtime_cpu, tctx.sync_wakeup) = (1 << 40, 0, 1));
         rig.run_noted(curr, 0);
-        rig.remembered(wakee, |tctx| (tctx.burst_est, tctx.vclock_cpu) = (0, 0));
+        rig.remembered(wakee, |tctx| (tctx.burst_est, tctx.vtime_cpu) = (0, 0));
         rig.wake(wakee, 0);
         assert_eq!(rig.stat(magpie_stat_STAT_PREEMPT), preempts, "{waiting} wait");
     }

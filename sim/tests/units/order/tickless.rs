@@ -110,13 +110,13 @@ fn a_task_that_follows_none_of_sched_ext_has_no_tick() {
 fn a_task_that_comes_ends_it_and_has_no_lag() {
     for pinned in [false, true] {
         let (mut rig, _) = tickless();
-        let vclock = rig.cpu(CPU, |cctx| cctx.vclock);
+        let vtime = rig.cpu(CPU, |cctx| cctx.vtime);
         rig.kernel.now += 900 * SLICE;
         let other = if pinned { rig.task_on([CPU]) } else { rig.task() };
         rig.wake(other, CPU);
         assert!(rig.kernel.kicks.iter().all(|&(cpu, _)| cpu == CPU) && !rig.kernel.kicks.is_empty());
-        assert_eq!(rig.cpu(CPU, |cctx| cctx.vclock), vclock + 900 * SLICE);
-        assert_eq!(rig.remembered(other, |tctx| tctx.vruntime), vclock + 900 * SLICE);
+        assert_eq!(rig.cpu(CPU, |cctx| cctx.vtime), vtime + 900 * SLICE);
+        assert_eq!(rig.remembered(other, |tctx| tctx.vruntime), vtime + 900 * SLICE);
     }
 }
 
@@ -143,7 +143,7 @@ fn dispatch_keeps_it_as_it_is_if_none_waits() {
 fn dispatch_runs_another_one_even_if_its_deadline_is_later() {
     let (mut rig, task) = tickless();
     let other = rig.task();
-    let later = rig.cpu(CPU, |cctx| cctx.vclock) + 100 * SLICE;
+    let later = rig.cpu(CPU, |cctx| cctx.vtime) + 100 * SLICE;
     rig.queue(other, CPU, later);
     rig.kernel.tasks[task].raw_mut().scx.slice = 0;
     assert_eq!(rig.dispatch(CPU, Some(task)), [other]);

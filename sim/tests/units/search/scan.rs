@@ -344,8 +344,8 @@ fn spare_capacity_is_without_the_task() {
     let task = sized(&mut rig, 600);
     let now = rig.kernel.now;
     rig.cpu(1, |cctx| (cctx.pelt.updated_at, cctx.pelt.util_avg, cctx.pelt.running) = (now, 500, 0));
-    for (vclock_cpu, found) in [(0, 2), (1, 1)] {
-        rig.remembered(task, |tctx| (tctx.vclock_cpu, tctx.util.util_avg) = (vclock_cpu, 400));
+    for (vtime_cpu, found) in [(0, 2), (1, 1)] {
+        rig.remembered(task, |tctx| (tctx.vtime_cpu, tctx.util.util_avg) = (vtime_cpu, 400));
         rig.only_idle(&[1, 2]);
         assert_eq!(find(&mut rig, task, 2, 2), found);
     }

@@ -87,7 +87,7 @@ fn the_weight_is_that_of_its_group() {
     }
     let mut rig = rig("1x1x2x1");
     let task = of_half_weight(&mut rig, 0);
-    rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu) = ((-10 * GRAN) as u64, 1));
+    rig.remembered(task, |tctx| (tctx.vruntime, tctx.vtime_cpu) = ((-10 * GRAN) as u64, 1));
     rig.call(rig.u.carry_over, (rig.tctx(task), 0, 1));
     assert_eq!(rig.remembered(task, |tctx| tctx.vruntime as i64), -2000 * rig.kernel.tunables.slice_us_lag as i64);
 }
@@ -143,10 +143,10 @@ proptest! {
         ahead in -10 * DRIFT..10 * DRIFT, clocks: [u64; 2], weight in nice_weight(),
     ) {
         let mut rig = rig("1x1x2x1");
-        rig.cpu(0, |cctx| (cctx.vclock, cctx.voffset) = (clocks[0], 0u64.wrapping_sub(clocks[0]).wrapping_add(ahead as u64)));
-        rig.cpu(1, |cctx| (cctx.vclock, cctx.voffset) = (clocks[1], 0u64.wrapping_sub(clocks[1])));
+        rig.cpu(0, |cctx| (cctx.vtime, cctx.voffset) = (clocks[0], 0u64.wrapping_sub(clocks[0]).wrapping_add(ahead as u64)));
+        rig.cpu(1, |cctx| (cctx.vtime, cctx.voffset) = (clocks[1], 0u64.wrapping_sub(clocks[1])));
         rig.call(rig.u.trim_drift, (rig.cctx(0), rig.cctx(1), weight << WEIGHT_SHIFT));
-        let left = rig.cpu(0, |cctx| cctx.vclock.wrapping_add(cctx.voffset)) as i64;
+        let left = rig.cpu(0, |cctx| cctx.vtime.wrapping_add(cctx.voffset)) as i64;
         let most = DRIFT * 1024 / i64::from(weight);
         prop_assert_eq!(left, ahead.clamp(-most, most));
     }

@@ -190,13 +190,13 @@ proptest! {
 /// Else it keeps its distance to the clock when it runs.
 #[test]
 fn a_task_that_balances_keeps_its_turn() {
-    for (want, vclock_cpu) in [(BALANCE, 0), (IDLE, 1)] {
+    for (want, vtime_cpu) in [(BALANCE, 0), (IDLE, 1)] {
         let mut rig = rig("1x1x2x1");
         let task = rig.task();
-        rig.remembered(task, |tctx| tctx.vclock_cpu = 1);
+        rig.remembered(task, |tctx| tctx.vtime_cpu = 1);
         waits(&mut rig, task, 1, 0);
         assert!(pulls(&mut rig, 1, pull { before: u64::MAX >> 1, ..want }).is_some());
-        assert_eq!(rig.remembered(task, |tctx| tctx.vclock_cpu), vclock_cpu);
+        assert_eq!(rig.remembered(task, |tctx| tctx.vtime_cpu), vtime_cpu);
     }
 }
 
@@ -211,15 +211,15 @@ proptest! {
         let task = rig.task();
         rig.set_weight(task, weight);
         let (here, there) = (clock, 0u64);
-        rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu) = (there.wrapping_add_signed(vruntime), 1));
+        rig.remembered(task, |tctx| (tctx.vruntime, tctx.vtime_cpu) = (there.wrapping_add_signed(vruntime), 1));
         // Both clocks and their offsets make up the common scale.
         let [own, other] = offsets.map(i64::from);
-        rig.cpu(0, |cctx| (cctx.vclock, cctx.voffset) = (here, 0u64.wrapping_sub(here).wrapping_add_signed(own)));
-        rig.cpu(1, |cctx| (cctx.vclock, cctx.voffset) = (there, other as u64));
+        rig.cpu(0, |cctx| (cctx.vtime, cctx.voffset) = (here, 0u64.wrapping_sub(here).wrapping_add_signed(own)));
+        rig.cpu(1, |cctx| (cctx.vtime, cctx.voffset) = (there, other as u64));
         rig.call(rig.u.carry_over, (rig.tctx(task), 0, 1));
-        let (now, vclock_cpu, recent) = rig.remembered(task, |tctx| (tctx.vruntime, tctx.vclock_cpu, tctx.recent));
+        let (now, vtime_cpu, recent) = rig.remembered(task, |tctx| (tctx.vruntime, tctx.vtime_cpu, tctx.recent));
         let owed = rig.kernel.tunables.slice_us_lag as i64 * 1_024_000 / i64::from(weight);
         prop_assert_eq!(now.wrapping_sub(here) as i64, (vruntime + other - own).max(-owed));
-        prop_assert_eq!((vclock_cpu, recent), (0, 1));
+        prop_assert_eq!((vtime_cpu, recent), (0, 1));
     }
 }
