@@ -103,7 +103,8 @@ impl Pair {
             words.extend(turns.shared());
             if let Some(violation) = violation {
                 let line = |access: &Access| {
-                    let margin = if access.side == 0 { "" } else { "                                                    " };
+                    let margin =
+                        if access.side == 0 { "" } else { "                                                    " };
                     format!("{margin}{} {}", if access.store { "writes" } else { "reads" }, access.word.name())
                 };
                 let accesses = turns.accesses.iter().filter(|access| words.contains(&access.word)).map(line).collect();

@@ -24,12 +24,12 @@ use clap::{Args, Parser, Subcommand};
 use magpie_sim::cgroup::Spec;
 use magpie_sim::experiments;
 use magpie_sim::fuzz::{self, Verdict};
-use magpie_sim::{growth, interleave};
 use magpie_sim::lines;
 use magpie_sim::machine::{PRESETS, Shape};
 use magpie_sim::report::Table;
 use magpie_sim::scenario::{Outcome, Scenario};
 use magpie_sim::workload::Workload;
+use magpie_sim::{growth, interleave};
 
 /// Failing seeds after which fuzz stops: they mostly share a cause.
 const MAX_FAILURES: u64 = 5;

@@ -162,7 +162,10 @@ impl Turns {
             let its = self.accesses.iter().filter(|access| access.side == side && (access.store || !stores));
             its.map(|access| access.word).collect()
         };
-        [0, 1].iter().flat_map(|&side| of(side, true).intersection(&of(1 - side, false)).copied().collect::<Vec<_>>()).collect()
+        [0, 1]
+            .iter()
+            .flat_map(|&side| of(side, true).intersection(&of(1 - side, false)).copied().collect::<Vec<_>>())
+            .collect()
     }
 }
 

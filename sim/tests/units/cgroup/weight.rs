@@ -4,7 +4,7 @@
 
 use magpie_sim::cgroup::{CgroupId, Spec, kernel_weight};
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{CHANGE_SLOTS, GROUP_FLAGS, MAX_WEIGHT, SETTLE_CPUS, FLUSH_NS, SHARE_NS, WEIGHT_SHIFT};
+use magpie_sim::native::{CHANGE_SLOTS, FLUSH_NS, GROUP_FLAGS, MAX_WEIGHT, SETTLE_CPUS, SHARE_NS, WEIGHT_SHIFT};
 use magpie_sim::task::{NICE_WEIGHTS, State};
 use proptest::prelude::*;
 
