@@ -20,7 +20,7 @@ pub const EXAMPLES: [(&str, &str); 6] = [
     ("sudo scx_magpie status", "report whether a scheduler runs"),
     ("sudo scx_magpie set slice-us=5ms", "change a flag while it runs"),
     ("sudo scx_magpie top", "watch it full-screen"),
-    ("sudo systemctl disable --now scx_magpie", "stop it now and at each boot"),
+    ("sudo systemctl disable --now scx_magpie", "stop it, and do not start it at boot"),
 ];
 
 /// Each exit status with its meaning.

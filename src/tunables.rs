@@ -18,8 +18,8 @@ pub const NEW_START: &str = "Options that only a start or a reload changes";
 pub struct Tunables {
     /// Let a task run for this long before the tasks that wait for its CPU are considered.
     ///
-    /// Unit: microseconds. Range: 100..100000. A timer ends the slice if a task waits when it begins
-    /// or at a tick; otherwise the next timer tick does (4 ms at HZ=250). Raise it for fewer context
+    /// Unit: microseconds. Range: 100..100000. If a task waits when the slice begins or at
+    /// a tick, a timer ends the slice; otherwise the next tick after its end does (4 ms at HZ=250). Raise it for fewer context
     /// switches among CPU-bound tasks; lower it for shorter waits in the queue.
     ///
     /// Example: --slice-us 5ms
@@ -281,7 +281,7 @@ pub enum Switch {
 pub enum CpuFreq {
     /// Follow utilization if any CPU has the governor schedutil
     Auto,
-    /// Follow utilization, whatever the governor
+    /// Request frequencies by utilization under any governor; only schedutil obeys
     On,
     /// Request full speed
     #[value(alias = "performance")]

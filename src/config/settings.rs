@@ -50,7 +50,7 @@ pub enum Profile {
     /// Set no flags: the defaults are for mixed loads
     #[default]
     Default,
-    /// Run tasks that a timer, a device or a futex wakes sooner alongside busy ones
+    /// Run tasks sooner that a timer, a device or a futex woke, alongside busy ones
     Latency,
 }
 

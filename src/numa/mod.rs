@@ -236,7 +236,7 @@ impl Worker {
     fn warn_if_refused(&mut self, err: &io::Error) {
         if err.kind() == ErrorKind::PermissionDenied && !mem::replace(&mut self.is_refused, true) {
             warn!(
-                "the kernel does not reveal on which nodes some processes have their memory, so these have no preferred node: grant \
+                "the kernel does not reveal on which nodes some processes have their memory, so the preferred node of their tasks is where they ran most: grant \
                  CAP_SYS_PTRACE, or turn sampling off with --numa-sample-share 0"
             );
         }
