@@ -99,7 +99,10 @@ struct tunables {
 	u64 llc_cost_ns;
 	u64 node_cost_ns;     /* ... and idle CPUs of other nodes */
 	u64 util_interval_ns; /* time between two rounds of the publisher */
-	/* tasks whose slices add up to starve_ns; at most MAX_LONG_QUEUE */
+	/*
+	 * a CPU with more waiting tasks is in FIFO mode: their slices add up to starve_ns; at most
+	 * MAX_LONG_QUEUE
+	 */
 	u32 long_queue;
 	u32 imbalance_pct; /* an LLC of utilization above 100 / this is not searched */
 	/* overloaded CPUs that one steal() tries */
@@ -275,9 +278,9 @@ struct cpu_ctx {
 	u64 voffset;
 	u64 queued_load;     /* sum of the weights of the tasks in its queues; atomic */
 	u64 curr_deadline;   /* current's task_ctx.deadline */
-	u64 curr_requeued;   /* ... and the earliest that it can be after its slice */
+	u64 curr_requeued;   /* ... plus a slice: the earliest deadline after its slice */
 	u64 curr_started;    /* ran_until() when it started */
-	s64 curr_left;	     /* ns that it was expected to run from then on, before it sleeps */
+	s64 curr_left;	     /* expected ns from then on until current sleeps */
 	u32 curr_weight;     /* its task_weight(); 0: no task of sched_ext runs */
 	u32 curr_util;	     /* task_util of current, when it started or at the last tick */
 	u8 curr_idle_policy; /* SCHED_IDLE or cpu.idle */
@@ -317,7 +320,7 @@ struct cpu_ctx {
 	/* slot of the victim at which steal() ran out of tries; NO_SLOT: it did not */
 	u32 steal_slot;
 	u8 awaits;  /* the last steal() found a queue into which a task may soon be inserted */
-	u8 awaited; /* ... and this CPU, idle, was kicked to check that queue once more */
+	u8 awaited; /* ... and this idle CPU has kicked itself, to check that queue once more */
 
 	/* numa/: the hand-off of current. */
 	u64 sync_woke_at;  /* CLOCK_MONOTONIC of its last sync wakeup; 0: not timed */
@@ -403,7 +406,8 @@ struct process {
 };
 
 /*
- * Searches by duration: bucket i counts those of [2^i, 2^(i+1)) ns, the first also those of 0 ns.
+ * Searches by duration: bucket i counts searches of [2^i, 2^(i+1)) ns, the first one also 0 ns, the
+ * last one all longer searches.
  */
 struct latency_hist {
 	u64 buckets[LATENCY_BUCKETS];

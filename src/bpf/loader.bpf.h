@@ -54,8 +54,8 @@ int place_cpu(struct placed_cpu *placed)
 }
 
 /*
- * Poll settings of groups that the kernel does not report. 10 times a second; not with
- * --no-cgroups.
+ * Poll what the kernel does not report: autogroups, and some settings of cgroups. Run 10 times a
+ * second; not with --no-cgroups.
  */
 SEC("syscall")
 int poll_groups(void *ctx)

@@ -132,7 +132,8 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
  *
  * 1. While the CPU is not usable, it runs all tasks that the kernel sends there, in FIFO order.
  * 2. If the task's groups have used up their cpu.max, the task waits for the next period.
- * 3. A task that is to move goes to the CPU that is better for it.
+ * 3. A task that a tick has marked for a move (move_why) goes to a better CPU, if there still is
+ *    one.
  * 4. If the CPU is idle and not claimed for another task, it runs the task.
  * 5. Otherwise the task waits, or preempts current (order/insert.bpf.h).
  */
@@ -184,8 +185,9 @@ void BPF_STRUCT_OPS(magpie_dispatch, s32 cpu, struct task_struct *prev)
 }
 
 /*
- * Note that @p starts to run on its CPU, whose rq lock is held. Also called, from any CPU, when the
- * affinity, nice value or cgroup of current changes: stopping(), the change, running().
+ * Note that @p starts to run on its CPU, whose rq lock is held. The kernel also calls stopping()
+ * before, and running() after, a change of affinity, nice value or cgroup of a running task. It may
+ * do so on any CPU.
  */
 void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 {
@@ -214,8 +216,8 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		return;
 	}
 	/*
-	 * Another task was sent here at the same time, and cannot be stolen from the local DSQ.
-	 * Preempt this one: it can be stolen when it is queued.
+	 * Another task was sent to this CPU at the same time, and cannot be stolen from the local
+	 * DSQ. Preempt @p: once @p is in a queue, other CPUs can steal @p.
 	 */
 	if (tctx->arrives) {
 		tctx->arrives = false;
@@ -228,8 +230,8 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 }
 
 /*
- * Charge @p, which stops: it waits again if @runnable; otherwise it sleeps, or its affinity, nice
- * value or cgroup changes. As running(), with the rq lock held.
+ * Charge @p, which stops. If @runnable, @p waits again; otherwise @p sleeps, or its affinity, nice
+ * value or cgroup changes. The rq lock of @p's CPU is held; on any CPU, as running().
  */
 void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 {
@@ -239,8 +241,8 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	bool sleeps = !runnable && p->__state;
 
 	/*
-	 * A higher class preempts @p if it is runnable with slice left. After a hand-off the slice
-	 * is 0: assume the same, because the wakee waits in the local DSQ.
+	 * If @p is runnable and has slice left, a higher class preempts @p. After a hand-off the
+	 * slice of @p is 0: assume a higher class then, because the wakee waits in the local DSQ.
 	 */
 	if (runnable && (p->scx.slice || cctx->handed_off))
 		leave_to_higher_class(cpu);
@@ -329,8 +331,9 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	if (p->scx.slice > tunables.slice_ns && (!is_tickless(cctx) || others_wait(cpu, cctx)))
 		scx_bpf_task_set_slice(p, 0);
 	/*
-	 * The kernel skips dispatch() while the local DSQ has tasks. End the slice; is_next() adds
-	 * none while something is due.
+	 * The kernel skips dispatch() while the local DSQ has tasks. End the slice, so that these
+	 * tasks run first; while work is due, is_next() sends no further task there. Without a tick
+	 * the slice is infinite: end it, too.
 	 */
 	if ((cctx->due || READ_ONCE(cctx->throttle_timer_fired)) &&
 	    (is_tickless(cctx) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu)))
@@ -357,14 +360,14 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 	}
 	if (!is_usable(cpu))
 		return;
-	/* Leave FIFO mode: no task waits, and an idle CPU has no tick that would see it. */
+	/* Leave FIFO mode here: no task waits, and an idle CPU has no tick that would leave it. */
 	cctx->fifo = false;
 	cctx->awaited = false;
 	mark_idle(cpu, cctx);
 	/*
 	 * The other half of the handshake with enqueue(): a task may have been queued after
-	 * dispatch() read the overload bits. Or the throttle timer has fired while dispatch() had
-	 * dropped the rq lock: the kernel has forgotten that kick.
+	 * dispatch() read the overload bits. Or the throttle timer fired while dispatch() had
+	 * dropped the rq lock: its kick had no effect, because the CPU was in schedule().
 	 */
 	if ((tunables.steal && work_in_reach(cpu)) || READ_ONCE(cctx->throttle_timer_fired))
 		kick_cpu(cpu, 0);

@@ -15,7 +15,10 @@ static s64 weak_wait(const struct task_ctx *tctx, u64 now)
 	return tctx->enqueued_at + WEAK_WAIT_NS - now;
 }
 
-/* Return the next CPU in turn of the strong ones, or of the weakest; -1 if there is none. */
+/*
+ * Return the next CPU in turn: if @strong, of those stronger than the weakest; otherwise of the
+ * weakest. -1 if there is none.
+ */
 static s32 next_of_kind(bool strong)
 {
 	u32 first = strong ? 0 : machine.nr_stronger;
@@ -27,11 +30,13 @@ static s32 next_of_kind(bool strong)
 }
 
 /*
- * Return the CPU whose queue @p is to join. In select_cpu.
+ * Return the CPU whose queue @p is to join. A CPU is right for @p if @p is big and the CPU is not
+ * weak, or if @p is small and the CPU is weak. In select_cpu.
  *
- * 1. @target, if it is of the kind of @p, or if @p is small and so is current there.
- * 2. @prev, if it is of the kind of @p.
- * 3. Of the next two CPUs of that kind, the less loaded that @p may use; @target if there is none.
+ * 1. @target, if it is right for @p; or if @p is small, and current of @target is small, too.
+ * 2. @prev, if it is right for @p, and @p may use it.
+ * 3. Of the next two CPUs that next_of_kind() returns, the less loaded one that @p may use; @target
+ *    if there is none.
  */
 __noinline s32 fallback_cpu(struct task_struct *p __arg_trusted, s32 prev, s32 target)
 {

@@ -4,7 +4,8 @@
  * scale of capacities.
  *
  *	util_avg    ___/\___/\______     decays while the task sleeps or waits
- *	util_est    ___|~~~~|~~~~\__     its peaks: rises immediately, falls by a quarter a sleep
+ *	util_est    ___|~~~~|~~~~\__     its peaks: rises immediately, falls by a quarter of the
+ *	                                 difference at each sleep
  *	task_util   the greater of both, within uclamp.min .. uclamp.max
  *
  *	select_cpu  note_asleep()      tick      util_runs()
@@ -45,7 +46,10 @@ static void update_task_util(const struct task_struct *p, struct task_ctx *tctx)
 	tctx->task_util = clamp_util(p, max(tctx->util.util_avg, tctx->util_est));
 }
 
-/* Return the spare capacity of @cpu. util_avg that the task, not running, left there is spare. */
+/*
+ * Return the spare capacity of @cpu. The task does not run: what it has left in util_avg of its
+ * last CPU counts as spare.
+ */
 static u32 spare_capacity(s32 cpu, const struct task_ctx *tctx)
 {
 	u32 capacity = capacity_of(cpu), util = util_avg_at(cpu, unlocked_now());
@@ -55,7 +59,10 @@ static u32 spare_capacity(s32 cpu, const struct task_ctx *tctx)
 	return capacity - min(capacity, util);
 }
 
-/* Decay util_avg: the task did not run until @now. @cpu is where it was last, or starts. */
+/*
+ * Decay util_avg, because the task did not run until @now; start util_avg if the task is new. @cpu
+ * is the CPU on which the task ran last, or on which it starts to run.
+ */
 static void note_asleep(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
 {
 	if (tctx->util.updated_at) {

@@ -12,8 +12,8 @@
  *	             charged here                                           charge_groups()
  *
  * Invariant: a group has used the sum of the slices that CPUs took, minus the sum of their
- * cpu_budgets. A task runs until the next tick, which makes the cpu_budget negative; the next slice
- * pays for that. So over time a group uses its quota and no more.
+ * cpu_budgets. A task runs on until the next tick, so a cpu_budget may become negative; the next
+ * slice pays for that. So over time a group uses its quota and no more.
  *
  * All CPUs share the pool, so it is written once a slice, not at each switch. A cpu_budget belongs
  * to its CPU, under the rq lock.
@@ -25,7 +25,7 @@ enum {
 	/* ns from the pool to a cpu_budget at a time, as sched_cfs_bandwidth_slice_us */
 	BW_SLICE_MAX = 5000000,
 	BW_SLICE_MIN = 500000,
-	BW_PERIODS = 1024, /* that a refill makes up for at most */
+	BW_PERIODS = 1024, /* most periods for which one refill fills the pool */
 };
 
 struct cpu_budget {
@@ -52,8 +52,9 @@ static bool is_exempt(const struct task_struct *p)
 }
 
 /*
- * Count @periods that have ended since the last refill, as the kernel's cpu.stat does. Except the
- * throttled time: it is that of the group, not the sum over the CPUs on which its tasks wait.
+ * Count @periods that have ended since the last refill, as the kernel's cpu.stat does. The
+ * throttled time differs: it is the time of the group, not the sum over the CPUs on which its tasks
+ * wait.
  */
 static void note_refilled(struct group *g, u64 periods, u64 now)
 {
@@ -69,8 +70,8 @@ static void note_refilled(struct group *g, u64 periods, u64 now)
 }
 
 /*
- * Fill the pool for the periods that have ended. One of several callers does, and then starts the
- * new period. The others still see the old period, and check again soon if the pool is empty.
+ * Fill the pool for the periods that have ended. One of several callers fills it, and then starts
+ * the new period. The others still see the old period, and check again soon if the pool is empty.
  */
 static void bw_refill(struct group *g, u64 now)
 {
@@ -166,9 +167,10 @@ __noinline s32 charge_groups(s32 cpu, u32 id, u64 ran)
 }
 
 /*
- * Return when to check a throttled task of the group again: when the last period ends of the groups
- * whose pool is empty. That may be too early, because a pool may have to make up for several
- * periods. Read the period before the pool: pairs with bw_refill(). Bounded by the group's level.
+ * Return when to check a throttled task of the group again: the latest end of the present periods
+ * of the group and its ancestors whose pool is empty; @now if no pool is empty. That may be too
+ * early, because a pool may have to make up for several periods. Read the period before the pool:
+ * pairs with bw_refill(). Bounded by the group's level.
  */
 __noinline u64 next_refill(u32 id, u64 now)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A task whose group has used up its cpu.max must not wait for the next period while it holds a
- * kernel lock: all tasks that want the lock would wait, too. So the task continues, and its group
- * pays later, until the task is known to be at the boundary of user space (at_user), where it holds
- * no kernel lock:
+ * kernel lock: all tasks that want the lock would wait, too. So the task continues until it is
+ * known to be at the boundary of user space (at_user), where it holds no kernel lock. Its group
+ * pays for that time later.
  *
  *	in tick      its slice is over, and the tick interrupted
  *	             user space: at_user                              note_boundary()
@@ -52,8 +52,8 @@ static bool has_task_work(void)
 
 /*
  * In tick of @p: set at_user if the slice is over, and the tick has interrupted user space. @p is
- * then preempted when the interrupt returns. Until then it is at the boundary, even if more ticks
- * follow.
+ * then preempted when the interrupt returns, and does not run before. So at_user remains true, even
+ * if more ticks follow.
  */
 static void note_boundary(const struct task_struct *p, struct task_ctx *tctx)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Groups appear, change and are removed. ids.bpf.h describes this for autogroups.
+ * Cgroups that appear, change and are removed. For autogroups see ids.bpf.h.
  *
  *	cgroup_init     gives the group an id, and the settings of the kernel's task_group
  *	cgroup_set_*    a setting has changed
@@ -14,7 +14,7 @@ enum {
 	SHARES_SHIFT = 10, /* task_group.shares is the weight << this */
 	CPU_WEIGHT_DFL = 100,
 	MAX_LOOKS = 1024,   /* groups that one poll checks */
-	UNUSED_LOOKS = 100, /* ten seconds: a task joins an autogroup only when it next wakes */
+	UNUSED_LOOKS = 100, /* checks, ten seconds: a task joins only when it next wakes */
 };
 
 u32 looked_at; /* the id checked last */
@@ -23,9 +23,9 @@ u32 looked_at; /* the id checked last */
 #define RUNTIME_INF   (~0ULL)
 
 /*
- * Return the kernel's state of a cgroup. It has the settings from before this scheduler was
- * attached, which no callback reports. NULL while the cgroup is being created: it has no settings
- * then.
+ * Return the kernel's state of a cgroup. This includes settings that were made before this
+ * scheduler was attached, which no callback reports. NULL while the cgroup is being created, when
+ * it has no settings yet.
  */
 static struct task_group *task_group(struct cgroup *cgrp)
 {
@@ -66,7 +66,7 @@ static void look_at_group(u32 id, const struct task_group *tg, u32 weight)
 		if (g->quota != quota || g->burst != burst || (quota && g->period != period))
 			set_limit(id, period, quota, burst);
 	}
-	/* Clearing cpu.idle resets the weight. FAIR_GROUP_SCHED=n has no shares. */
+	/* The kernel resets the weight when cpu.idle is cleared. FAIR_GROUP_SCHED=n: no shares. */
 	if (!idle && bpf_core_field_exists(tg->shares))
 		weight = tg->shares >> SHARES_SHIFT;
 	if (g->idle != idle || g->weight != weight) {
@@ -149,7 +149,7 @@ static s32 add_group(struct cgroup *cgrp, u32 weight)
 	u64 cgroup = cgrp->kn->id, own = id;
 	s32 err;
 
-	/* Its tasks count as tasks of its parent. */
+	/* No id is free: the tasks of the cgroup count as tasks of its parent. */
 	if (!id) {
 		lost_groups++;
 		return 0;
@@ -184,8 +184,8 @@ static const struct task_group *autogroup(u32 id)
 }
 
 /*
- * Give an autogroup an id. If half of all ids are taken, it has none, and its tasks count as tasks
- * of the root: the other ids are for cgroups.
+ * Give an autogroup an id, unless half of all ids are taken, because the others are for cgroups.
+ * Without an id its tasks count as tasks of the root.
  */
 static void add_autogroup(u64 address)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Groups that have a share: cgroups, and the kernel's autogroups. An autogroup is a session. A task
- * is in the autogroup of its session if kernel.sched_autogroup_enabled is set, and the task is in
- * the root cgroup or in one without the cpu controller. The autogroup is then p->sched_task_group.
+ * Groups that have a share: cgroups, and the kernel's autogroups. Each session has an autogroup. A
+ * task is in the autogroup of its session if kernel.sched_autogroup_enabled is set, and the task is
+ * in the root cgroup or in a cgroup without the cpu controller. The autogroup is then
+ * p->sched_task_group.
  *
  * The kernel reports cgroups by callbacks (groups.bpf.h). It does not report autogroups:
  *
@@ -28,8 +29,9 @@ u32 lost_groups; /* cgroups without an id, because none was free */
 
 /*
  * From the kernel's cgroup id, or the address of an autogroup, to the group's id. Addresses are
- * greater than all cgroup ids. Not in cgroup storage, because two tasks cannot create some on the
- * same CPU at the same time (bpf_cgrp_storage_busy): mkdir would fail now and then.
+ * greater than all cgroup ids. Cgroup storage is not used, because its creation fails if another
+ * task is creating cgroup storage on the same CPU (bpf_cgrp_storage_busy): mkdir would fail now and
+ * then.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -48,7 +50,7 @@ static struct group *group(u32 id)
 	return &groups[id < machine.max_groups ? id : 0];
 }
 
-/* Return the id of the cgroup; 0 for the root, and for one that counts as part of its parent. */
+/* Return the id of the cgroup; 0 for the root, and for a cgroup that got no id. */
 static u32 own_group(struct cgroup *cgrp)
 {
 	u64 cgroup = cgrp->kn->id, *id = bpf_map_lookup_elem(&group_ids, &cgroup);
@@ -68,10 +70,13 @@ static u32 group_id(struct cgroup *cgrp)
 	return id;
 }
 
-/* Addresses of autogroups without an id; index: CPU, modulo. An overwritten one is noted again. */
+/*
+ * Addresses of autogroups without an id; index: CPU modulo WANTED_AUTOGROUPS. If an address is
+ * overwritten, the next wakeup of a task of the autogroup notes it again.
+ */
 u64 wanted_autogroups[WANTED_AUTOGROUPS];
 
-/* Move the task to the group @id. It is not counted in its old group any more. */
+/* Move the task to the group @id. The caller has stopped counting it in its old group. */
 static void join_group(struct task_ctx *tctx, u32 id)
 {
 	if (group(tctx->group)->autogroup)
@@ -123,8 +128,8 @@ static bool is_elsewhere(const struct task_struct *p, const struct task_ctx *tct
 }
 
 /*
- * Find the group of @p, which is not counted, after the kernel has moved it to another task_group.
- * It is in the root until its autogroup has an id.
+ * Find the group of @p after the kernel has moved @p to another task_group. @p is not counted in a
+ * group. It is in the root until its autogroup has an id.
  */
 static void find_autogroup(const struct task_struct *p, struct task_ctx *tctx)
 {

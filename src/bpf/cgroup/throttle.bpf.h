@@ -50,7 +50,7 @@ static u64 throttled_queue(s32 cpu)
 	return 2 * MAX_CPUS + cpu;
 }
 
-/* Return true if the task is in the throttled queue. It is placed as after sleep then. */
+/* Return true if the task is in the throttled queue, or leaves it: place() as after a sleep. */
 static bool is_throttled(const struct task_ctx *tctx)
 {
 	return tctx->enqueued_at && tctx->queued_cpu == NO_CPU;
@@ -114,8 +114,9 @@ static bool throttle(struct task_struct *p, struct task_ctx *tctx, s32 cpu, stru
 		return false;
 	tctx->sent_back = false;
 	/*
-	 * Its affinity is being set, which waits for the end of its task work: let it run. (If it
-	 * is current, the prolog has disabled migration.)
+	 * The affinity of @p is being set, and the caller waits until @p has left its task work,
+	 * where migration is disabled: let @p run. (If @p is current, the prolog has disabled
+	 * migration.)
 	 */
 	if (is_throttled(tctx) && p->migration_disabled && p != bpf_get_current_task_btf()) {
 		tctx->at_user = false;
@@ -183,7 +184,7 @@ __noinline u32 unthrottle(s32 cpu)
 			set_throttle_timer(cpu, cctx, at, now);
 			continue;
 		}
-		/* Let it leave its task work, although it has no slice. */
+		/* Let the task leave its task work, although its groups have no slice for it. */
 		if (!has_slice && p->migration_disabled)
 			tctx->at_user = false;
 		place_unthrottled(p, cpu);
@@ -216,9 +217,10 @@ static void offer_unthrottled(s32 cpu)
 /*
  * In running of @p: limit its slice to the slice of its groups.
  *
- * 1. If there is none, and @p is still at the boundary of user space, send it back to the throttled
- *    queue.
- * 2. If there is none otherwise, let it run to the next tick, and request task work.
+ * 1. If the groups have no slice, and @p is still at the boundary of user space, send @p back to
+ *    the throttled queue, once.
+ * 2. If the groups have no slice, and @p is not there, or was sent back already, let @p run to the
+ *    next tick, and request task work.
  */
 static void limit_slice(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
@@ -230,8 +232,8 @@ static void limit_slice(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 	}
 	slice = take_slice(cpu, tctx->group, scx_bpf_now());
 	/*
-	 * Once for each enqueue: while the kernel bypasses this scheduler it does not call
-	 * enqueue(), and would preempt the task for ever.
+	 * Only once for each enqueue(): while the kernel bypasses this scheduler, it does not call
+	 * enqueue(), and the task would be preempted again and again.
 	 */
 	if (!slice && tctx->at_user && !tctx->sent_back) {
 		tctx->sent_back = true;

@@ -28,9 +28,9 @@
 
 enum {
 	CHANGE_SLOTS = 8, /* groups for which a CPU has changes; index: id modulo CHANGE_SLOTS */
-	/* how often a CPU flushes them; the kernel's own shares follow as often */
+	/* how often a CPU flushes its changes; the kernel updates its shares as often */
 	FLUSH_NS = 1000000,
-	SETTLE_CPUS = 8,    /* CPUs that a tick checks for one that has no tick of its own */
+	SETTLE_CPUS = 8,    /* other CPUs that a tick checks, and flushes if they have no tick */
 	SHARE_NS = 1000000, /* how often the share of a task is checked */
 	WEIGHT_SHIFT = 9,   /* of a task's weight, because shares get small */
 	SHARE_SHIFT = 29,   /* while they are computed: weight * weight has 34 bits */
@@ -91,7 +91,8 @@ static u64 due_count(const struct group *g)
 
 /*
  * Set g->counted to the weight that the parent's sum should have for the group. Return the
- * difference. Re-read the sum after the exchange: of two CPUs the later one writes the final value.
+ * difference, which the caller adds to the parent's sum. Re-read the sum after the exchange: of two
+ * CPUs the later one writes the final value.
  */
 static s64 group_counts(struct group *g)
 {
@@ -190,8 +191,9 @@ static void flush(s32 cpu, struct cpu_ctx *cctx)
 }
 
 /*
- * Return the weight of a task in the group, << WEIGHT_SHIFT, and GROUP_* flags. A part may exceed
- * its sum, which is flushed late: its share is 1 then. Bounded by the group's level.
+ * Return the weight of a task in the group, << WEIGHT_SHIFT, and GROUP_* flags. The weight of a
+ * task or child group may exceed the sum of its group, because changes are flushed late: its share
+ * is 1 then. Bounded by the group's level.
  */
 __noinline u32 group_share(u32 id, u32 weight)
 {
@@ -277,7 +279,7 @@ __noinline s32 count_in_group(struct task_struct *p __arg_trusted,
 
 	tctx->prio = prio(p);
 	if (is_elsewhere(p, tctx)) {
-		/* It may have been runnable before its autogroup had an id. */
+		/* If @p was runnable already when its autogroup got an id, it is counted. */
 		group_leave(tctx, cpu);
 		find_autogroup(p, tctx);
 	}

@@ -7,8 +7,9 @@
  *	LLC 0 (40 slots)                                                     LLC 1
  *	[. 1 . 1 . . . .]    [. . . . . . . .]    [1 . . . . . . .]          [. . 1 ...
  *
- * There is no summary word that says which lines have bits set. To clear its bits would hide lines
- * for a moment, and the largest LLCs have only 16 lines.
+ * There is no summary word that says which lines have bits set. When a CPU cleared a bit there, the
+ * line would be hidden for a moment although another CPU sets a bit in it. And the largest LLCs
+ * have only 16 lines.
  *
  * A walk visits the set bits in a window of one LLC's slots once. The window begins after a given
  * slot, and wraps at the end of the LLC:
@@ -33,9 +34,9 @@ struct map_walk {
 	u32 window;   /* its slots: 0..nr_slots */
 	u32 done;     /* slots of the window that were read, with the present line, */
 	u32 before;   /* ... and without it */
-	u64 bits;     /* of the present line: set, not yet visited; bit 0 is slot base */
+	u64 bits;     /* set bits of the present line, not yet visited; bit 0 is slot base */
 	u32 base;
-	u32 slot;	  /* the present position */
+	u32 slot;	  /* the slot visited now */
 	bool whole_cores; /* visit only the first slots of cores whose CPUs are all set */
 };
 
@@ -99,10 +100,14 @@ static bool map_test_and_clear(struct sparse_map *map, u32 slot)
 
 /*
  * Return the first slots of the cores in a line whose usable CPUs are all set. A core whose first
- * CPU is not usable is left out. Add 1 to the bits of a core except its last bit: the carry reaches
- * the last bit if all of them are set:
+ * CPU is not usable is left out. Add 1 to the bits of a core without its last bit: the carry
+ * reaches the last bit if all of them are set. The core is whole if its last bit is set, too. Cores
+ * of four:
  *
- *	cores of four    0111 & 1111   last bit apart   111 + 001 = 1000   and last bit set? whole
+ *	bits   without the last bit   + 1    & bits
+ *	1111   0111                   1000   1000     whole
+ *	1011   0011                   0100   0000
+ *	0111   0111                   1000   0000
  */
 static u64 whole_cores(u64 set, u32 line)
 {
@@ -123,7 +128,7 @@ static struct map_walk map_walk_from(u32 llc, u32 slot, u32 window)
 	};
 	u32 pos = slot - walk.first;
 
-	/* A slot of another LLC only spreads the callers by its offset. */
+	/* A slot of another LLC: use its offset in the line, only to spread the callers. */
 	if (pos >= walk.nr_slots)
 		pos = slot % SLOTS_PER_LINE;
 	walk.pos = pos + 1 < walk.nr_slots ? pos + 1 : 0;

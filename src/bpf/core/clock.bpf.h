@@ -8,8 +8,8 @@
  *	locked_now(cpu)   in enqueue, which may be called for another CPU
  *
  * Without the rq lock scx_bpf_now() may be old: move_remote_task_to_local_dsq() updates the clock
- * of another runqueue and unlocks it without rq_unpin_lock(). The CPU of that runqueue reads this
- * time until it takes the lock again, which an idle CPU does late.
+ * of another runqueue and unlocks it without rq_unpin_lock(). Until the CPU of that runqueue takes
+ * its rq lock again, its scx_bpf_now() returns this old time. An idle CPU may take the lock late.
  */
 #pragma once
 

@@ -12,18 +12,18 @@
  *
  * The kernel does not call dispatch() on a CPU that is not online; it takes the first task of the
  * local DSQ. A task whose slice is over goes there, too. If it is the only one, the CPU idles
- * although the task waits (SCX_OPS_ENQ_LAST). So slices there are infinite.
+ * although the task waits (SCX_OPS_ENQ_LAST). So slices on a CPU that is not usable are infinite.
  *
  * Hotplug callbacks do not run at the same time; the loader's place_cpu() may.
  */
 #pragma once
 
-enum { UNUSABLE_CPUS = 4 }; /* that a tick checks */
+enum { UNUSABLE_CPUS = 4 }; /* CPUs that one check_unusable() checks */
 
 u64 nr_hotplugs; /* CPUs that came online or went offline; the loader polls it */
 
 /*
- * Update nr_cpus and usable_slots of the LLC: @cpu has become usable, or is no longer.
+ * Update nr_cpus and usable_slots of the LLC, because @cpu has become usable, or no longer is.
  *
  *	CPU 0, @cpu appears                  CPU 1, @cpu goes offline
  *	set the slot's bit, full barrier     clear the state, full barrier

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Kicks: irq_works that make a CPU schedule, by an interrupt if it is another CPU. */
+/* Kicks: a kick makes a CPU call schedule(). The kernel sends an interrupt to another CPU. */
 #pragma once
 
 /*
- * Return true if this CPU may kick others. A kick is an irq_work of the kicking CPU. On a CPU that
- * does not serve interrupts any more it remains pending, and blocks all kicks of that CPU when it
- * is online again. A CPU that is not kicked finds its tasks at a tick.
+ * Return true if this CPU may kick CPUs. A kick is an irq_work of the kicking CPU. If that CPU no
+ * longer serves interrupts, the irq_work remains pending, and the CPU can kick no CPU when it is
+ * online again. A CPU that is not kicked finds its tasks at a tick.
  */
 __noinline bool can_kick(void)
 {

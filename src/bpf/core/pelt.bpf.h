@@ -69,7 +69,8 @@ static void pelt_accumulate(struct pelt *pelt, u64 now, u64 ran, u32 scale, u32 
 	slow = used * (CAPACITY_SCALE - min(freq, CAPACITY_SCALE)) / CAPACITY_SCALE;
 	if (used < delta) {
 		/*
-		 * Idle time has made up for behind. From now on it is the slow part of this time.
+		 * The idle time makes up for pelt->behind: account that as idle. The slow part of
+		 * this time is the new pelt->behind.
 		 */
 		pelt_add(pelt, pelt->behind, 0);
 		pelt_add(pelt, delta - slow, scale * (used - slow) / (delta - slow));
@@ -78,7 +79,7 @@ static void pelt_accumulate(struct pelt *pelt, u64 now, u64 ran, u32 scale, u32 
 		pelt_add(pelt, delta - slow, scale);
 		pelt->behind += slow;
 	}
-	/* No idle time is left that could make up for it. */
+	/* The CPU is full at its present frequency: no idle time is left to make up for it. */
 	if (pelt->util_avg + 1 >= scale)
 		pelt->behind = 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Counters: plain adds on the executing CPU's own lines, with interrupts off. The timer and the
- * loader's programs may lose one.
+ * Counters: plain adds on the executing CPU's own lines, with interrupts off. A count may be lost
+ * in timers and in the loader's programs, which an interrupt can interrupt.
  */
 #pragma once
 

@@ -140,9 +140,9 @@ static void note_prolog(void)
 }
 
 /*
- * Return true if @p may migrate, as a hint: the kernel has the last word. Ignore what prologs add
- * to migration_disabled if @p is current, being put back into a queue. There are two prologs if a
- * higher class takes the CPU, because cpu_release() puts @p back.
+ * Return true if @p may migrate, as a hint: the kernel has the last word. If @p is current, which
+ * is being put back into a queue, ignore what the prologs of callbacks add to migration_disabled.
+ * There are two prologs if a higher class takes the CPU, because cpu_release() puts @p back.
  */
 static bool is_migratable(const struct task_struct *p)
 {

@@ -137,7 +137,7 @@ static u32 cpu_node(s32 cpu)
 	return cpu_layout(cpu)->node;
 }
 
-/* Return the first LLC of @node, which has CPUs; its first nr_near others[] are the others. */
+/* Return the first LLC of @node, which has CPUs. Its first nr_near others[] are on @node, too. */
 static u32 node_llc(u32 node)
 {
 	return node_llcs[node & (MAX_NODE_IDS - 1)];

@@ -4,12 +4,14 @@
  * longer to wake than the waker continues to run. WF_SYNC alone does not say that the waker will
  * sleep: a task that writes to a pipe may continue to write. So the waker needs a score.
  *
- *	select_cpu  WF_SYNC, the first since the waker started to run; its score is full; its CPU
- *	            is the target, and no task waits there: the wakee goes to the local DSQ
+ *	select_cpu  this is the waker's first WF_SYNC wakeup since it started to run, its score is
+ *	            full, its CPU is the target, and no task waits there: the wakee goes to the
+ *	            local DSQ
  *	            otherwise: search for an idle CPU
- *	stopping    it sleeps within handoff_ns of its only WF_SYNC wakeup: score++, up to full
+ *	stopping    the waker sleeps within handoff_ns of its only WF_SYNC wakeup: score++, up to
+ *	            full
+ *	            otherwise, if the waker handed its CPU off: score = -HANDOFF_PENALTY
  *	            otherwise: score = min(score, 0)
- *	            otherwise, and it had handed its CPU off: score = -HANDOFF_PENALTY
  *
  * No CPU can steal from the local DSQ. Therefore the hand-off ends the waker's slice: if the waker
  * does not sleep, the next tick runs the wakee.
@@ -23,8 +25,9 @@ enum {
 };
 
 /*
- * Return true if the wakee is to go to the local DSQ of @target, because that is this CPU and its
- * task is about to sleep. Never if current is a per-CPU kernel thread or the loader. In select_cpu.
+ * Hand this CPU off if current is about to sleep, and @target is this CPU: end the slice of
+ * current, and return true. The wakee is then to go to the local DSQ. Never if current is a per-CPU
+ * kernel thread or the loader. In select_cpu.
  */
 static bool hands_off(const struct task_ctx *tctx, s32 target, u64 wake_flags)
 {

@@ -9,8 +9,9 @@
  *
  * A task that wake-affine pulls away from its preferred node would be moved back, pulled again, and
  * so on. So neither the task nor its waker is moved back for numa_backoff scan periods (Mel
- * Gorman's delayed retry). Any other attempt is repeated after RETRY_NS. The kernel adapts its scan
- * period, 1 to 60 s, to the pages that each scan finds. Nothing is scanned here, so it is 1 s.
+ * Gorman's delayed retry). After any other attempt to move a task back, the next one is RETRY_NS
+ * later. The kernel adapts its scan period, 1 to 60 s, to the pages that each scan finds. This
+ * program scans no pages, so its scan period is always 1 s.
  */
 #pragma once
 
@@ -36,7 +37,10 @@ static bool is_numa(void)
 	return machine.nr_nodes > 1;
 }
 
-/* Do not move the task to its preferred node for @wait ns. Never shorten a longer wait. */
+/*
+ * Do not move the task to its preferred node for @wait ns. Never shorten a longer wait. @held: this
+ * is wake-affine's back-off, which also cancels a move that is due.
+ */
 static void delay_return(struct task_ctx *tctx, u64 now, u64 wait, bool held)
 {
 	if (!time_before(tctx->home_retry_at, now + wait))
@@ -65,7 +69,7 @@ static void back_off(struct task_ctx *tctx, u32 node, bool has_waker)
 		delay_return(waker, now, wait, true);
 }
 
-/* Return true if @node is not the preferred node, and no wait keeps the task from returning. */
+/* Return true if @node is not the preferred node, and the task need not wait to return there. */
 static bool wants_home(const struct task_ctx *tctx, u32 node, u64 now)
 {
 	return is_numa() && tctx->preferred_node != NO_NODE && tctx->preferred_node != node &&

@@ -16,8 +16,8 @@
  *	short  the task ran for less than a quarter of a slice in each of its last bursts between
  *	       two sleeps, and in the present burst so far
  *	sync   the waker sent the task something (WF_SYNC: pipes, sockets), released a kernel lock,
- *	       or forked it; or the waker ran on the only CPU that the task may use. Any other
- *	       wakeup comes from a timer, a device or a futex
+ *	       or forked it; or the kernel skipped select_cpu(), and neither an interrupt nor a
+ *	       futex woke the task. Any other wakeup comes from a timer, a device or a futex
  *
  *	deadline = vruntime + request - credit - lead
  *
@@ -27,27 +27,27 @@
  *	         pipe finds more to read when it runs later. 0 for SCHED_BATCH, SCHED_IDLE and
  *	         cpu.idle. 0 if the negative lag exceeds three slices, because the credit of a
  *	         task of low weight would put it first each time
- *	lead     the negative lag, if it is at most a slice (of the task, and of nice 0), until the
- *	         task has run for a slice. Similar tasks then run in FIFO order; any other order
- *	         keeps the last one waiting for longer
+ *	lead     the negative lag, until the task has run for a slice. 0 if the negative lag
+ *	         exceeds a slice of the task, or a slice of nice 0. Similar tasks then run in FIFO
+ *	         order; any other order keeps the last one waiting for longer
  *
  * place() computes the deadline when the task wakes or is queued again. set_deadline() computes it
- * again at a tick and when a slice ends. All comparisons use the stored deadline: in the queue,
- * between wakee and current (preempt.bpf.h), and between current, when its slice is over, and the
- * first task of the queue (pick.bpf.h).
+ * again at a tick and when a slice ends. All comparisons use the stored deadline: of the tasks in
+ * the queue, of a wakee with current (preempt.bpf.h), and of current, when its slice is over, with
+ * the first task of the queue (pick.bpf.h).
  *
  * A task that is preempted before its slice is over keeps its deadline and the rest of its slice,
  * and comes before the tasks that wait already (queue.bpf.h).
  *
- * A task that changes CPUs keeps its lag (rebase()). CPUs do not share a virtual time; each is
- * written under its CPU's rq lock.
+ * A task that changes CPUs keeps its lag (rebase()), unless balance() pulls it (carry_over()). Each
+ * CPU has its own virtual time, which is written under the CPU's rq lock.
  */
 #pragma once
 
 enum {
-	/* negative lag of a waiting task beyond a slice: an overrun of two ticks at HZ=100 */
+	/* a task queued again keeps at most a slice plus this of negative lag: 2 ticks at HZ=100 */
 	OVERRUN_NS = 20000000,
-	/* negative lag of tasks with credit, in slices: two by place(), and one of run time */
+	/* slices of negative lag up to which a task has credit: place() leaves 2, it runs for 1 */
 	CREDIT_LEAD = 3,
 	SHORT_SHARE = 4,	/* a short task runs for less than a slice / SHORT_SHARE */
 	FIFO_SLICE_NS = 100000, /* ends at the next tick */
@@ -112,9 +112,9 @@ static __always_inline void note_wakeup(const struct task_struct *p, struct task
 
 /*
  * In enqueue: note a wakeup for which the kernel has skipped select_cpu(): @p is pinned, or another
- * CPU queued the wakeup while @p was about to sleep. (SCX_ENQ_CPU_SELECTED does not tell, because
- * queued wakeups lose it.) Unless an interrupt or a futex woke @p, the wakeup counts as sync,
- * because most other wakers send the task something.
+ * CPU queued the wakeup while @p was about to sleep. (SCX_ENQ_CPU_SELECTED does not say whether the
+ * kernel called select_cpu(), because queued wakeups lose this flag.) Unless an interrupt or a
+ * futex woke @p, the wakeup counts as sync, because most other wakers send the task something.
  */
 static void note_unseen_wakeup(struct task_struct *p, struct task_ctx *tctx)
 {
@@ -157,7 +157,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 sum_exec = p->se.sum_exec_runtime, ran = sum_exec - tctx->charged;
 
-	/* Before update_share(): run time until now is not charged to a cpu.max that is new. */
+	/* Before update_share(), which may find a new cpu.max: do not charge earlier time to it. */
 	if (is_limited(tctx))
 		charge_groups(scx_bpf_task_cpu(p), tctx->group, ran);
 	if (tctx->group)
@@ -181,9 +181,9 @@ static void note_current(struct task_ctx *tctx, struct cpu_ctx *cctx, u32 weight
 
 /*
  * In running and dispatch: @p starts to run, or begins another @slice. Advance the CPU's virtual
- * time to the task's vruntime, capped at its deadline. Do not advance it for tasks that jump the
- * queue (not @in_turn: stolen, or placed directly while others wait; critical), nor while tasks
- * wait in the local DSQ: the waiters would lose lag.
+ * time to the task's vruntime, capped at its deadline. Do not advance it for a task that jumps the
+ * queue: one that is critical, or not @in_turn (stolen, or placed directly while others wait). Do
+ * not advance it while tasks wait in the local DSQ either. The waiting tasks would lose lag.
  */
 static __always_inline void note_running(const struct task_struct *p, struct task_ctx *tctx,
 					 struct cpu_ctx *cctx, u64 slice, bool in_turn)
@@ -208,8 +208,8 @@ static __always_inline void note_running(const struct task_struct *p, struct tas
 }
 
 /*
- * In yield: give up the credit, and any lag beyond a slice of negative lag. The 1 keeps
- * set_deadline() from cancelling that negative lag.
+ * In yield: give up the credit, and raise the negative lag to at least a slice and 1 ns, because
+ * set_deadline() would cancel a negative lag of at most a slice.
  */
 static void yield_turn(struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
@@ -243,8 +243,9 @@ static void rebase(struct task_ctx *tctx, s32 cpu)
  *
  * 1. If it slept or was throttled (@woke), it has no positive lag, and at most two slices of
  *    negative lag, as in EEVDF.
- * 2. Otherwise its negative lag is at most a slice and OVERRUN_NS. Without that bound a task that
- *    ran for long (no tick, a stopped virtual CPU) would wait as long for each other task.
+ * 2. Otherwise its negative lag is at most a slice plus OVERRUN_NS. Without that bound a task that
+ *    ran for long (no tick, a stopped virtual CPU) would wait until each other task had run for as
+ *    long.
  */
 static __always_inline void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 				  bool woke)

@@ -11,8 +11,9 @@
 /*
  * In enqueue: place @p in the order of @cpu. @woke: it slept or was throttled. Return the rest of
  * its slice if it was preempted before the end of the slice; such a task keeps its deadline if that
- * is earlier. Return 0 if it has a new slice: in all other cases, always in FIFO mode, and for
- * SCHED_IDLE and cpu.idle, for which no other task shall wait. The rq lock is held.
+ * is earlier than the new one. Return 0 if it gets a new slice: in all other cases, always in FIFO
+ * mode, and for SCHED_IDLE and cpu.idle, because no other task should wait for their rest. The rq
+ * lock is held.
  */
 static u64 place_again(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
 		       bool woke)
@@ -40,7 +41,7 @@ static void run_at_once(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_fla
 		cctx->preempted_by = BY_KTHREAD;
 		enq_flags |= SCX_ENQ_PREEMPT;
 	} else {
-		/* Before a pinned task that is next. */
+		/* At the head: a pinned task may wait in the local DSQ already (is_next()). */
 		enq_flags |= SCX_ENQ_HEAD;
 	}
 	/* The local DSQ, because no other task comes before a critical one. */
@@ -49,8 +50,9 @@ static void run_at_once(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_fla
 
 /*
  * In enqueue: put @p into a queue of @cpu, with the @rest of its slice (0: a new slice). @critical:
- * @p is the loader, and wakes. @p does not preempt current in FIFO mode, or if an idle CPU takes
- * @p. Return true if @p preempts current. The rq lock of @cpu is held.
+ * @p is the loader, and wakes. Even if @preempt, @p does not preempt current if an idle CPU takes
+ * @p, or in FIFO mode, which does not apply to kernel threads and the loader. Return true if @p
+ * preempts current. The rq lock of @cpu is held.
  */
 static bool queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
 		       u64 rest, bool preempt, bool critical, u64 enq_flags)
@@ -125,7 +127,7 @@ static void insert_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, s
 	if (preempt)
 		cctx->preempted_by = BY_WAKEE;
 	stat_inc(critical ? STAT_KTHREAD : preempt ? STAT_PREEMPT : STAT_QUEUED);
-	/* The CPU switches to the idle task, although @p has a slice again: kick the CPU. */
+	/* Kick the CPU: it switches to the idle task, although @p has a slice again. */
 	if (enq_flags & SCX_ENQ_LAST)
 		kick_cpu(cpu, 0);
 }

@@ -3,10 +3,10 @@
  * The choice of the next task, in dispatch, which the kernel calls only if the local DSQ is empty.
  *
  * 1. If the timer of throttled tasks has fired, queue those that are due (cgroup/throttle.bpf.h).
- * 2. If current has yielded to a waiting task, run that task. If current was preempted, skip step 4
- *    while tasks wait.
- * 3. If a check of another CPU is due, and a task there has more positive lag, run that task
- *    (steal/balance.bpf.h).
+ * 2. If current has yielded to a waiting task, run that task. If a task preempts current, and tasks
+ *    wait, current may not continue: skip step 4.
+ * 3. If balancing with another CPU is due, and a task there has more positive lag or has waited for
+ *    longer, run that task (steal/balance.bpf.h).
  * 4. If current may continue, and its deadline is before that of the first waiting task, run
  *    current. In FIFO mode only if no task waits.
  * 5. If tasks wait, run the first one.
@@ -100,9 +100,9 @@ __noinline bool run_other(s32 cpu)
 		if (work_in_reach(cpu) && steal(cpu))
 			return true;
 		/*
-		 * Repeat a kick that was lost because it arrived before schedule() returned: during
-		 * a steal the CPU was claimed, or the timer of throttled tasks fired. Or check once
-		 * more after await_insertion(), because a task is about to be inserted.
+		 * Repeat a kick that had no effect, because it arrived before schedule() returned:
+		 * during a steal the CPU was claimed, or the timer of throttled tasks fired. Kick
+		 * also after await_insertion(), once, because a task is about to be inserted.
 		 */
 		cctx->awaited = cctx->awaits && !cctx->awaited;
 		if (cctx->awaited || READ_ONCE(cctx->throttle_timer_fired) ||
@@ -115,13 +115,14 @@ __noinline bool run_other(s32 cpu)
 }
 
 /*
- * In dispatch of @cpu: move tasks of @queue forward if their deadline is earlier by now. Start with
- * the last task, because the last ones would wait longest. Bounded by @looks. Return 0.
+ * In dispatch of @cpu: move tasks of @queue forward if they starve, or if their deadline is earlier
+ * now. Start with the last task, because the last ones would wait longest. Bounded by @looks tasks.
+ * Return 0.
  *
  * 1. A task that has waited for starve_ns is next, whatever its weight. By its deadline it could
  *    wait for minutes alongside heavy tasks, and the kernel's watchdog ejects such a scheduler.
- * 2. A task whose weight has doubled has a new deadline: it was queued as one of many tasks of its
- *    group, and the others sleep now.
+ * 2. A task whose weight has doubled since the last check gets a new deadline. It was queued when
+ *    many tasks of its group were runnable, and the others sleep now.
  */
 __noinline s32 requeue_late(s32 cpu, u64 queue, u32 looks)
 {
@@ -178,7 +179,10 @@ __noinline bool take_yielded(s32 cpu)
 static void keep_running(s32 cpu, struct cpu_ctx *cctx, struct task_struct *p,
 			 struct task_ctx *tctx, u64 slice)
 {
-	/* The kernel checks the slice when it picks a task: let it put current back first. */
+	/*
+	 * Current is to lose its tick. The kernel checks the slice only when it picks a task: do
+	 * not keep current, so that the kernel enqueues it and picks it again.
+	 */
 	if (is_nohz_full(cpu) && !is_tickless(cctx) && is_alone(tctx, cpu, cctx)) {
 		stat_inc(STAT_EMPTY);
 		return;
@@ -244,8 +248,8 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		struct task_ctx *own = keep ? NULL : task_ctx(next);
 
 		/*
-		 * The first task has just woken. Where many tasks wait, all tasks of other CPUs
-		 * have waited for longer: postpone the check to the next dispatch().
+		 * The first task woke a short time ago, so all tasks of a crowded CPU have waited
+		 * for longer. Postpone balancing to the next dispatch().
 		 */
 		if (own && own->has_credit)
 			cctx->due |= DUE_BALANCE;

@@ -2,9 +2,9 @@
 /*
  * Wakeup preemption, decided by preempts().
  *
- * Current is about to sleep if it is within half a slice of the end of its burst, by the estimate
- * of deadline.bpf.h. If it has overrun the estimate, it is not. A preemption shortly before the
- * sleep would take two switches, and delay the tasks that wait for a lock of current.
+ * Current counts as about to sleep if at most half a slice remains of its burst, by the estimate of
+ * deadline.bpf.h; it does not if it has overrun the estimate. A preemption shortly before the sleep
+ * would cost two switches, and delay the tasks that wait for a lock of current.
  *
  * If an idle CPU takes the wakee, no task is preempted (queue_task()). A wakee that may migrate
  * remains in its queue until the CPU is free, because current may be in the kernel for
@@ -46,12 +46,12 @@ static bool is_about_to_sleep(const struct cpu_ctx *cctx, u64 now)
 /*
  * In enqueue: return true if @p, which wakes on @cpu, preempts current. The rq lock is held.
  *
- * 1. @p waits with --no-wakeup-preempt, or if current is critical, not a task of sched_ext, or
- *    being preempted already; also if @p is SCHED_BATCH, SCHED_IDLE or cpu.idle.
+ * 1. @p waits with --no-wakeup-preempt. It waits if current is critical, not a task of sched_ext,
+ *    or being preempted already. It waits if it is SCHED_BATCH, SCHED_IDLE or cpu.idle.
  * 2. @p preempts a SCHED_IDLE or cpu.idle current.
- * 3. @p waits after a sync wakeup; if current was preempted earlier and runs the rest of its slice,
- *    and @p is not short; or if current's deadline is first.
- * 4. @p waits if current is about to sleep. Otherwise it preempts.
+ * 3. @p waits if its wakeup is sync. It waits if it is not short, and current, preempted earlier,
+ *    runs the rest of its slice. It waits unless its deadline is before that of current.
+ * 4. @p waits if current is about to sleep. Otherwise @p preempts current.
  */
 static __always_inline bool preempts(const struct task_struct *p, struct task_ctx *tctx,
 				     const struct cpu_ctx *cctx, s32 cpu)

@@ -17,11 +17,12 @@
  * The DSQs are authoritative. Three other words say whether it is worth the cost to check them:
  *
  *	queued_load   sum of the weights of the tasks in both queues: queue_add() adds, queue_del()
- *	              subtracts, on any CPU. The kernel inserts a task only after enqueue() has
- *	              returned: a task may be on its way to an empty DSQ, unless queued_load is 0
- *	cctx->queued  set with queued_load, cleared by this CPU when it finds a queue empty. 0
- *	              means that both queues are empty
- *	overload bit  QUEUED_MOVABLE for other CPUs; a thief clears it, too (steal/overload.bpf.h)
+ *	              subtracts, on any CPU. It includes a task that enqueue() has queued and the
+ *	              kernel, which inserts it when enqueue() returns, has not yet inserted
+ *	cctx->queued  queue_add() sets it; the CPU clears it when it finds a queue empty. 0 means
+ *	              that both queues are empty
+ *	overload bit  a copy of QUEUED_MOVABLE for other CPUs; a thief may clear it, too
+ *	              (steal/overload.bpf.h)
  *
  * The load of a CPU is queued_load plus the weight of current. A task that is inserted directly
  * into a local DSQ counts from when it runs.
@@ -84,10 +85,13 @@ static u64 cpu_load(const struct cpu_ctx *cctx)
 }
 
 /*
- * Return true if @p, which is pinned to @cpu, is next whatever current does. It then waits in the
- * local DSQ, and needs no dispatch(). One task at a time, because a later task cannot be ordered
- * before it. Not while dispatch() is needed, nor while a critical task runs: other critical tasks
- * that wake meanwhile come first.
+ * Return true if a task that is pinned to @cpu is next whatever current does. It may then wait in
+ * the local DSQ, and needs no dispatch(). Return false if
+ *
+ * 1. dispatch() is needed: tasks wait in the queues, work is due, FIFO mode, or no tick;
+ * 2. a critical task runs: other critical tasks that wake meanwhile come first;
+ * 3. the deadline of current may still be first after another slice;
+ * 4. the local DSQ has a task: its tasks are in FIFO order, not in the order of deadlines.
  */
 static bool is_next(s32 cpu, const struct cpu_ctx *cctx, const struct task_ctx *tctx)
 {
@@ -106,9 +110,9 @@ static u64 wait_time(const struct task_ctx *tctx, u64 now)
 
 /*
  * In tick of @cpu: switch to FIFO mode if one round of the queues, a slice for each task, exceeds
- * starve_ns, or if more than MAX_LONG_QUEUE tasks wait. By deadline some tasks would wait for
- * several rounds. Switch back when half of the tasks are left. In FIFO mode each task runs until
- * the next tick. Kernel threads and the loader are still ordered by deadline.
+ * starve_ns, or if more than MAX_LONG_QUEUE tasks wait. In the order of deadlines some tasks would
+ * wait for several such rounds. Switch back when half of that number is left. In FIFO mode each
+ * task runs until the next tick. Kernel threads and the loader are still ordered by deadline.
  */
 static void update_fifo(s32 cpu, struct cpu_ctx *cctx)
 {
@@ -142,8 +146,8 @@ static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64
  * In enqueue on @cpu: return the key in its queue for a task with the deadline @at.
  *
  * 1. A preempted task (@credit is 0) comes before the tasks that wait already, except critical
- *    tasks and tasks that were preempted before it. It may hold a lock for which those tasks would
- *    spin. Its key is 2 before that of the first task.
+ *    tasks and tasks that were preempted before it. The preempted task may hold a lock, for which
+ *    the waiting tasks would spin. Its key is 2 before that of the first task.
  * 2. A long task that wakes with @credit does not use the credit to pass a preempted task: its key
  *    is 1 after that of the preempted task.
  */

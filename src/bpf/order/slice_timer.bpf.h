@@ -3,18 +3,21 @@
  * A timer of each CPU ends the slice of current if a task waits, because the tick comes up to a
  * tick later.
  *
- *	running, dispatch, tick   a task waits, and the timer is not set, or too late: set it
- *	timer                     current's slice is over: the CPU is kicked
- *	                          ... and current has sent messages: wait for the tick
- *	                          current is another one by now: set it to the end of its slice
+ *	running, dispatch, tick   if a task waits, and the timer is not set, or fires too late:
+ *	                          set the timer to the end of current's slice
+ *	timer fires               if current's slice is not over, because the CPU has switched:
+ *	                          set the timer to the end of the new current's slice
+ *	                          otherwise, if current has sent messages: leave it to the tick
+ *	                          otherwise: kick the CPU
  *
- * So it is set once or twice a slice, however often the CPU switches. A task that sends messages
- * may hold the mutex of a pipe; others would sleep for it. If the timer cannot be set (from 7.0 on
- * the kernel allocates memory for it), the tick ends the slice.
+ * So the timer is set once or twice a slice, however often the CPU switches. A task that sends
+ * messages may hold the mutex of a pipe, and other tasks would sleep until the task runs again. If
+ * the timer cannot be set (from 7.0 on the kernel allocates memory for it), the tick ends the
+ * slice.
  */
 #pragma once
 
-enum { SLICE_SLACK_NS = 30000 }; /* 1 % of a slice */
+enum { SLICE_SLACK_NS = 30000 }; /* 1 % of the default slice */
 
 struct slice_timer {
 	struct bpf_timer timer;
@@ -28,7 +31,7 @@ struct {
 	__type(value, struct slice_timer);
 } slice_timers SEC(".maps");
 
-/* The timer of @cpu is to fire when the slice of current ends. Returns 0. */
+/* Set the timer of @cpu to fire when the slice of current ends. Return 0. */
 __noinline s32 start_slice_timer(s32 cpu, u64 now)
 {
 	struct slice_timer *t = bpf_map_lookup_elem(&slice_timers, &cpu);
@@ -67,7 +70,10 @@ static void init_slice_timer(s32 cpu)
 	bpf_timer_set_callback(&t->timer, slice_timer_fires);
 }
 
-/* Current of @cpu, where a task @waits or not, has @slice from @now on. Its rq lock is held. */
+/*
+ * Note that current of @cpu has @slice from @now on. Set the timer if a task @waits. The rq lock of
+ * @cpu is held.
+ */
 static void note_slice(s32 cpu, struct cpu_ctx *cctx, u64 now, u64 slice, bool waits)
 {
 	cctx->slice_ends = now + slice;

@@ -23,8 +23,8 @@
 #pragma once
 
 /*
- * Return true if @cpu switches from a task that is not of sched_ext. In running; false if another
- * CPU calls that for a change of affinity.
+ * Return true if @cpu switches to a task of sched_ext from the idle task or a real-time task. In
+ * running. False if another CPU calls running(), for a change of affinity.
  */
 static bool switches_class(s32 cpu)
 {
@@ -48,8 +48,8 @@ static bool is_alone(const struct task_ctx *tctx, s32 cpu, const struct cpu_ctx 
 }
 
 /*
- * Return the slice of a task that runs on @cpu without a tick. If it has a cpu.max, which allows it
- * @slice, the timer of throttled tasks ends that. The rq lock is held.
+ * Return the slice of a task that runs on @cpu without a tick: infinite. If the task has a cpu.max,
+ * set the timer of throttled tasks to the end of @slice, which cpu.max allows. The rq lock is held.
  */
 static u64 tickless_slice(const struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u64 slice)
 {
@@ -79,8 +79,9 @@ static void set_tickless(struct task_struct *p, const struct task_ctx *tctx, s32
 }
 
 /*
- * In enqueue and tick on @cpu, whose rq lock is held: catch up with the work of missed ticks, so
- * that an enqueued task has no lag from the time during which current was alone.
+ * In enqueue and tick on @cpu, whose rq lock is held: advance the CPU's virtual time and the values
+ * of current, as ticks would have done, so that an enqueued task gets no lag from the time during
+ * which current was alone.
  */
 static void advance_tickless(s32 cpu, struct cpu_ctx *cctx)
 {

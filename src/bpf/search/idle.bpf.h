@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * idle_map: the idle CPUs that no waker has claimed. Each CPU maintains its own bit, so the
- * kernel's idle tracking is switched off.
+ * idle_map: the idle CPUs that no waker has claimed. Each CPU sets and clears its own bit; who
+ * claims a CPU clears the bit of that CPU. The kernel's idle tracking is switched off.
  *
  *	          update_idle(true)                   claim_idle()
  *	running -------------------> idle, bit set -----------------> idle, bit clear
@@ -12,8 +12,8 @@
  *	                                                                   idle, bit set again
  *
  * The claimer sends the claimed CPU a task or a kick. cctx->idle says whether the CPU is idle, the
- * bit whether it is also unclaimed. pelt.running says the same as cctx->idle for utilization, also
- * on CPUs that are not usable.
+ * bit whether it is also unclaimed. pelt.running is the opposite of cctx->idle, for utilization; it
+ * is also maintained on CPUs that are not usable.
  */
 #pragma once
 

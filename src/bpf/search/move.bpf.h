@@ -18,8 +18,8 @@ enum { ROOM_NS = 20000000 };
 
 /*
  * Return true if a preferred core is idle, or if there has been room elsewhere for ROOM_NS. If
- * there is none, advance move_turn: the next tick checks the next LLC. In tick of @cpu, where @p
- * runs.
+ * there is no room now, advance move_turn: the next tick checks the next LLC. In tick of @cpu,
+ * where @p runs.
  */
 static bool has_room(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
 {
@@ -58,8 +58,8 @@ static void check_move(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 /*
  * Send @p to @cpu, another CPU, and preempt the task that runs there. In enqueue. Kernels whose
  * enqueue_task_scx() has an int for enq_flags (6.18 for one) lose SCX_ENQ_PREEMPT; the kick does
- * the same. It finds @p there: the kernel queues the insertion after the kick, and carries out the
- * last one first, once interrupts are on.
+ * the same. The kick finds @p on @cpu: both are work for when interrupts are on again, the kernel
+ * queues the insertion after the kick, and it runs the last work first.
  */
 static void send(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {

@@ -10,8 +10,8 @@
  *	tick, if the loader is late   nr_scan from util_avg                    estimate_nr_scan()
  *	search                        reads nr_scan                            budget()
  *
- * The capacity is that of the present frequency limits. util_avg is relative to the highest
- * frequency, so compared with the full capacity a limited CPU would never be full.
+ * The capacity is that under the present frequency limits. util_avg is relative to the highest
+ * frequency: a CPU under a limit never reaches its full capacity, and would never seem full.
  */
 #pragma once
 

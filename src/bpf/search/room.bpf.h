@@ -5,13 +5,15 @@
  *	condition                                        the task moves to
  *	its core runs another task (SMT)                 a core of the node with all CPUs idle
  *	cores of its LLC are ranked                      an idle core that is preferred to its own
- *	another LLC of the node has two idle CPUs more   an idle core there
+ *	another LLC of the node has at least two idle
+ *	CPUs more than its own                           an idle core there
  *
  * Preferred cores are CPUs of one kind of which some reach higher frequencies (Intel's ITMT, AMD's
  * preferred cores). The slots of an LLC are sorted by rank, so a walk from the first slot finds the
  * best idle core.
  *
- * Bounded by MAX_MOVE_LOOKS idle cores, and by one other LLC a check, the next one each time.
+ * Bounded by MAX_MOVE_LOOKS idle cores of an LLC. A check scans its own LLC and one other, and the
+ * next check another one (move_turn).
  */
 #pragma once
 

@@ -13,13 +13,13 @@
  *	none    -1
  *
  * The search passes over idle CPUs that are too weak for the task (capacity/capacity.bpf.h), until
- * only they are left. nr_scan does not bound big tasks: an idle CPU that is strong enough is worth
- * the longer search.
+ * only they are left. nr_scan does not bound the search for a big task: an idle CPU that is strong
+ * enough is worth the longer search.
  *
  * If some cores are preferred (room.bpf.h), or tasks are to be packed, a scan begins at the first
  * slot of the LLC (scan_from): the same cores are used each time, and the last ones stay idle.
  *
- * A search that finds no idle CPU reads one word of the bitmap for 16 CPUs.
+ * A search that finds no idle CPU reads one word of the bitmap for every 16 CPUs.
  */
 #pragma once
 
@@ -29,8 +29,8 @@ struct search {
 	s32 weak;    /* the idle CPU with the most spare capacity of those too weak; -1: none */
 	u32 spare;   /* ... and its spare capacity */
 	u32 scanned; /* CPUs scanned, of those that the task may use */
-	u8 bounded;  /* by nr_scan */
-	u8 counted;
+	u8 bounded;  /* nr_scan bounds the search */
+	u8 counted;  /* the search is for a wakeup: add up scanned */
 } __attribute__((aligned(CACHE_LINE)));
 
 struct search searches[MAX_CPUS];
@@ -125,7 +125,10 @@ __noinline s32 scan_llc(struct task_struct *p __arg_trusted, u32 llc, u32 slot)
 	return scan_window(p, llc, slot, window, false);
 }
 
-/* Call scan_llc() for others[@first..@end) of @llc, nearest first. Bounded by MAX_BEYOND. */
+/*
+ * Call scan_llc() for others[@first..@end) of @llc, nearest first, but only for the first
+ * MAX_BEYOND of others[].
+ */
 static s32 scan_beyond(struct task_struct *p, u32 llc, u32 slot, u32 first, u32 end)
 {
 	const volatile struct llc_layout *l = llc_layout(llc);

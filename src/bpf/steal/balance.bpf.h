@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fairness among busy CPUs, which never steal: without balance three hogs on two CPUs would share
- * by luck of placement. Every BALANCE_NS a busy CPU chooses an overloaded CPU, alternately of its
- * own LLC and of another one, in tick. In dispatch it pulls one of the first tasks there which has
- * waited for longer than the task that would run here, by weight, and
+ * Fairness among busy CPUs, which never steal. Without balancing, of three hogs on two CPUs one
+ * would have a CPU alone. Every BALANCE_NS a busy CPU chooses an overloaded CPU, alternately of its
+ * own LLC and of another one, in tick. In dispatch it pulls one of the first tasks that wait there.
+ * That task must have waited for longer than the task that would run here, by weight, and it must
  *
- * 1. has more positive lag: its deadline is earlier by BALANCE_GRAN_NS, by weight; or
- * 2. has waited for BALANCE_WAIT_NS longer, by weight.
+ * 1. have more positive lag: its deadline is earlier by BALANCE_GRAN_NS, by weight; or
+ * 2. have waited for BALANCE_WAIT_NS longer, by weight.
  *
  * Virtual times of CPUs advance at different speeds. The distance between vtime + voffset of two
  * CPUs is the lag between their tasks:
@@ -15,8 +15,8 @@
  *	                     CPU 1: one hog   ------------------|
  *	                     CPU 2: idle      ------------------|   as if a nice 0 task ran
  *
- * The CPU that balances reduces the distance to MAX_DRIFT_NS. A larger one comes from tasks that no
- * other CPU may take, and other tasks must not pay for it.
+ * The CPU that balances reduces the distance to MAX_DRIFT_NS. A larger distance comes from tasks
+ * that no other CPU may take; the tasks that may migrate must not pay for it.
  */
 #pragma once
 
@@ -26,8 +26,8 @@ enum {
 };
 
 /*
- * Advance voffset by the time that the CPU was idle: no task has lag for time that no task wanted.
- * In update_idle, when the CPU leaves the idle loop.
+ * Advance voffset by the time that the CPU was idle, so that no task has lag from time in which no
+ * task wanted to run. In update_idle, when the CPU leaves the idle loop.
  */
 static void account_idle(struct cpu_ctx *cctx, u64 now)
 {
@@ -79,8 +79,8 @@ __noinline s32 balance_victim(s32 cpu)
 }
 
 /*
- * Reduce the distance between the virtual times of the two CPUs to MAX_DRIFT_NS at this @weight, by
- * changing voffset of @cctx.
+ * Reduce the distance between the virtual times of the two CPUs to MAX_DRIFT_NS of CPU time of a
+ * task of this @weight, by changing voffset of @cctx.
  */
 static void trim_drift(struct cpu_ctx *cctx, const struct cpu_ctx *victim, u32 weight)
 {
@@ -94,8 +94,8 @@ static void trim_drift(struct cpu_ctx *cctx, const struct cpu_ctx *victim, u32 w
 }
 
 /*
- * Return true if the first task that waits on @victim may run on @cpu. Only then does the slice of
- * @cpu, which has no tick, end for balance().
+ * Return true if the first task that waits on @victim may run on @cpu. Current of @cpu has no tick;
+ * its slice ends for balance() only if this is true.
  */
 static bool may_take_first(s32 cpu, s32 victim)
 {

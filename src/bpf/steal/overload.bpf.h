@@ -6,7 +6,8 @@
  *	enqueue()   a task that may migrate waits behind current: set the bit, kick an idle CPU
  *	running()   the last waiting task runs, here or elsewhere: clear the bit
  *	dispatch()  the queue is empty: clear the bit
- *	tick()      the same; else offer the first waiting task that an idle CPU may run again
+ *	tick()      the same; otherwise offer a waiting task again: kick an idle CPU for the first
+ *	            task that one may run
  *
  * The rq lock of the queue's CPU is held, except in a thief that took the last task
  * (note_all_taken()) and in cpu_offline(). One of two CPUs sees the other:
@@ -42,7 +43,7 @@ static void note_taken(s32 cpu, struct cpu_ctx *cctx)
 		cctx->queued &= ~QUEUED_PINNED;
 }
 
-/* Note that both queues of @cpu are empty, as a queued_load of 0 says at less cost. */
+/* Note that both queues of @cpu are empty. A queued_load of 0 says so without checking them. */
 static void note_none_queued(s32 cpu, struct cpu_ctx *cctx)
 {
 	if (cctx->queued & QUEUED_MOVABLE)
@@ -114,8 +115,9 @@ static bool take_queued(s32 cpu, struct cpu_ctx *cctx, u64 queue)
 }
 
 /*
- * Return for how many ns a task that waits for the CPU of @cctx should stay with its warm caches,
- * if a migration costs @cost. 0 or less: it may move, as always while a higher class has the CPU.
+ * Return for how many more ns a task that waits for the CPU of @cctx should stay there, because its
+ * caches are warm for @cost ns after it ran. 0 or less: it may move. It may always move while a
+ * higher class has the CPU.
  */
 static s64 hot_remaining(const struct task_ctx *tctx, const struct cpu_ctx *cctx, u64 cost, u64 now)
 {
@@ -197,7 +199,8 @@ __noinline bool kick_idle_for_queued(s32 cpu)
 /*
  * Let other CPUs take the tasks of @cpu, which a higher class takes. Runs in stopping, and up to
  * 6.18 in cpu_release(). The kernel enqueues the tasks of the local DSQ again when @cpu has
- * switched: from 6.19 on by this call, before by cpu_release().
+ * switched: from 6.19 on because of scx_bpf_reenqueue_local_from_anywhere(), before 6.19 because
+ * cpu_release() requests it.
  */
 static void leave_to_higher_class(s32 cpu)
 {

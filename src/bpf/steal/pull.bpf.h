@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * pull(): a CPU takes a waiting task out of turn, one of the first MAX_PULL_LOOKS, whatever their
- * affinity. Callers, and the task that they want:
+ * pull(): a CPU takes a waiting task out of turn. It checks the first MAX_PULL_LOOKS tasks of the
+ * queue, including those that may not run on it. Callers, and the task that they want:
  *
  *	steal.bpf.h     the CPU is about to go idle   PULL_IDLE      caches cold, or preferred
  *	                                                             node here; CPU strong
@@ -13,7 +13,7 @@
 #pragma once
 
 enum {
-	/* Lag by which a task to pull must exceed the task to run; twice that between LLCs. */
+	/* the task to pull must have this much more lag than the task to run; between LLCs twice */
 	BALANCE_GRAN_NS = 10000000,
 	BALANCE_WAIT_NS = 20000000,
 };

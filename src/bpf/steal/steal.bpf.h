@@ -10,8 +10,8 @@
  * CPUs of other LLCs take a task only if it stopped at least a migration cost ago, because its
  * caches are warm until then. The tick of its CPU offers it again.
  *
- * Bounded by steal_tries victims, and nr_reach + 1 LLCs. If the tries run out in the first LLC, the
- * next search continues there.
+ * Bounded by steal_tries victims, and nr_reach + 1 LLCs. If the tries run out in its own LLC, the
+ * next search begins after the last victim (steal_slot).
  */
 #pragma once
 
