@@ -306,7 +306,9 @@ fn throttled(kernel: &mut Kernel) -> (TaskId, Run) {
         kernel.run_until(kernel.now + MSEC);
         assert!(kernel.now < 200 * MSEC, "a task uses up its cpu.max");
     }
-    let (index, due) = kernel.due_timer().expect("a task is throttled");
+    // Timers of slices fire sooner.
+    let until = kernel.tasks[limited].raw().scx.dsq_vtime;
+    let (index, due) = kernel.due_timer(until).expect("a task is throttled");
     kernel.run_until(due - 10 * USEC);
     let fires = move |kernel: &mut Kernel| {
         kernel.now = due;

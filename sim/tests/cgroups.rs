@@ -148,6 +148,6 @@ fn a_group_of_many_sleepers_has_its_share() {
         let used: Vec<f64> = outcome.report.groups.iter().map(|group| group.cpu_s).collect();
         let share = used[hogs..].iter().sum::<f64>() / used.iter().sum::<f64>() * (hogs as f64 + 1.0);
         println!("beside {hogs} hogs: {share:.3} times its share");
-        assert!((0.95..=most).contains(&share), "beside {hogs} hogs: {share} times its share");
+        assert!((0.93..=most).contains(&share), "beside {hogs} hogs: {share} times its share");
     }
 }

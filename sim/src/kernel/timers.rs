@@ -76,10 +76,10 @@ impl Kernel {
         0
     }
 
-    /// Return index and time of the armed timer that fires first.
-    pub fn due_timer(&self) -> Option<(usize, u64)> {
+    /// Returns index and time of the armed timer that fires first of those that do not fire before `from`.
+    pub fn due_timer(&self, from: u64) -> Option<(usize, u64)> {
         let armed = self.timers.iter().enumerate().filter_map(|(index, timer)| Some((index, timer.due?)));
-        armed.min_by_key(|&(_, due)| due)
+        armed.filter(|&(_, due)| due >= from).min_by_key(|&(_, due)| due)
     }
 
     pub fn bpf_timer(&mut self, index: usize, due: u64) {
