@@ -15,7 +15,7 @@ use anyhow::{Result, ensure};
 use crate::cgroup::Spec;
 use crate::checks::Violation;
 use crate::dsq::{TaskId, pinned_queue};
-use crate::kernel::turns::{Access, Turns, Word};
+use crate::kernel::turns::{Access, Run, Turns, Word};
 use crate::kernel::{Curr, Kernel};
 use crate::machine::{Machine, Shape};
 use crate::mask::Mask;
@@ -33,8 +33,6 @@ const SOON: u64 = 300 * USEC;
 
 /// Time of both sides: shortly after a tick.
 const AT: u64 = 8 * MSEC + 300 * USEC;
-
-type Run = Box<dyn FnOnce(&mut Kernel) + Send>;
 
 /// Operations of two CPUs at the same time.
 pub struct Pair {

@@ -26,6 +26,9 @@ use crate::trace::Op;
 /// One of the two CPUs: the index of its [`Kernel::run_both`] argument.
 pub type Side = usize;
 
+/// What a side does.
+pub type Run = Box<dyn FnOnce(&mut Kernel) + Send>;
+
 /// A word that both sides may access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Word {
@@ -171,7 +174,7 @@ impl Turns {
 
 impl Kernel {
     /// Run the two sides by `turns`, and return that.
-    pub fn run_both(&mut self, turns: Turns, sides: [Box<dyn FnOnce(&mut Self) + Send>; 2]) -> Turns {
+    pub fn run_both(&mut self, turns: Turns, sides: [Run; 2]) -> Turns {
         let baton = Arc::new(Baton { of: Mutex::new((0, std::ptr::null_mut())), passed: Condvar::new() });
         self.turns = Some(Turns { baton: Some(baton.clone()), ..turns });
         baton.pass_to(0, self);
