@@ -18,11 +18,10 @@ use crate::dsq::{TaskId, pinned_queue};
 use crate::kernel::turns::{Access, Run, Turns, Word};
 use crate::kernel::{Curr, Kernel};
 use crate::machine::{Machine, Shape};
-use crate::mask::Mask;
 use crate::program::{Dist, Program, Step};
 use crate::scenario::parse_flags;
 use crate::stats::GroupStats;
-use crate::task::{Place, SCHED_BATCH, SCHED_NORMAL, State, Traits};
+use crate::task::{Place, SCHED_BATCH, State, Traits};
 use crate::time::{MSEC, USEC};
 
 /// Maximum number of orders of a pair.
@@ -179,18 +178,7 @@ fn task(kernel: &mut Kernel, cpus: &[usize], cgroup: usize) -> TaskId {
         kernel.groups.push(GroupStats::new("works", false));
         kernel.programs.push(Program { name: "works".into(), group: 0, steps });
     }
-    let allowed: Mask = cpus.iter().copied().collect();
-    let traits = Traits {
-        allowed,
-        nice: 0,
-        policy: SCHED_NORMAL,
-        kthread: false,
-        loader: false,
-        cgroup,
-        working_set: 0,
-        remote_memory_pct: 0,
-    };
-    kernel.spawn(0, traits, cpus[0])
+    kernel.spawn(0, Traits::plain(cpus.iter().copied().collect(), cgroup), cpus[0])
 }
 
 /// Create a hog that may use these CPUs, and start it.

@@ -63,6 +63,20 @@ pub struct Traits {
 }
 
 impl Traits {
+    /// Returns those of a task without anything special.
+    pub fn plain(allowed: Mask, cgroup: CgroupId) -> Self {
+        Self {
+            allowed,
+            nice: 0,
+            policy: SCHED_NORMAL,
+            kthread: false,
+            loader: false,
+            cgroup,
+            working_set: 0,
+            remote_memory_pct: 0,
+        }
+    }
+
     pub fn static_prio(&self) -> i32 {
         120 + self.nice
     }

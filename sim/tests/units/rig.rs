@@ -15,7 +15,7 @@ use magpie_sim::machine::Machine;
 use magpie_sim::mask::Mask;
 use magpie_sim::native::{Context, SCX_ENQ_WAKEUP, SCX_WAKE_TTWU, WEIGHT_SHIFT, task_ctx, task_struct, units};
 use magpie_sim::scenario::parse_flags;
-use magpie_sim::task::{NICE_WEIGHTS, SCHED_NORMAL, State, Traits};
+use magpie_sim::task::{NICE_WEIGHTS, State, Traits};
 use magpie_sim::trace::Op;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::{cpu_ctx, magpie_stat};
@@ -125,18 +125,8 @@ impl Rig {
     /// A task that may use these CPUs, which sleeps on the first of them.
     pub fn task_on(&mut self, cpus: impl IntoIterator<Item = usize>) -> TaskId {
         let allowed: Mask = cpus.into_iter().collect();
-        let traits = Traits {
-            allowed,
-            nice: 0,
-            policy: SCHED_NORMAL,
-            kthread: false,
-            loader: false,
-            cgroup: 0,
-            working_set: 0,
-            remote_memory_pct: 0,
-        };
         let cpu = allowed.iter().next().unwrap();
-        self.kernel.spawn(0, traits, cpu)
+        self.kernel.spawn(0, Traits::plain(allowed, 0), cpu)
     }
 
     /// A task that may use all CPUs.

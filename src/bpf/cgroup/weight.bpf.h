@@ -225,15 +225,15 @@ __noinline u32 group_share(u32 id, u32 weight)
 static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 {
 	u64 vtime, lag;
-	bool owed;
+	bool positive;
 
 	if (!from || from == to || tctx->vtime_cpu < 0)
 		return;
 	vtime = cpu_ctx(tctx->vtime_cpu)->vtime;
-	owed = (s64)(tctx->vruntime - vtime) < 0;
-	lag = owed ? vtime - tctx->vruntime : tctx->vruntime - vtime;
+	positive = (s64)(tctx->vruntime - vtime) < 0;
+	lag = positive ? vtime - tctx->vruntime : tctx->vruntime - vtime;
 	lag = min(lag, (u64)MAX_LAG_NS * (WEIGHT_DFL << WEIGHT_SHIFT) / from) * from / to;
-	tctx->vruntime = owed ? vtime - lag : vtime + lag;
+	tctx->vruntime = positive ? vtime - lag : vtime + lag;
 }
 
 /*

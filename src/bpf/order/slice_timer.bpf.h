@@ -43,6 +43,10 @@ __noinline s32 start_slice_timer(s32 cpu, u64 now)
 	return 0;
 }
 
+/*
+ * In softirq of any CPU, without the rq lock: what it reads of the CPU is a hint. If the CPU has
+ * switched in between, the kick ends the slice of the new current.
+ */
 static int slice_timer_fires(void *map, u32 *key, struct slice_timer *t)
 {
 	s32 cpu = *key;
