@@ -264,6 +264,7 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	if (sleeps)
 		note_sleep(tctx);
 	if (!runnable) {
+		tctx->move_why = MOVE_NOT;
 		tctx->at_user = false;
 		group_leave(tctx, cpu);
 	}

@@ -29,30 +29,39 @@ static s32 next_of_kind(bool strong)
 	return capacity_order[(first + this_cpu_ctx()->fallback_turn++ % nr) & (MAX_CPUS - 1)];
 }
 
+/* Return true if @cpu is right for the task: a big task fits it; for a small task it is weak. */
+static bool is_right(const struct task_ctx *tctx, bool big, s32 cpu)
+{
+	return big ? fits_cpu(tctx->task_util, cpu) : is_weak(cpu);
+}
+
 /*
- * Return the CPU whose queue @p is to join. A CPU is right for @p if @p is big and the CPU is not
- * weak, or if @p is small and the CPU is weak. In select_cpu.
+ * Return the CPU whose queue @p is to join. In select_cpu.
  *
  * 1. @target, if it is right for @p; or if @p is small, and current of @target is small, too.
  * 2. @prev, if it is right for @p, and @p may use it.
- * 3. Of the next two CPUs that next_of_kind() returns, the less loaded one that @p may use; @target
- *    if there is none.
+ * 3. Of the next two CPUs that next_of_kind() returns, the less loaded one that is right for @p,
+ *    and that @p may use; @target if there is none.
  */
 __noinline s32 fallback_cpu(struct task_struct *p __arg_trusted, s32 prev, s32 target)
 {
 	struct task_ctx *tctx = task_ctx(p);
-	bool big = tctx && is_big(tctx);
-	s32 best = target, cpu, i;
+	s32 best = -1, cpu, i;
+	bool big;
 
-	if (big != is_weak(target) || (!big && fits_all(READ_ONCE(cpu_ctx(target)->curr_util))))
+	if (!tctx)
 		return target;
-	if (is_weak(prev) != big && may_use(p, prev))
+	big = is_big(tctx);
+	if (is_right(tctx, big, target) ||
+	    (!big && fits_all(READ_ONCE(cpu_ctx(target)->curr_util))))
+		return target;
+	if (is_right(tctx, big, prev) && may_use(p, prev))
 		return prev;
 	bpf_for(i, 0, 2) {
 		cpu = next_of_kind(big);
-		if (cpu >= 0 && is_usable(cpu) && may_use(p, cpu) &&
-		    (i == 0 || cpu_load(cpu_ctx(cpu)) <= cpu_load(cpu_ctx(best))))
+		if (cpu >= 0 && is_usable(cpu) && is_right(tctx, big, cpu) && may_use(p, cpu) &&
+		    (best < 0 || cpu_load(cpu_ctx(cpu)) <= cpu_load(cpu_ctx(best))))
 			best = cpu;
 	}
-	return best;
+	return best >= 0 ? best : target;
 }

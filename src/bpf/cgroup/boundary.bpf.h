@@ -72,7 +72,8 @@ static int boundary_reached(struct bpf_map *map, void *key, void *value)
 	if (!tctx)
 		return 0;
 	tctx->asked = false;
-	tctx->at_user = true;
+	/* If it has become a real-time task since, it may be in the kernel when it returns. */
+	tctx->at_user = p->prio >= MAX_RT_PRIO;
 	/*
 	 * Last, because it preempts this task. Not inside kick_cpu(), where the kernel is an RCU
 	 * reader: grace periods would wait for the preempted task.

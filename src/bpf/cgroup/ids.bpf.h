@@ -79,20 +79,25 @@ u64 wanted_autogroups[WANTED_AUTOGROUPS];
 /* Move the task to the group @id. The caller has stopped counting it in its old group. */
 static void join_group(struct task_ctx *tctx, u32 id)
 {
-	if (group(tctx->group)->autogroup)
-		__sync_fetch_and_add(&group(tctx->group)->members, -1);
 	tctx->group = id;
 	tctx->counted = 0;
 	tctx->share_of = 0;
 	tctx->prio = 0;
 }
 
-/* Leave the autogroup, because the task leaves sched_ext, or was moved. */
+/*
+ * Leave the autogroup, because the task leaves sched_ext, or was moved. A task that exits may have
+ * the id of a removed cgroup, which an autogroup has now: compare the addresses.
+ */
 static void leave_autogroup(struct task_ctx *tctx)
 {
-	tctx->task_group = 0;
-	if (group(tctx->group)->autogroup)
+	struct group *g = group(tctx->group);
+
+	if (g->autogroup && g->cgroup == tctx->task_group) {
+		__sync_fetch_and_add(&g->members, -1);
 		join_group(tctx, 0);
+	}
+	tctx->task_group = 0;
 }
 
 /*
@@ -113,7 +118,8 @@ static u32 join_autogroup(struct task_ctx *tctx, u64 address)
 	/* Full barrier, because the value is used. */
 	before = __sync_fetch_and_add(&group(joined)->members, 1);
 	barrier_var(before);
-	if (!bpf_map_lookup_elem(&group_ids, &address)) {
+	id = bpf_map_lookup_elem(&group_ids, &address);
+	if (!id || *id != joined) {
 		__sync_fetch_and_add(&group(joined)->members, -1);
 		return 0;
 	}

@@ -24,8 +24,8 @@ void BPF_STRUCT_OPS(magpie_cgroup_move, struct task_struct *p, struct cgroup *fr
 	if (!tctx)
 		return;
 	group_leave(tctx, scx_bpf_task_cpu(p));
+	leave_autogroup(tctx);
 	join_group(tctx, group_id(to));
-	tctx->task_group = 0;
 }
 
 void BPF_STRUCT_OPS(magpie_cgroup_set_weight, struct cgroup *cgrp, u32 weight)

@@ -121,8 +121,8 @@ __noinline bool run_other(s32 cpu)
  *
  * 1. A task that has waited for starve_ns is next, whatever its weight. By its deadline it could
  *    wait for minutes alongside heavy tasks, and the kernel's watchdog ejects such a scheduler.
- * 2. A task whose weight has doubled since the last check gets a new deadline. It was queued when
- *    many tasks of its group were runnable, and the others sleep now.
+ * 2. A task whose weight has doubled since it was queued gets a new deadline. At that time many
+ *    tasks of its group were runnable, and the others sleep now.
  */
 __noinline s32 requeue_late(s32 cpu, u64 queue, u32 looks)
 {
@@ -139,13 +139,13 @@ __noinline s32 requeue_late(s32 cpu, u64 queue, u32 looks)
 
 		if (!tctx)
 			break;
-		weight = task_weight(tctx);
+		weight = READ_ONCE(tctx->queued_weight); /* 0: another CPU has taken it */
 		if (tctx->group)
 			update_share(tctx);
 		starves = wait_time(tctx, now) >= machine.starve_ns;
 		if (starves) {
 			at = cctx->vtime - FIRST_NS / 2; /* after the loader */
-		} else if (task_weight(tctx) / 2 >= weight) {
+		} else if (weight && task_weight(tctx) / 2 >= weight) {
 			set_deadline(p, tctx, cctx);
 			at = tctx->deadline;
 		}
@@ -183,10 +183,8 @@ static void keep_running(s32 cpu, struct cpu_ctx *cctx, struct task_struct *p,
 	 * Current is to lose its tick. The kernel checks the slice only when it picks a task: do
 	 * not keep current, so that the kernel enqueues it and picks it again.
 	 */
-	if (is_nohz_full(cpu) && !is_tickless(cctx) && is_alone(tctx, cpu, cctx)) {
-		stat_inc(STAT_EMPTY);
+	if (is_nohz_full(cpu) && !is_tickless(cctx) && is_alone(tctx, cpu, cctx))
 		return;
-	}
 	stat_inc(STAT_KEEP);
 	cctx->preempted_by = BY_NONE;
 	note_running(p, tctx, cctx, slice, true);

@@ -34,7 +34,7 @@ static bool switches_class(s32 cpu)
 	       (is_idle_task(curr) || curr->prio < MAX_RT_PRIO);
 }
 
-/* Return true if a task waits for @cpu, whose rq lock is held. */
+/* Return true if a task waits for @cpu. A hint, unless the rq lock of @cpu is held. */
 static bool others_wait(s32 cpu, const struct cpu_ctx *cctx)
 {
 	return cctx->queued || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);

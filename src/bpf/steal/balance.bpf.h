@@ -51,7 +51,7 @@ __noinline s32 next_overloaded(s32 cpu, u32 llc, u32 slot)
 /*
  * Return the overloaded CPU to balance with, NO_CPU if there is none. Begin alternately with the
  * own LLC and with the others; each overloaded CPU has its turn. In tick. Bounded by MAX_BEYOND
- * LLCs.
+ * LLCs; the next call continues.
  */
 __noinline s32 balance_victim(s32 cpu)
 {
@@ -66,11 +66,12 @@ __noinline s32 balance_victim(s32 cpu)
 			if (victim >= 0)
 				cctx->balance_slot = cpu_layout(victim)->slot;
 		} else {
-			llc = other_llc(own, (turn / 2 + i) % reach);
+			llc = other_llc(own, (turn / 2 + i) % own->nr_reach);
 			l = llc_layout(llc);
 			victim = next_overloaded(cpu, llc,
 						 l->first_line * SLOTS_PER_LINE +
-							 turn / 2 / reach % (l->nr_slots ?: 1));
+							 turn / 2 / own->nr_reach %
+								 (l->nr_slots ?: 1));
 		}
 		if (victim >= 0)
 			return victim;

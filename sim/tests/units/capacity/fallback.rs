@@ -55,6 +55,23 @@ fn successive_tasks_wait_at_different_cpus() {
     assert_eq!(seen, [1, 5]);
 }
 
+/// One CPU of 1024, two of 600, three of 250.
+#[test]
+fn of_three_kinds_a_task_waits_where_it_fits() {
+    for (util, queues) in [(900, &[0][..]), (400, &[0, 1, 2])] {
+        let mut rig = Rig::new("1x1x6x1:1024*1,600*2,250*3", &[]);
+        rig.kernel.now = 1_000_000_000;
+        rig.only_idle(&[]);
+        let task = sized(&mut rig, util);
+        let mut seen: Vec<_> = (0..6).map(|_| rig.call(rig.u.fallback_cpu, (rig.raw(task), 3, 3))).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        // Where neither of the two CPUs fits, the task remains at the target.
+        seen.retain(|&cpu| cpu != 3);
+        assert_eq!(seen, queues, "{util}");
+    }
+}
+
 #[test]
 fn a_task_waits_where_it_may_run() {
     let mut rig = rig();

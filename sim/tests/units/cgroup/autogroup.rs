@@ -110,6 +110,25 @@ fn a_session_that_ended_loses_its_group() {
     assert_eq!((rig.kernel.autogroup_id(3), rig.kernel.native.group(id).weight), (0, 0));
 }
 
+/// A task that exits still has the id of its removed cgroup, which a session has by now.
+#[test]
+fn the_member_of_a_removed_cgroup_leaves_no_session() {
+    let mut rig = Rig::new("1x1x4x1", &["--max-cgroups", "4"]);
+    rig.kernel.now = 1_000_000_000_000;
+    let exits = rig.task();
+    let cgroup = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: false });
+    rig.kernel.move_to_cgroup(exits, cgroup);
+    let id = rig.kernel.program_id(cgroup);
+    let member = member(&mut rig, 0);
+    let session = rig.kernel.autogroup_id(0);
+    rig.remembered(exits, |tctx| tctx.group = session);
+    assert_ne!(id, session);
+    rig.call(rig.u.leave_autogroup, (rig.tctx(exits),));
+    assert_eq!(rig.kernel.native.group(session).members, 1);
+    rig.call(rig.u.leave_autogroup, (rig.tctx(member),));
+    assert_eq!(rig.kernel.native.group(session).members, 0);
+}
+
 #[test]
 fn half_of_the_ids_are_left_to_cgroups() {
     let mut rig = Rig::new("1x1x4x1", &["--max-cgroups", "3"]);

@@ -306,6 +306,20 @@ fn a_task_that_starts_to_run_without_a_slice() {
     assert!(rig.kernel.tasks[task].work.is_some(), "it can be asked again");
 }
 
+/// It returns to sched_ext while it is in the kernel, where it may hold a lock.
+#[test]
+fn a_task_that_is_real_time_at_the_boundary_is_not_known_to_be_there() {
+    let (mut rig, task) = rig(&[0, 1], &[0, 1]);
+    rig.remembered(task, |tctx| tctx.at_user = 0);
+    run(&mut rig, task, 0);
+    let work = rig.kernel.tasks[task].work.take().expect("it is asked");
+    rig.kernel.tasks[task].raw_mut().prio = 50;
+    let null = std::ptr::null_mut();
+    // SAFETY: as the kernel calls it.
+    rig.kernel.call(Op::TaskWork, Some(task), 0, |_| unsafe { work(null, null, null) });
+    assert_eq!(rig.remembered(task, |tctx| (tctx.at_user, tctx.asked)), (0, 0));
+}
+
 /// Before 6.18, or without memory.
 #[test]
 fn a_task_that_cannot_be_asked_is_asked_again() {

@@ -268,6 +268,33 @@ fn a_cpu_takes_the_task_that_current_yields_to() {
     }
 }
 
+/// The siblings sleep one by one, with a check after each: no check sees that the share has doubled since the last one.
+#[test]
+fn a_share_that_grows_slowly_counts_from_when_the_task_was_queued() {
+    let (mut rig, _) = rig();
+    rig.kernel.now = 1_000_000_000_000;
+    let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: false });
+    let tasks: Vec<_> = (0..5).map(|_| rig.task()).collect();
+    for &task in &tasks {
+        rig.kernel.move_to_cgroup(task, group);
+        rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), 0, true));
+    }
+    rig.call(rig.u.flush_cpu, (0,));
+    rig.kernel.now += u64::from(SHARE_NS);
+    let task = tasks[0];
+    rig.call(rig.u.group_enter, (rig.raw(task), rig.tctx(task)));
+    rig.queue(task, 0, 2 * DEADLINE);
+    let mut moved = vec![];
+    for &sibling in &tasks[1..4] {
+        rig.call(rig.u.group_leave, (rig.tctx(sibling), 0));
+        rig.call(rig.u.flush_cpu, (0,));
+        rig.kernel.now += u64::from(SHARE_NS);
+        rig.call(rig.u.requeue_late, (0, 0, MAX_PULL_LOOKS));
+        moved.push(rig.kernel.tasks[task].raw().scx.dsq_vtime < 2 * DEADLINE);
+    }
+    assert_eq!(moved, [false, false, true]);
+}
+
 /// It waits by the share that it had when its siblings were runnable. One whose share grew less than that stays where it is.
 #[test]
 fn a_task_whose_share_has_doubled_since_it_came_is_put_where_it_belongs() {

@@ -106,6 +106,17 @@ fn long_runners_move_once_the_room_lasts() {
     }
 }
 
+/// A tick has ended its slice to move it, but it sleeps first.
+#[test]
+fn a_task_that_sleeps_is_no_longer_to_move() {
+    let mut rig = Rig::new(LLCS, &[]);
+    let task = rig.task();
+    rig.run_noted(task, 0);
+    rig.remembered(task, |tctx| tctx.move_why = move_why_MOVE_ROOM as u8);
+    rig.stopping(task, false);
+    assert_eq!(rig.remembered(task, |tctx| tctx.move_why), move_why_MOVE_NOT as u8);
+}
+
 #[test]
 fn a_wakeup_is_not_sent() {
     let mut rig = Rig::new(LLCS, &[]);

@@ -277,6 +277,14 @@ fn each_overloaded_cpu_is_looked_at_in_its_turn() {
     assert_eq!(looks, overloaded.map(|cpu| cpu as i32).into());
 }
 
+/// A check is of at most eight other LLCs; the next one continues after them.
+#[test]
+fn far_llcs_have_their_turn() {
+    let overloaded = [3, 38, 41, 46];
+    let looks: BTreeSet<_> = looks("1x12x4x1", &overloaded, 200).into_iter().collect();
+    assert_eq!(looks, overloaded.map(|cpu| cpu as i32).into());
+}
+
 /// Of the own LLC, of others, or of none.
 #[test]
 fn a_look_is_where_cpus_are_overloaded() {
