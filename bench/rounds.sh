@@ -4,7 +4,7 @@
 #	each round:  EEVDF --> scx_magpie --> each peer, the next round begins with the next of them
 #	each:        attach --> each benchmark once --> detach
 #
-#	rounds.sh ROUNDS BENCHMARKS SCHEDULER...    a SCHEDULER is "eevdf" or a command line
+#	rounds.sh ROUNDS BENCHMARKS PREFIX SCHEDULER...    PREFIX begins the name of each row; a SCHEDULER is "eevdf" or a command line
 #
 # Prints a line of JSON for each figure, "ended" with a reason for a scheduler that did not attach or was ejected.
 set -u
@@ -13,13 +13,14 @@ set -u
 . "$(dirname "$0")/programs.sh"
 rounds=$1
 only=$2
-shift 2
+prefix=$3
+shift 3
 ulimit -n 4096
 
 # figure NAME VALUE
 figure() {
 	[ -n "$2" ] || { ended "$1: no figure: $(tail -n 1 $BENCH/err)"; return; }
-	jq -nc --arg scheduler "$name" --arg benchmark "$1" "{round: $round, \$scheduler, \$benchmark, value: $2}"
+	jq -nc --arg scheduler "$name" --arg benchmark "$prefix$1" "{round: $round, \$scheduler, \$benchmark, value: $2}"
 }
 
 ended() {
@@ -154,6 +155,22 @@ run_benchmark() {
 		for _g in ${_top%/*} $_top $_top/pairs; do echo +cpu >$_g/cgroup.subtree_control; done
 		light light-cgroup $_top/pairs/light $_top/pairs/heavy
 		rmdir $_top/pairs/light $_top/pairs/heavy $_top/pairs $_top
+		;;
+	limited)
+		# Wakeups at half load, alongside 200 containers that may use 1 % of a CPU each, and would use more.
+		_top=/sys/fs/cgroup/magpie-limited
+		mkdir -p $_top
+		for _g in ${_top%/*} $_top; do echo +cpu >$_g/cgroup.subtree_control; done
+		for _g in $(seq 200); do
+			mkdir $_top/$_g
+			echo 1000 100000 >$_top/$_g/cpu.max
+			in_group $_top/$_g sh -c 'while :; do :; done' &
+		done
+		sleep 0.5
+		wakeup limited -m 2 -t 4 -c 500 -s 1000 -r 2
+		echo 1 >$_top/cgroup.kill
+		until rmdir $_top/* $_top 2>/dev/null; do sleep 0.1; done
+		wait 2>/dev/null
 		;;
 	crowd)
 		# Four threads with a little to do now and then, beside many that wake each other.

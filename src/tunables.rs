@@ -18,9 +18,9 @@ pub const NEW_START: &str = "Options that only a start or a reload changes";
 pub struct Tunables {
     /// Let a task run for this long before the tasks that wait for its CPU are considered.
     ///
-    /// Unit: microseconds. Range: 100..100000. If a task waits when the slice begins or at
-    /// a tick, a timer ends the slice; otherwise the next tick after its end does (4 ms at HZ=250). Raise it for fewer context
-    /// switches among CPU-bound tasks; lower it for shorter waits in the queue.
+    /// Unit: microseconds. Range: 100..100000. A timer ends the slice if a task waits. The next
+    /// tick ends it otherwise (every 4 ms at HZ=250), and for a task that sends messages. Raise it
+    /// for fewer context switches among CPU-bound tasks; lower it for shorter waits in the queue.
     ///
     /// Example: --slice-us 5ms
     #[arg(short = 's', long, default_value_t = 3000, value_name = "US", value_parser = micros::<u64>(100..=100_000))]

@@ -31,7 +31,7 @@ fn metrics() -> Metrics {
         cgroups: Cgroups { top: [("a \"b\" \\c".into(), cgroup)].into(), ..Cgroups::default() },
         memory: Memory::default(),
         wake_cases: [(2, case)].into(),
-        nodes: [(0, Node { looks: 7, looks_home: 5, ..Node::default() })].into(),
+        nodes: [(0, Node { checks: 7, checks_preferred: 5, ..Node::default() })].into(),
         llcs: [(0, llc(4)), (1, llc(5))].into(),
         ..Metrics::default()
     }
@@ -69,7 +69,7 @@ fn figures_have_names_units_and_labels() {
         "scx_magpie_searches_total{llc=\"1\"} 5",
         "scx_magpie_busy_seconds_total{llc=\"0\"} 1.5",
         "scx_magpie_wakeups_total{llc=\"0\",placed=\"handoff\"} 0",
-        "scx_magpie_node_ticks_total{node=\"0\",home=\"false\"} 2",
+        "scx_magpie_node_ticks_total{node=\"0\",preferred=\"false\",home=\"false\"} 2",
         "scx_magpie_cgroup_throttled_seconds_total{cgroup=\"a \\\"b\\\" \\\\c\"} 1.5",
         "scx_magpie_capacity_wakeups_total{case=\"llb\",cpu=\"big\",placed=\"scan\"} 3",
         "scx_magpie_search_duration_seconds_bucket{llc=\"0\",le=\"4e-09\"} 3",
@@ -200,7 +200,7 @@ fn the_script_of_the_scx_project_works() {
     pass_on(send, Box::new(BufReader::new(err)));
 
     let mut missing: BTreeMap<&str, u32> =
-        ["search ", "cgroups_nr_groups 0.0", "memory_samples ", "l_search{llc=\"1\"} ", "n_looks{node=\"1\"} "]
+        ["search ", "cgroups_nr_groups 0.0", "memory_samples ", "l_search{llc=\"1\"} ", "n_checks{node=\"1\"} "]
             .map(|line| (line, 3))
             .into();
     let (deadline, mut said, mut asked) = (Instant::now() + PATIENCE, String::new(), 0);

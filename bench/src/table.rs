@@ -9,9 +9,9 @@
 //! A ratio above 1 is better than EEVDF, for times and for rates. The bootstrap draws entire
 //! rounds, so that effects common to a round cancel out.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io::{BufRead, Write, stdin, stdout};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write, stdin, stdout};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
@@ -21,29 +21,35 @@ use serde::{Deserialize, Serialize};
 
 const DRAWS: usize = 2000;
 /// With fewer rounds there is no interval.
-const MIN_ROUNDS: u32 = 5;
+const MIN_ROUNDS: usize = 5;
 /// Shorter idle times per second, 0 included, count as this many us.
 const LEAST_IDLE: f64 = 1.0;
 const BASE: &str = "eevdf";
 const OURS: &str = "scx_magpie";
 /// Groups in the order of the table, by the prefixes of benchmarks. The longest prefix counts.
-const GROUPS: [(&str, &[&str]); 11] = [
+const GROUPS: [(&str, &[&str]); 13] = [
     ("real programs", &["nginx", "redis", "postgres", "cc1", "x264"]),
     ("locks", &["locks"]),
-    ("light beside heavy", &["light"]),
-    ("containers", &["light-cgroup"]),
+    ("light alongside heavy", &["light"]),
+    ("containers", &["light-cgroup", "limited"]),
     ("wakeups", &["wakeup"]),
     ("hackbench", &["hackbench"]),
     ("switches", &["perf-pipe", "pairs", "stress", "tbench"]),
     ("pinned", &["pinned"]),
-    ("idle beside waiting", &["idle-waiting"]),
-    ("idle beyond the LLC beside waiting", &["idle-beyond"]),
+    ("cores of two threads", &["smt-"]),
+    ("one CPU", &["cpu1-"]),
+    ("a CPU idles while a task waits in its LLC", &["idle-waiting"]),
+    ("a CPU idles while a task waits in another LLC", &["idle-beyond"]),
     ("others", &[""]),
 ];
 
-/// Reads what bench/rounds.sh printed; prints a table of ratios to EEVDF, above 1 for what is better.
+/// Read what bench/rounds.sh printed, and print a table of ratios to EEVDF. Above 1 is better.
 #[derive(Parser)]
 struct Cli {
+    /// Files of lines of JSON, each from a boot of its own. The rounds of all files count. Default:
+    /// standard input.
+    files: Vec<PathBuf>,
+
     /// Write the figures as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -90,7 +96,8 @@ impl Kind {
 
 /// Return true if less is better.
 fn is_time(benchmark: &str) -> bool {
-    let seconds = ["hackbench", "pinned-hackbench", "cc1"].iter().any(|name| benchmark.starts_with(name));
+    let row = ["smt-", "cpu1-"].iter().find_map(|machine| benchmark.strip_prefix(machine)).unwrap_or(benchmark);
+    let seconds = ["hackbench", "pinned-hackbench", "cc1"].iter().any(|name| row.starts_with(name));
     seconds || Kind::of(benchmark) != Kind::Throughput
 }
 
@@ -157,23 +164,14 @@ fn note(names: &mut Vec<String>, name: &str) {
 }
 
 impl Results {
-    fn read(lines: impl Iterator<Item = std::io::Result<String>>) -> Result<Self> {
+    /// Read the lines of each part. Its rounds follow those of the parts before it.
+    fn read<Lines>(parts: impl IntoIterator<Item = Lines>) -> Result<Self>
+    where
+        Lines: Iterator<Item = std::io::Result<String>>,
+    {
         let mut results = Results::default();
-        for line in lines {
-            let line = line?;
-            if !line.starts_with('{') {
-                continue;
-            }
-            let Line { round, scheduler, benchmark, value, ended } =
-                serde_json::from_str(&line).with_context(|| format!("not a figure: {line}"))?;
-            results.nr_rounds = results.nr_rounds.max(round);
-            note(&mut results.schedulers, &scheduler);
-            if let (Some(benchmark), Some(value)) = (benchmark, value) {
-                note(&mut results.benchmarks, &benchmark);
-                results.values.entry(benchmark).or_default().entry(scheduler).or_default().insert(round, value);
-            } else if let Some(why) = ended {
-                *results.ended.entry((scheduler, why)).or_default() += 1;
-            }
+        for lines in parts {
+            results.read_part(lines)?;
         }
         ensure!(results.values.values().any(|row| row.contains_key(BASE)), "no figures of {BASE}");
         // EEVDF comes first, then scx_magpie.
@@ -183,6 +181,28 @@ impl Results {
             _ => 2,
         });
         Ok(results)
+    }
+
+    fn read_part(&mut self, lines: impl Iterator<Item = std::io::Result<String>>) -> Result<()> {
+        let before = self.nr_rounds;
+        for line in lines {
+            let line = line?;
+            if !line.starts_with('{') {
+                continue;
+            }
+            let Line { round, scheduler, benchmark, value, ended } =
+                serde_json::from_str(&line).with_context(|| format!("not a figure: {line}"))?;
+            let round = before + round;
+            self.nr_rounds = self.nr_rounds.max(round);
+            note(&mut self.schedulers, &scheduler);
+            if let (Some(benchmark), Some(value)) = (benchmark, value) {
+                note(&mut self.benchmarks, &benchmark);
+                self.values.entry(benchmark).or_default().entry(scheduler).or_default().insert(round, value);
+            } else if let Some(why) = ended {
+                *self.ended.entry((scheduler, why)).or_default() += 1;
+            }
+        }
+        Ok(())
     }
 
     fn median_of(&self, benchmark: &str, scheduler: &str) -> Option<f64> {
@@ -204,6 +224,12 @@ impl Results {
         Some(if is_time(benchmark) { base / values } else { values / base })
     }
 
+    /// Return the rounds in which EEVDF has run one of `benchmarks`.
+    fn rounds_of(&self, benchmarks: &[&String]) -> Vec<u32> {
+        let rows = benchmarks.iter().filter_map(|benchmark| self.values[*benchmark].get(BASE));
+        rows.flat_map(|rounds| rounds.keys().copied()).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
     /// Return the geometric mean of the ratios of `benchmarks`. None: nothing to compare.
     fn ratio(&self, benchmarks: &[&String], scheduler: &str) -> Option<Ratio> {
         let mean = |rounds: &[u32]| {
@@ -212,9 +238,9 @@ impl Results {
             (!ratios.is_empty())
                 .then(|| (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp())
         };
-        let all: Vec<u32> = (1..=self.nr_rounds).collect();
+        let all = self.rounds_of(benchmarks);
         let mut random = fastrand::Rng::with_seed(1);
-        let mut draw = || -> Vec<u32> { all.iter().map(|_| random.u32(1..=self.nr_rounds)).collect() };
+        let mut draw = || -> Vec<u32> { all.iter().filter_map(|_| random.choice(&all).copied()).collect() };
         let draws: Vec<f64> = (0..DRAWS).filter_map(|_| mean(&draw())).collect();
         Some(Ratio::of(mean(&all)?, draws))
     }
@@ -237,14 +263,15 @@ impl Results {
         let names: Vec<&String> = self.others().collect();
         writeln!(to, "| | EEVDF | {} |", names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" | "))?;
         writeln!(to, "|---|---|{}", "---|".repeat(names.len()))?;
-        let cell = |ratio: Option<Ratio>| {
+        let cell = |ratio: Option<Ratio>, nr_rounds: usize| {
             let Some(ratio) = ratio else { return "-".to_string() };
             let [middle, low, high] = [ratio.ratio, ratio.low, ratio.high].map(ratio_text);
-            let bold = if ratio.is_noise() || self.nr_rounds < MIN_ROUNDS { "" } else { "**" };
+            let bold = if ratio.is_noise() || nr_rounds < MIN_ROUNDS { "" } else { "**" };
             format!("{bold}{middle}{bold} ({low}..{high})")
         };
         let row = |benchmarks: &[&String]| -> String {
-            names.iter().map(|name| cell(self.ratio(benchmarks, name))).collect::<Vec<_>>().join(" | ")
+            let nr_rounds = self.rounds_of(benchmarks).len();
+            names.iter().map(|name| cell(self.ratio(benchmarks, name), nr_rounds)).collect::<Vec<_>>().join(" | ")
         };
         for (group, benchmarks) in self.groups() {
             writeln!(to, "| **{group}** | 1 | {} |", row(&benchmarks))?;
@@ -256,7 +283,7 @@ impl Results {
         writeln!(
             to,
             "\n{} rounds; ratio to EEVDF, above 1 is better; 95 % confidence interval; bold: more than noise ({MIN_ROUNDS} rounds at least); a group: the geometric mean of its rows.",
-            self.nr_rounds
+            self.benchmarks.iter().map(|row| self.rounds_of(&[row]).len()).max().unwrap_or_default()
         )?;
         for ((scheduler, why), times) in &self.ended {
             writeln!(to, "{scheduler}, {times} times: {why}")?;
@@ -277,7 +304,14 @@ impl Results {
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
-    let results = Results::read(stdin().lock().lines())?;
+    let results = if cli.files.is_empty() {
+        Results::read([stdin().lock().lines()])?
+    } else {
+        let open =
+            |path: &PathBuf| Ok(BufReader::new(File::open(path).with_context(|| format!("{}", path.display()))?));
+        let parts: Vec<_> = cli.files.iter().map(open).collect::<Result<_>>()?;
+        Results::read(parts.into_iter().map(BufRead::lines))?
+    };
     results.markdown(&mut stdout().lock())?;
     if let Some(file) = &cli.json {
         fs::write(file, serde_json::to_string_pretty(&results.json())?)
@@ -291,7 +325,7 @@ mod tests {
     use super::*;
 
     fn results(lines: &[&str]) -> Results {
-        Results::read(lines.iter().map(|line| Ok(line.to_string()))).unwrap()
+        Results::read([lines.iter().map(|line| Ok(line.to_string()))]).unwrap()
     }
 
     fn rounds(benchmark: &str, scheduler: &str, values: &[f64]) -> Vec<String> {
@@ -347,15 +381,15 @@ mod tests {
         let expected = [
             r#"real programs: throughput ["cc1"]"#,
             r#"locks: throughput ["locks-spin-24-rps"]"#,
-            r#"light beside heavy: latency ["light-p90"]"#,
+            r#"light alongside heavy: latency ["light-p90"]"#,
             r#"containers: latency ["light-cgroup-p90"]"#,
             r#"wakeups: throughput ["wakeup-50-rps", "wakeup-95-rps"]"#,
             r#"wakeups: latency ["wakeup-50-p99"]"#,
             r#"switches: throughput ["pairs-8"]"#,
             r#"pinned: throughput ["pinned-hackbench"]"#,
             r#"pinned: context switches ["pinned-hackbench-switches"]"#,
-            r#"idle beside waiting: us a second ["idle-waiting-wakeup-50"]"#,
-            r#"idle beyond the LLC beside waiting: us a second ["idle-beyond-locks"]"#,
+            r#"a CPU idles while a task waits in its LLC: us a second ["idle-waiting-wakeup-50"]"#,
+            r#"a CPU idles while a task waits in another LLC: us a second ["idle-beyond-locks"]"#,
             r#"others: throughput ["other"]"#,
         ];
         assert_eq!(groups, expected);
@@ -363,9 +397,10 @@ mod tests {
 
     #[test]
     fn programs_tell_seconds_or_rates() {
-        let time = ["cc1", "nginx-p99", "pinned-hackbench", "pinned-hackbench-switches"].map(is_time);
+        let time = ["cc1", "nginx-p99", "pinned-hackbench", "pinned-hackbench-switches", "cpu1-hackbench-pipe-2g"]
+            .map(is_time);
         let rate = ["x264-fps", "nginx-rps", "postgres-write-tps", "pairs-8"].map(is_time);
-        assert_eq!((time, rate), ([true; 4], [false; 4]));
+        assert_eq!((time, rate), ([true; 5], [false; 4]));
     }
 
     /// No idle time is better than some, by a finite ratio.
@@ -379,6 +414,17 @@ mod tests {
         };
         let ratios = [ratio(0.0, 0.0), ratio(50.0, 0.0), ratio(0.3, 50.0), ratio(50.0, 25.0)];
         assert_eq!(ratios.map(ratio_text), ["1.00", "50.00", "0.020", "2.00"]);
+    }
+
+    #[test]
+    fn the_rounds_of_all_boots_count() {
+        let boot = |base: &[f64], ours: &[f64]| {
+            let lines = [rounds("tbench", BASE, base), rounds("tbench", OURS, ours)].concat();
+            lines.into_iter().map(Ok)
+        };
+        let results = Results::read([boot(&[10.0, 12.0], &[20.0, 24.0]), boot(&[11.0], &[33.0])]).unwrap();
+        assert_eq!((results.nr_rounds, results.median_of("tbench", OURS)), (3, Some(24.0)));
+        assert_eq!(results.ratio(&[&"tbench".to_string()], OURS).unwrap().ratio, 24.0 / 11.0);
     }
 
     #[test]
@@ -412,8 +458,8 @@ mod tests {
     #[test]
     fn few_rounds_say_nothing() {
         for (nr, bold) in [(MIN_ROUNDS - 1, false), (MIN_ROUNDS, true)] {
-            let mut lines = rounds("tbench", BASE, &vec![1.0; nr as usize]);
-            lines.extend(rounds("tbench", OURS, &vec![2.0; nr as usize]));
+            let mut lines = rounds("tbench", BASE, &vec![1.0; nr]);
+            lines.extend(rounds("tbench", OURS, &vec![2.0; nr]));
             let mut text = Vec::new();
             results(&lines.iter().map(String::as_str).collect::<Vec<_>>()).markdown(&mut text).unwrap();
             assert_eq!(String::from_utf8(text).unwrap().contains("| **2.00** ("), bold, "{nr}");
@@ -427,6 +473,7 @@ mod tests {
 
     #[test]
     fn no_base_is_an_error() {
-        assert!(Results::read([Ok(rounds("tbench", OURS, &[1.0]).remove(0))].into_iter()).is_err());
+        let lines = rounds("tbench", OURS, &[1.0]).into_iter().map(Ok);
+        assert!(Results::read([lines]).is_err());
     }
 }

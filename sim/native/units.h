@@ -14,7 +14,7 @@
 	X(map_test) X(map_set) X(map_test_and_clear) X(map_walk_from) X(map_walk_next) \
 	X(map_walked) X(map_any) \
 	X(decay_load) X(pelt_accumulate) X(pelt_update) X(util_avg_at) \
-	X(leave_autogroup) X(look_at_groups) \
+	X(leave_autogroup) X(check_groups) \
 	X(group) X(group_add) X(group_enter) X(group_leave) X(flush_cpu) X(flush) X(group_share) \
 	X(update_share) X(task_weight) X(is_idle_policy) X(free_group) \
 	X(bw_refill) X(take_slice) X(charge_groups) X(next_refill) X(cpu_budget) \
@@ -29,12 +29,12 @@
 	X(update_cpuperf) X(decay_cpuperf) \
 	X(fallback_cpu) X(weak_wait) \
 	X(note_wake_case) \
-	X(nr_scan_of) X(budget) X(sum_util) X(estimate_nr_scan) \
+	X(nr_scan_of) X(scan_budget) X(sum_util) X(estimate_nr_scan) \
 	X(note_idle_core) X(mark_idle) X(mark_busy) X(claim_idle) X(any_idle) \
 	X(begin_search) X(scan_window) X(scan_llc) X(scan_beyond) X(find_idle) \
 	X(affine_target) \
 	X(hands_off) X(judge_handoff) \
-	X(note_prolog) X(delay_return) X(back_off) X(wants_home) X(settle_preferred_node) \
+	X(note_prolog) X(delay_return) X(back_off) X(wants_preferred_node) X(settle_preferred_node) \
 	X(node_any_idle) \
 	X(find_stronger) X(runs_small) \
 	X(nr_idle) X(find_core) X(find_room) \

@@ -207,23 +207,23 @@ enum magpie_stat {
 	STAT_STOLEN_NS,	 /* time that tasks had waited in a queue before another CPU ran them */
 	/* tasks that a busy CPU pulled because they had more lag, or had waited for longer */
 	STAT_BALANCE,
-	STAT_STARVED,	 /* tasks run out of turn because they had waited for starve_ns */
-	STAT_STEAL_MISS, /* victims from which no task could be taken */
-	STAT_EMPTY,	 /* dispatches that found nothing to run */
-	STAT_REENQUEUE,	 /* tasks enqueued again because a higher class took their CPU */
-	STAT_AFFINE,	 /* wakeups pulled to the waking CPU, away from the previous one */
-	STAT_AFFINE_FAR, /* ... of another node */
-	STAT_HOME_WAKE,	 /* wakeups that returned to the preferred node */
-	STAT_HOME_STEAL, /* waiting tasks that a CPU of their preferred node took */
-	STAT_HOME_MOVE,	 /* running tasks that were moved to their preferred node */
+	STAT_STARVED,	      /* tasks run out of turn because they had waited for starve_ns */
+	STAT_STEAL_MISS,      /* victims from which no task could be taken */
+	STAT_EMPTY,	      /* dispatches that found nothing to run */
+	STAT_REENQUEUE,	      /* tasks enqueued again because a higher class took their CPU */
+	STAT_AFFINE,	      /* wakeups pulled to the waking CPU, away from the previous one */
+	STAT_AFFINE_FAR,      /* ... of another node */
+	STAT_PREFERRED_WAKE,  /* wakeups that returned to the preferred node */
+	STAT_PREFERRED_STEAL, /* waiting tasks that a CPU of their preferred node took */
+	STAT_PREFERRED_MOVE,  /* running tasks that were moved to their preferred node */
 	/* checks that found a task away from its preferred node, held there by the back-off */
-	STAT_HOME_HELD,
-	STAT_HOME,	  /* checks that found a task on its preferred node */
-	STAT_AWAY,	  /* checks that found a task away from it */
-	STAT_MISFIT,	  /* running tasks that became too big for their CPU */
-	STAT_MISFIT_NS,	  /* time that such tasks ran there */
-	STAT_MISFIT_MOVE, /* ... that were moved to a stronger CPU */
-	STAT_MISFIT_SWAP, /* ... of these, where a running task had to leave that CPU */
+	STAT_PREFERRED_HELD,
+	STAT_ON_PREFERRED,  /* checks that found a task on its preferred node */
+	STAT_OFF_PREFERRED, /* checks that found a task away from it */
+	STAT_MISFIT,	    /* running tasks that became too big for their CPU */
+	STAT_MISFIT_NS,	    /* time that such tasks ran there */
+	STAT_MISFIT_MOVE,   /* ... that were moved to a stronger CPU */
+	STAT_MISFIT_SWAP,   /* ... of these, where a running task had to leave that CPU */
 	/* running tasks moved to a preferred core, an idle core, or an LLC with more room */
 	STAT_ROOM_MOVE,
 	STAT_BUSY_NS, /* not idle */
@@ -278,7 +278,7 @@ struct cpu_ctx {
 	u64 voffset;
 	u64 queued_load;     /* sum of the weights of the tasks in its queues; atomic */
 	u64 curr_deadline;   /* current's task_ctx.deadline */
-	u64 curr_requeued;   /* ... plus a slice: the earliest deadline after its slice */
+	u64 curr_requeued;   /* ... plus a slice: its deadline after this slice is not earlier */
 	u64 curr_started;    /* ran_until() when it started */
 	s64 curr_left;	     /* expected ns from then on until current sleeps */
 	u32 curr_weight;     /* its task_weight(); 0: no task of sched_ext runs */
@@ -288,12 +288,12 @@ struct cpu_ctx {
 	u8 curr_resumes;     /* it runs the rest of its slice */
 	u8 preempted_by;     /* enum preempter: current is being preempted */
 	u8 idle;	     /* in the idle loop */
-	u8 taken;    /* a higher class took the CPU, and no task of sched_ext has run since */
-	u8 misfit;   /* current is too big for this CPU */
-	u8 queued;   /* enum queued */
-	u8 fifo;     /* FIFO mode: deadlines do not matter */
-	u8 due;	     /* DUE_*: work for dispatch(), set by the tick */
-	u8 tickless; /* current has no tick: order/tickless.bpf.h */
+	u8 higher_class;     /* a higher class took the CPU; no task of sched_ext has run since */
+	u8 misfit;	     /* current is too big for this CPU */
+	u8 queued;	     /* enum queued */
+	u8 fifo;	     /* FIFO mode: deadlines do not matter */
+	u8 due;		     /* DUE_*: work for dispatch(), set by the tick */
+	u8 tickless;	     /* current has no tick: order/tickless.bpf.h */
 
 	/* Only the CPU itself uses these, except where noted. */
 	/* the latest deadline with which a task was queued */
@@ -319,8 +319,9 @@ struct cpu_ctx {
 	s32 balance_with; /* the CPU with which balance() compares */
 	/* slot of the victim at which steal() ran out of tries; NO_SLOT: it did not */
 	u32 steal_slot;
-	u8 awaits;  /* the last steal() found a queue into which a task may soon be inserted */
-	u8 awaited; /* ... and this idle CPU has kicked itself, to check that queue once more */
+	/* the last steal() found a queue into which a task may soon be inserted, */
+	u8 awaits_insertion;
+	u8 checks_again; /* ... and this idle CPU has kicked itself, to check that queue once more */
 
 	/* numa/: the hand-off of current. */
 	u64 sync_woke_at;  /* CLOCK_MONOTONIC of its last sync wakeup; 0: not timed */
@@ -328,7 +329,7 @@ struct cpu_ctx {
 	u32 nr_handoffs;   /* WF_SYNC wakeups with a full score: one in HANDOFF_SAMPLE is timed */
 	u8 sync_wakes;	   /* WF_SYNC wakeups by current: 0, 1, or 2 for more */
 	u8 handed_off;	   /* ... and the wakee waits in the local DSQ for this CPU */
-	u64 homed_at;	   /* scx_bpf_now() of the last check of the preferred node */
+	u64 preferred_checked_at; /* scx_bpf_now() of the last check of the preferred node */
 
 	/* capacity/ */
 	u32 util_est;	    /* util_avg when the CPU went idle: rises immediately, falls slowly */
@@ -398,10 +399,10 @@ struct group {
 	u64 nr_throttled; /* ... in which it was throttled */
 } __attribute__((aligned(CACHE_LINE)));
 
-/* A process, by its tgid; see numa/home.bpf.h and src/numa. */
+/* A process, by its tgid; see numa/preferred.bpf.h and src/numa. */
 struct process {
-	u64 looks; /* checks of its tasks in ticks */
-	s32 node;  /* the node of its memory; NO_NODE: none, or not known */
+	u64 checks; /* checks of its tasks in ticks */
+	s32 node;   /* the node of its memory; NO_NODE: none, or not known */
 	u32 pad;
 };
 

@@ -60,7 +60,7 @@ int place_cpu(struct placed_cpu *placed)
 SEC("syscall")
 int poll_groups(void *ctx)
 {
-	look_at_groups();
+	check_groups();
 	return 0;
 }
 

@@ -50,11 +50,11 @@
 #include "capacity/wake_cases.bpf.h"
 #include "search/nr_scan.bpf.h"
 #include "search/idle.bpf.h"
-#include "numa/home.bpf.h"
+#include "numa/preferred.bpf.h"
 #include "search/scan.bpf.h"
 #include "numa/wake_affine.bpf.h"
 #include "numa/handoff.bpf.h"
-#include "numa/migrate_home.bpf.h"
+#include "numa/migrate.bpf.h"
 #include "capacity/misfit.bpf.h"
 #include "search/room.bpf.h"
 #include "search/move.bpf.h"
@@ -363,7 +363,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 		return;
 	/* Leave FIFO mode here: no task waits, and an idle CPU has no tick that would leave it. */
 	cctx->fifo = false;
-	cctx->awaited = false;
+	cctx->checks_again = false;
 	mark_idle(cpu, cctx);
 	/*
 	 * The other half of the handshake with enqueue(): a task may have been queued after

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! /sys/devices/system/cpu/cpufreq/policyN --read(): all, once--> Policies --follows(), reachable()
-//!                                         --look(): a few at a time----^
+//!                                         --refresh(): a few at a time-^
 //! ```
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::tunables::{CpuFreq, Power};
 pub const SYS_CPU: &str = "/sys/devices/system/cpu";
 
 /// Maximum number of policies read at a time, so that the cost does not grow with the machine.
-const A_LOOK: usize = 16;
+const AT_ONCE: usize = 16;
 
 /// The CPUs that share a frequency, and their settings when last read.
 struct Policy {
@@ -39,12 +39,12 @@ impl Policy {
         let cpus = fs::read_to_string(folder.join("related_cpus")).unwrap_or_default();
         let cpus = cpus.split_whitespace().filter_map(|id| id.parse().ok()).collect();
         let mut policy = Self { folder, cpus, has_schedutil: false, clamped: None };
-        policy.look();
+        policy.refresh();
         policy
     }
 
     /// Read the settings again. Missing or malformed files clamp nothing.
-    fn look(&mut self) {
+    fn refresh(&mut self) {
         let governor = read_from_file::<String>(&self.folder.join("scaling_governor"));
         self.has_schedutil = governor.is_ok_and(|governor| governor == "schedutil");
         let khz = |file: &str| read_from_file::<u64>(&self.folder.join(file)).ok();
@@ -72,14 +72,14 @@ impl Policies {
     }
 
     /// Read the next few policies again; or all, if their set has changed since the last round.
-    pub fn look(&mut self) {
+    pub fn refresh(&mut self) {
         let known = self.policies.iter().map(|policy| &policy.folder);
         if self.next == 0 && !folders(&self.sys_cpu).iter().eq(known) {
             *self = Self::read(&self.sys_cpu);
             return;
         }
-        let end = (self.next + A_LOOK).min(self.policies.len());
-        self.policies[self.next..end].iter_mut().for_each(Policy::look);
+        let end = (self.next + AT_ONCE).min(self.policies.len());
+        self.policies[self.next..end].iter_mut().for_each(Policy::refresh);
         self.next = if end < self.policies.len() { end } else { 0 };
     }
 
@@ -127,7 +127,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut policies = Policies::read(dir.path());
         let mut follow = || {
-            policies.look();
+            policies.refresh();
             [CpuFreq::Auto, CpuFreq::On, CpuFreq::Off].map(|asked| policies.follows(asked, Power::Balanced))
         };
         assert_eq!(follow(), [false, true, false]);
@@ -162,9 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn a_look_reads_some_policies_and_the_next_look_the_next() {
+    fn a_refresh_reads_some_policies_and_the_next_one_the_next() {
         let dir = tempfile::tempdir().unwrap();
-        const NR: usize = 2 * A_LOOK + 1;
+        const NR: usize = 2 * AT_ONCE + 1;
         let allow = |allowed: &str| {
             let files = [("scaling_max_freq", allowed), ("cpuinfo_max_freq", "4")];
             (0..NR).for_each(|policy| set(&dir, policy, &files));
@@ -173,15 +173,15 @@ mod tests {
         let mut policies = Policies::read(dir.path());
         let clamped = |policies: &Policies| (0..NR).filter(|&cpu| policies.reachable(cpu, 4) == 1).count();
         allow("1");
-        let looks = [A_LOOK, 2 * A_LOOK, NR].map(|seen| {
-            policies.look();
+        let reads = [AT_ONCE, 2 * AT_ONCE, NR].map(|seen| {
+            policies.refresh();
             (clamped(&policies), seen)
         });
-        assert!(looks.iter().all(|(clamped, seen)| clamped == seen), "{looks:?}");
+        assert!(reads.iter().all(|(clamped, seen)| clamped == seen), "{reads:?}");
         // A new policy causes a full read; removed policies clamp nothing.
         allow("4");
         fs::remove_dir_all(dir.path().join("cpufreq/policy0")).unwrap();
-        policies.look();
+        policies.refresh();
         assert_eq!((clamped(&policies), policies.policies.len()), (0, NR - 1));
     }
 }

@@ -17,7 +17,7 @@ use crate::stats::{Group, Metrics};
 /// Metrics of each LLC: the metric and its statistic, whose description is the help text.
 const LLC_GAUGES: [(&str, &str); 4] =
     [("cpus", "nr_cpus"), ("scan_cpus", "nr_scan"), ("queue_length", "nr_queued"), ("queue_length_max", "max_queued")];
-const LLC_COUNTERS: [(&str, &str); 28] = [
+const LLC_COUNTERS: [(&str, &str); 29] = [
     ("searches", "search"),
     ("domain_searches", "domain_search"),
     ("scanned_cpus", "scanned"),
@@ -41,7 +41,8 @@ const LLC_COUNTERS: [(&str, &str); 28] = [
     ("idle_dispatches", "empty"),
     ("affine_wakeups", "affine"),
     ("affine_far_wakeups", "affine_far"),
-    ("home_held_ticks", "home_held"),
+    ("preferred_held_ticks", "preferred_held"),
+    ("home_held_ticks", "preferred_held"), // name of 0.1, until 0.3
     ("misfits", "misfit"),
     ("misfit_moves", "misfit_move"),
     ("misfit_swaps", "misfit_swap"),
@@ -50,7 +51,7 @@ const LLC_COUNTERS: [(&str, &str); 28] = [
 
 /// Metrics of each LLC: name, help text, label, and the statistic for each value of the label.
 type Labelled = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
-const LLC_LABELLED: [Labelled; 3] = [
+const LLC_LABELLED: [Labelled; 4] = [
     (
         "wakeups",
         "wakeups by the place of the task: an idle CPU (target, previous, recent, another one of the LLC, one of another LLC), \
@@ -73,10 +74,17 @@ const LLC_LABELLED: [Labelled; 3] = [
         &[("llc", "steal_llc"), ("node", "steal_node"), ("far", "steal_far")],
     ),
     (
+        "preferred_returns",
+        "tasks that returned to their preferred node: on wakeup, while they waited, while they ran",
+        "by",
+        &[("wakeup", "preferred_wake"), ("steal", "preferred_steal"), ("move", "preferred_move")],
+    ),
+    // Name of 0.1, until 0.3.
+    (
         "home_returns",
         "tasks that returned to their preferred node: on wakeup, while they waited, while they ran",
         "by",
-        &[("wakeup", "home_wake"), ("steal", "home_steal"), ("move", "home_move")],
+        &[("wakeup", "preferred_wake"), ("steal", "preferred_steal"), ("move", "preferred_move")],
     ),
 ];
 
@@ -143,11 +151,14 @@ impl Families<'_> {
 
     pub fn nodes(&mut self, metrics: &Metrics) -> fmt::Result {
         let ticks = metrics.nodes.iter().flat_map(|(id, node)| {
-            let of = |home: bool, count| (vec![("node", id.to_string()), ("home", home.to_string())], count);
-            [of(true, node.looks_home), of(false, node.looks - node.looks_home)]
+            // The label `home` is the name of 0.1, until 0.3.
+            let of = |preferred: bool, count| {
+                let label = |name| (name, preferred.to_string());
+                (vec![("node", id.to_string()), label("preferred"), label("home")], count)
+            };
+            [of(true, node.checks_preferred), of(false, node.checks - node.checks_preferred)]
         });
-        let help =
-            "ticks that found a task with a preferred node running on the node; home is true if the task prefers it";
+        let help = "ticks that found a task with a preferred node running on the node; preferred is true if the task prefers it";
         self.counter("node_ticks", help, None, &ticks.collect::<Vec<_>>())
     }
 
@@ -173,14 +184,15 @@ impl Families<'_> {
             &[(vec![], memory.cpu_ns as f64 / NS)],
         )?;
         let longest = memory.longest_us as f64 / US;
-        self.gauge(
-            "memory_longest_look",
-            "CPU time of the longest sampling without a pause",
-            seconds,
-            &[(vec![], longest)],
-        )?;
+        // The second name is that of 0.1, until 0.3.
+        for name in ["memory_longest_sample", "memory_longest_look"] {
+            let help = "CPU time of the longest sampling without a pause";
+            self.gauge(name, help, seconds, &[(vec![], longest)])?;
+        }
         let help = "processes known now to have most of their memory on one node";
-        self.gauge("memory_homes", help, None, &[(vec![], memory.homes)])
+        // The second name is that of 0.1, until 0.3.
+        self.gauge("memory_known", help, None, &[(vec![], memory.known)])?;
+        self.gauge("memory_homes", help, None, &[(vec![], memory.known)])
     }
 
     pub fn cgroups(&mut self, metrics: &Metrics) -> fmt::Result {
@@ -249,7 +261,7 @@ mod tests {
         "stolen",
         "stolen_from",
         "stolen_wait_us",
-        "at_home",
+        "on_preferred",
     ];
     const BY_HAND: [&str; 3] = ["util", "cpuperf_target", "latencies"];
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A thread that samples where the busiest processes have their memory, and publishes preferred
-//! nodes to the BPF program (`bpf/numa/home.bpf.h`). It does not run on machines with one node.
+//! nodes to the BPF program (`bpf/numa/preferred.bpf.h`). It does not run on machines with one node.
 //!
 //! ```text
-//! processes (BPF map): looks --Tracker::due()--> busy and due --Pass::go_on()--> Tally --preferred()--+
+//! processes (BPF map): checks --Tracker::due()--> busy and due --Pass::go_on()--> Tally --preferred()--+
 //!            node <-----------------------------------------------------------------------------------+
 //!                            tracker.rs                              maps.rs
 //! ```
@@ -54,7 +54,7 @@ pub struct Costs {
     /// The longest uninterrupted sample, ns.
     pub longest_ns: AtomicU64,
     /// Processes that have a preferred node by memory now.
-    pub homes: AtomicU64,
+    pub known: AtomicU64,
 }
 
 /// Parameters of the running thread.
@@ -163,8 +163,8 @@ impl Worker {
         }
         let (began, end) = (thread_time(), Instant::now() + ROUND);
         let entries = self.entries()?;
-        let homes = entries.iter().filter(|(_, process)| process.node != NO_NODE).count();
-        self.costs.homes.store(homes as u64, Ordering::Relaxed);
+        let known = entries.iter().filter(|(_, process)| process.node != NO_NODE).count();
+        self.costs.known.store(known as u64, Ordering::Relaxed);
         let due = self.tracker.due(Instant::now(), &entries);
         self.rest(began);
         for (tgid, process) in due {
@@ -208,7 +208,7 @@ impl Worker {
                 let node = Some(pass.tally.preferred()).filter(|node| may_run_there(tgid, self.node_cpus.get(node)));
                 let node = node.unwrap_or(NO_NODE);
                 let resized = known.resized(pass.tally.total);
-                known.looked_at(Instant::now(), node == process.node && !resized);
+                known.sampled(Instant::now(), node == process.node && !resized);
                 self.costs.samples.fetch_add(1, Ordering::Relaxed);
                 if node != process.node {
                     self.publish(tgid, process { node, ..process })?;
@@ -225,7 +225,7 @@ impl Worker {
                 _ = self.processes.delete(bytes_of(&tgid));
             }
             Err(err) => {
-                known.looked_at(Instant::now(), true);
+                known.sampled(Instant::now(), true);
                 self.warn_if_refused(&err);
             }
         }

@@ -259,7 +259,7 @@ impl<'a> Scheduler<'a> {
         while !shutdown.load(Ordering::Relaxed) && !Exit::has_happened(&self.skel) {
             let now = Instant::now();
             if now >= energy_at {
-                self.policies.look();
+                self.policies.refresh();
                 let loaded = (self.tunables.power, self.tunables.cpufreq);
                 let seen = energy::of_this_machine(&self.asked, &self.policies);
                 if self.energy.has_changed(loaded, seen, now) && now >= self.outdated_from {

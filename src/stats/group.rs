@@ -125,15 +125,15 @@ pub struct Group {
     #[stat(desc = "wakeups that wake-affine moved from another node to the waking CPU")]
     pub affine_far: u64,
     #[stat(desc = "tasks that returned to their preferred node when they woke up")]
-    pub home_wake: u64,
+    pub preferred_wake: u64,
     #[stat(desc = "waiting tasks that a CPU of their preferred node took")]
-    pub home_steal: u64,
+    pub preferred_steal: u64,
     #[stat(desc = "running tasks that were moved to their preferred node")]
-    pub home_move: u64,
+    pub preferred_move: u64,
     #[stat(desc = "ticks that found a task off its preferred node and left it there because of --numa-backoff")]
-    pub home_held: u64,
+    pub preferred_held: u64,
     #[stat(desc = "run time of tasks on their preferred node, in %, sampled by ticks; 0 on machines with one node")]
-    pub at_home: f64,
+    pub on_preferred: f64,
     #[stat(desc = "running tasks found too big for their CPU; 0 if all CPUs have the same capacity")]
     pub misfit: u64,
     #[stat(desc = "time that tasks ran on a CPU too small for them, in milliseconds")]
@@ -208,16 +208,19 @@ impl LlcSnapshot {
             reenqueue: of(magpie_stat_STAT_REENQUEUE),
             affine: of(magpie_stat_STAT_AFFINE),
             affine_far: of(magpie_stat_STAT_AFFINE_FAR),
-            home_wake: of(magpie_stat_STAT_HOME_WAKE),
-            home_steal: of(magpie_stat_STAT_HOME_STEAL),
-            home_move: of(magpie_stat_STAT_HOME_MOVE),
-            home_held: of(magpie_stat_STAT_HOME_HELD),
+            preferred_wake: of(magpie_stat_STAT_PREFERRED_WAKE),
+            preferred_steal: of(magpie_stat_STAT_PREFERRED_STEAL),
+            preferred_move: of(magpie_stat_STAT_PREFERRED_MOVE),
+            preferred_held: of(magpie_stat_STAT_PREFERRED_HELD),
             misfit: of(magpie_stat_STAT_MISFIT),
             misfit_ms: of(magpie_stat_STAT_MISFIT_NS) / 1_000_000,
             misfit_move: of(magpie_stat_STAT_MISFIT_MOVE),
             misfit_swap: of(magpie_stat_STAT_MISFIT_SWAP),
             room_move: of(magpie_stat_STAT_ROOM_MOVE),
-            at_home: percent(of(magpie_stat_STAT_HOME), of(magpie_stat_STAT_HOME) + of(magpie_stat_STAT_AWAY)),
+            on_preferred: percent(
+                of(magpie_stat_STAT_ON_PREFERRED),
+                of(magpie_stat_STAT_ON_PREFERRED) + of(magpie_stat_STAT_OFF_PREFERRED),
+            ),
         }
     }
 }

@@ -19,6 +19,7 @@ mod group;
 mod metrics;
 pub mod monitor;
 mod numa;
+pub mod renamed;
 mod search;
 mod server;
 mod snapshot;
@@ -32,6 +33,7 @@ pub use client::Client;
 pub use group::Group;
 pub use metrics::Metrics;
 pub use numa::{Memory, Node};
+use renamed::with_old_names;
 pub use search::SearchCounts;
 pub use server::{SOCKET, Server};
 pub use snapshot::{About, Counters, Latencies, LlcSnapshot, SamplerSnapshot, Shared, Snapshot};
@@ -66,7 +68,7 @@ fn intervals() -> Box<dyn StatsOpener<(), Snapshot>> {
             let now = looked_up(res.recv()?);
             let metrics = now.since(&prev, now.at.saturating_sub(prev.at));
             prev = now;
-            metrics.to_json()
+            with_old_names(&metrics)
         });
         Ok(read)
     })
@@ -79,7 +81,7 @@ fn totals() -> Box<dyn StatsReaderSend<(), Snapshot>> {
             None => DEFAULT_NR_CGROUPS,
         };
         req.send(())?;
-        looked_up(res.recv()?).totals(nr_cgroups).to_json()
+        with_old_names(&looked_up(res.recv()?).totals(nr_cgroups))
     })
 }
 

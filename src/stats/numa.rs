@@ -18,11 +18,11 @@ use crate::bpf_intf::*;
 #[serde(default)]
 pub struct Node {
     #[stat(desc = "run time on this node of tasks that prefer it, in %, sampled by ticks")]
-    pub at_home: f64,
+    pub on_preferred: f64,
     #[stat(desc = "ticks that found a task with a preferred node running on this node")]
-    pub looks: u64,
-    #[stat(desc = "of looks, ticks that found a task that prefers this node")]
-    pub looks_home: u64,
+    pub checks: u64,
+    #[stat(desc = "of checks, ticks that found a task that prefers this node")]
+    pub checks_preferred: u64,
     #[stat(desc = "CPUs online")]
     pub nr_cpus: u64,
     #[stat(desc = "utilization (PELT) in % of the capacity of the CPUs of this node")]
@@ -34,11 +34,11 @@ pub struct Node {
     #[stat(desc = "tasks that CPUs of this node stole from other nodes")]
     pub steal_far: u64,
     #[stat(desc = "tasks that returned to this node, which they prefer: on wakeup, by stealing, or while they ran")]
-    pub home_back: u64,
+    pub preferred_back: u64,
     #[stat(
         desc = "ticks on this node that found a task off its preferred node and left it there because of --numa-backoff"
     )]
-    pub home_held: u64,
+    pub preferred_held: u64,
 }
 
 impl Snapshot {
@@ -60,19 +60,19 @@ impl Snapshot {
                 let count = |node: &LlcSnapshot| node.counters[stat as usize];
                 rise(count(node), before.map_or(0, count))
             };
-            let looks_home = since(magpie_stat_STAT_HOME);
+            let checks_preferred = since(magpie_stat_STAT_ON_PREFERRED);
             let of = node.since(before, interval);
             let node = Node {
-                at_home: of.at_home,
-                looks: looks_home + since(magpie_stat_STAT_AWAY),
-                looks_home,
+                on_preferred: of.on_preferred,
+                checks: checks_preferred + since(magpie_stat_STAT_OFF_PREFERRED),
+                checks_preferred,
                 nr_cpus: of.nr_cpus,
                 util: of.util,
                 nr_queued: of.nr_queued,
                 affine_far: of.affine_far,
                 steal_far: of.steal_far,
-                home_back: of.home_wake + of.home_steal + of.home_move,
-                home_held: of.home_held,
+                preferred_back: of.preferred_wake + of.preferred_steal + of.preferred_move,
+                preferred_held: of.preferred_held,
             };
             (*id, node)
         };
@@ -96,7 +96,7 @@ pub struct Memory {
     #[stat(desc = "longest sampling without a pause since the start, in microseconds of CPU time")]
     pub longest_us: u64,
     #[stat(desc = "processes known now to have most of their memory on one node")]
-    pub homes: u64,
+    pub known: u64,
 }
 
 impl SamplerSnapshot {
@@ -108,7 +108,7 @@ impl SamplerSnapshot {
             cost: percent(rise(self.cpu_ns, prev.cpu_ns), interval.as_nanos() as u64),
             cpu_ns: rise(self.cpu_ns, prev.cpu_ns),
             longest_us: self.longest_ns / 1000,
-            homes: self.homes,
+            known: self.known,
         }
     }
 }

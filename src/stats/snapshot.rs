@@ -78,7 +78,7 @@ pub struct SamplerSnapshot {
     pub samples: u64,
     pub cut: u64,
     pub longest_ns: u64,
-    pub homes: u64,
+    pub known: u64,
 }
 
 impl From<&numa::Costs> for SamplerSnapshot {
@@ -89,7 +89,7 @@ impl From<&numa::Costs> for SamplerSnapshot {
             samples: of(&costs.samples),
             cut: of(&costs.cut),
             longest_ns: of(&costs.longest_ns),
-            homes: of(&costs.homes),
+            known: of(&costs.known),
         }
     }
 }

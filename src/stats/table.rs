@@ -164,16 +164,17 @@ impl Metrics {
         }
         write!(w, "on preferred node %:")?;
         for (id, node) in &self.nodes {
-            write!(w, " node {id} {:.1}", node.at_home)?;
+            write!(w, " node {id} {:.1}", node.on_preferred)?;
         }
-        let Group { affine, affine_far, home_wake, home_steal, home_move, home_held, .. } = &self.total;
-        let Memory { samples, cost, homes, .. } = &self.memory;
-        let returns = home_wake + home_steal + home_move;
+        let Group { affine, affine_far, preferred_wake, preferred_steal, preferred_move, preferred_held, .. } =
+            &self.total;
+        let Memory { samples, cost, known, .. } = &self.memory;
+        let returns = preferred_wake + preferred_steal + preferred_move;
         write!(
             w,
-            "; moved by wake-affine {affine}, from other nodes {affine_far}; returned {returns}, held back {home_held}; "
+            "; moved by wake-affine {affine}, from other nodes {affine_far}; returned {returns}, held back {preferred_held}; "
         )?;
-        Ok(writeln!(w, "memory of {homes} processes known, {samples} sampled, {cost:.2} % of a CPU")?)
+        Ok(writeln!(w, "memory of {known} processes known, {samples} sampled, {cost:.2} % of a CPU")?)
     }
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 8 --llcs 2 --nodes 2 --icount 2 --timeout 500
 # carry: magpie-numa
-# Wake-affine and homes do not fight (Mel Gorman's back-off): pairs of processes that wake each other, their memory on
+# Wake-affine and known do not fight (Mel Gorman's back-off): pairs of processes that wake each other, their memory on
 # different nodes. With the back-off they change nodes by a fifth at most of what they do without, and get no less done.
 . /root/lib.sh
 

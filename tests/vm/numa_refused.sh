@@ -15,7 +15,7 @@ looked() {
 	cpu_time_us "${_thread%/comm}"
 }
 
-has_looked() {
+has_checked() {
 	[ "$(looked)" -gt "$1" ]
 }
 
@@ -28,7 +28,7 @@ hog
 hog
 start_magpie
 wait_for 60 "a warning" warnings
-wait_for 120 "more looks" has_looked $((3 * $(looked)))
+wait_for 120 "more looks" has_checked $((3 * $(looked)))
 say "$(grep WARN $LOG)"
 [ "$(warnings)" = 1 ] || fail "$(warnings) warnings"
 still_enabled

@@ -68,14 +68,14 @@ before=$(switches)
 magpie-numa hog --memory 1 --mb 1 --warm-up 0 --run 3 >/dev/null
 [ "$(switches)" = "$before" ] || fail "it wakes up though --numa-sample-share is 0: $(switches), before $before"
 
-has_looked() {
+has_checked() {
 	stats_json 1
 	[ "$(sampler samples)" -gt 0 ]
 }
 scx_magpie set numa-sample-share=20 >/dev/null || fail "set"
 magpie-numa hog --memory 1 --mb 1 --warm-up 0 --run 600 >/dev/null &
 hog=$!
-wait_for 60 "looks after a share was set" has_looked
+wait_for 60 "looks after a share was set" has_checked
 [ "$(grep -l magpie-numa /proc/"$MAGPIE"/task/*/comm)" = "$thread" ] || fail "another thread"
 scx_magpie set numa-sample-share=0 >/dev/null || fail "set"
 wait_for 10 "the thread's sleep" sleeps

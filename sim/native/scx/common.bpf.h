@@ -270,7 +270,7 @@ struct bpf_iter_scx_dsq {
 	u64 flags;
 	u64 vtime; /* the key for a move */
 	u32 pos;
-	u32 looks;
+	u32 checks;
 	u64 seq; /* counts the tasks that were there when it began */
 };
 

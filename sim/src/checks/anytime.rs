@@ -21,7 +21,7 @@ const WAKEUP_GRACE: u64 = MSEC;
 /// task, between LLCs, or sent to an idle CPU that another task took just before.
 const TICK_GRACE: u64 = 3 * TICK;
 
-/// MAX_PULL_LOOKS.
+/// MAX_PULL_CHECKS.
 const LOOKS: usize = 8;
 
 /// A bit may remain without its reason until the next tick.

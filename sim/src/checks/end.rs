@@ -43,7 +43,7 @@ impl Kernel {
                     magpie_stat_STAT_PREEMPT,
                     magpie_stat_STAT_QUEUED,
                     magpie_stat_STAT_THROTTLED,
-                    magpie_stat_STAT_HOME_MOVE,
+                    magpie_stat_STAT_PREFERRED_MOVE,
                     magpie_stat_STAT_MISFIT_MOVE,
                     magpie_stat_STAT_ROOM_MOVE,
                 ]),

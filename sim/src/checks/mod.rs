@@ -32,8 +32,8 @@ const CHECK_EVERY: u64 = 500 * USEC;
 /// Number of LLCs that a search or a kick reaches: MAX_BEYOND and the CPU's LLC.
 const REACH: usize = 9;
 
-/// Waiting tasks that one loop checks (MAX_OFFER_LOOKS, MAX_STARVE).
-const MAX_LOOKS: u32 = 16;
+/// Waiting tasks that one loop checks (MAX_OFFER_CHECKS, MAX_STARVE).
+const MAX_CHECKS: u32 = 16;
 
 /// Negative lag that a task may have, besides a slice (OVERRUN_NS).
 const OVERRUN: u64 = 20 * MSEC;
@@ -176,14 +176,14 @@ impl Kernel {
 
     /// Check the state after a callback.
     pub fn check_call(&mut self) {
-        let Some(Call { op, task, looks, looks_back, .. }) = self.call else { return };
+        let Some(Call { op, task, checks, checks_back, .. }) = self.call else { return };
         if let (Op::Stopping, Some(task)) = (op, task) {
             let by = self.tasks[task].tctx().map(|tctx| u32::from(tctx.preempted_by));
             self.tasks[task].behind_kthread = by == Some(preempter_BY_KTHREAD);
         }
-        for (looks, most) in [(looks, MAX_LOOKS), (looks_back, magpie_limits_MAX_LONG_QUEUE)] {
-            if looks > most && op != Op::CpuOffline {
-                self.violate("budget", format!("{op:?} looked at {looks} waiting tasks, more than {most}"));
+        for (checks, most) in [(checks, MAX_CHECKS), (checks_back, magpie_limits_MAX_LONG_QUEUE)] {
+            if checks > most && op != Op::CpuOffline {
+                self.violate("budget", format!("{op:?} checked {checks} waiting tasks, more than {most}"));
             }
         }
     }
@@ -228,17 +228,17 @@ impl Kernel {
     /// other CPUs: to a stronger CPU, to more room, or to the preferred node unless in back-off.
     pub fn check_sent(&mut self, task: TaskId, dsq_id: u64) {
         let (Some(to), Some(tctx)) = (local_on(dsq_id), self.tasks[task].tctx()) else { return };
-        let (home, held) = (tctx.preferred_node, tctx.numa_backoff != 0);
+        let (preferred, held) = (tctx.preferred_node, tctx.numa_backoff != 0);
         if self.moves_up(task, to) {
             return self.check_moved_up(task, to);
         }
         if self.moves_to_room(task, to) {
             return;
         }
-        if self.machine.places[to].node as i32 != home || held {
+        if self.machine.places[to].node as i32 != preferred || held {
             self.violate(
-                "home",
-                format!("task {task} is sent to CPU {to}; its home is node {home}, held back: {held}"),
+                "preferred node",
+                format!("task {task} is sent to CPU {to}; its preferred node is {preferred}, held back: {held}"),
             );
         }
     }
@@ -305,7 +305,7 @@ impl Kernel {
             self.violate("lost", format!("CPU {id} does not know that task {task} waits"));
         }
         if pinned && self.may_be_stolen(task) {
-            self.violate("pinned", format!("task {task} may move, and waits on CPU {id} where nobody looks for it"));
+            self.violate("pinned", format!("task {task} may move, and waits on CPU {id} where no CPU looks for it"));
         }
         if !pinned {
             self.checks.stale_since[id] = None;

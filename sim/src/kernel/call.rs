@@ -38,7 +38,7 @@ impl Kernel {
         let cpu = self.cpu;
         self.cost += CALLBACK;
         self.trace.record(Record { at: self.now + self.cost, cpu, task, op, arg });
-        let call = Call { op, cpu, task, nr_tasks: 0, rounds: 0, looks: 0, looks_back: 0 };
+        let call = Call { op, cpu, task, nr_tasks: 0, rounds: 0, checks: 0, checks_back: 0 };
         let outer = self.call.replace(call);
         let disables = self.quirks.prolog_disables_migration;
         let curr = self.curr_raw(cpu);

@@ -274,11 +274,11 @@ unsafe extern "C" fn bpf_iter_scx_dsq_next(it: *mut bpf_iter_scx_dsq) -> *mut ta
     let reverse = it.flags & u64::from(scx_public_consts_SCX_DSQ_ITER_REV) != 0;
     let Some(pos) = dsq.next_before(it.seq, it.pos as usize, reverse) else { return std::ptr::null_mut() };
     it.pos = pos as u32 + 1;
-    it.looks += 1;
+    it.checks += 1;
     let Some(task) = dsq.get(if reverse { dsq.len() - 1 - pos } else { pos }) else { return std::ptr::null_mut() };
     if let Some(call) = kernel.call.as_mut() {
-        let looks = if reverse { &mut call.looks_back } else { &mut call.looks };
-        *looks = it.looks.max(*looks);
+        let checks = if reverse { &mut call.checks_back } else { &mut call.checks };
+        *checks = it.checks.max(*checks);
     }
     kernel.tasks[task].raw
 }

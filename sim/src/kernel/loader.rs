@@ -108,7 +108,7 @@ impl Kernel {
 
     /// Set the node of a process's memory, as the loader's sampler does; -1: spread over nodes.
     pub fn set_memory(&mut self, tgid: i32, node: i32) {
-        let process = process { looks: 0, node, pad: 0 };
+        let process = process { checks: 0, node, pad: 0 };
         let words: [u64; size_of::<process>() / 8] = bytemuck::cast(process);
         self.hashes.insert((self.native.processes(), tgid as u64), words.into());
     }

@@ -154,8 +154,8 @@ pub struct Call {
     /// Rounds of the callback's loops.
     pub rounds: u32,
     /// Tasks checked by its longest iteration, and by the longest one from the end of a queue.
-    pub looks: u32,
-    pub looks_back: u32,
+    pub checks: u32,
+    pub checks_back: u32,
 }
 
 /// Differences between kernels that the program can see.

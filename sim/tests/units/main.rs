@@ -52,7 +52,7 @@ mod steal {
 }
 mod numa {
     mod handoff;
-    mod home;
-    mod migrate_home;
+    mod migrate;
+    mod preferred;
     mod wake_affine;
 }

@@ -5,7 +5,7 @@
  * idle, or that runs a task which fits the misfit's CPU. That task is preempted and waits, until
  * the misfit's old CPU steals it.
  *
- * Bounded by MAX_MOVE_LOOKS CPUs, from move_turn on, which has_room() advances.
+ * Bounded by MAX_MOVE_CHECKS CPUs, from move_turn on, which has_room() advances.
  */
 #pragma once
 
@@ -27,7 +27,7 @@ __noinline s32 find_stronger(struct task_struct *p __arg_trusted, s32 cpu)
 	u32 turn = cpu_ctx(cpu)->move_turn, i;
 	s32 other, small = -1;
 
-	bpf_for(i, 0, min(machine.nr_stronger, MAX_MOVE_LOOKS)) {
+	bpf_for(i, 0, min(machine.nr_stronger, MAX_MOVE_CHECKS)) {
 		other = capacity_order[((turn + i) % machine.nr_stronger) & (MAX_CPUS - 1)];
 		if (!is_stronger(capacity_of(other), capacity_of(cpu)) || !may_use(p, other))
 			continue;

@@ -13,11 +13,11 @@
 enum {
 	SHARES_SHIFT = 10, /* task_group.shares is the weight << this */
 	CPU_WEIGHT_DFL = 100,
-	MAX_LOOKS = 1024,   /* groups that one poll checks */
-	UNUSED_LOOKS = 100, /* checks, ten seconds: a task joins only when it next wakes */
+	MAX_CHECKS = 1024,   /* groups that one poll checks */
+	UNUSED_CHECKS = 100, /* checks, ten seconds: a task joins only when it next wakes */
 };
 
-u32 looked_at; /* the id checked last */
+u32 last_checked; /* the id checked last */
 
 #define NSEC_PER_USEC 1000ULL
 #define RUNTIME_INF   (~0ULL)
@@ -45,7 +45,7 @@ static u32 kernel_weight(u32 cpu_weight)
  * Update the group's settings from @tg, which is NULL while the cgroup is being created. @weight is
  * used if cpu.idle is set, or if the kernel has no task_group.shares.
  */
-static void look_at_group(u32 id, const struct task_group *tg, u32 weight)
+static void check_group(u32 id, const struct task_group *tg, u32 weight)
 {
 	struct group *g = group(id);
 	bool idle;
@@ -160,7 +160,7 @@ static s32 add_group(struct cgroup *cgrp, u32 weight)
 		return err;
 	}
 	init_group(id, cgroup, parent, cgrp->level, kernel_weight(weight));
-	look_at_group(id, task_group(cgrp), group(id)->weight);
+	check_group(id, task_group(cgrp), group(id)->weight);
 	return 0;
 }
 
@@ -198,7 +198,7 @@ static void add_autogroup(u64 address)
 	init_group(id, address, 0, 1, WEIGHT_DFL);
 	group(id)->autogroup = true;
 	group(id)->unused = 0;
-	look_at_group(id, autogroup(id), WEIGHT_DFL);
+	check_group(id, autogroup(id), WEIGHT_DFL);
 	bpf_map_update_elem(&group_ids, &address, &id, BPF_NOEXIST);
 }
 
@@ -216,23 +216,23 @@ static void remove_autogroup(u32 id)
 }
 
 /* Update the weight of an autogroup: its nice value may have changed. Remove one that is unused. */
-static void look_at_autogroup(u32 id)
+static void check_autogroup(u32 id)
 {
 	struct group *g = group(id);
 
 	if (READ_ONCE(g->members)) {
 		g->unused = 0;
-		look_at_group(id, autogroup(id), g->weight);
-	} else if (++g->unused >= UNUSED_LOOKS) {
+		check_group(id, autogroup(id), g->weight);
+	} else if (++g->unused >= UNUSED_CHECKS) {
 		remove_autogroup(id);
 	}
 }
 
 /*
  * In poll_groups(), ten times a second: add and check autogroups, and check the settings of cgroups
- * that the kernel does not report. Bounded by MAX_LOOKS; the next call continues.
+ * that the kernel does not report. Bounded by MAX_CHECKS; the next call continues.
  */
-static void look_at_groups(void)
+static void check_groups(void)
 {
 	u32 i;
 
@@ -243,16 +243,16 @@ static void look_at_groups(void)
 		if (address)
 			add_autogroup(address);
 	}
-	bpf_for(i, 0, MAX_LOOKS) {
+	bpf_for(i, 0, MAX_CHECKS) {
 		struct cgroup *cgrp;
 		u32 id;
 
 		if (i >= max_group)
 			break;
-		looked_at = looked_at % max_group + 1;
-		id = looked_at;
+		last_checked = last_checked % max_group + 1;
+		id = last_checked;
 		if (group(id)->autogroup) {
-			look_at_autogroup(id);
+			check_autogroup(id);
 			continue;
 		}
 		if (!machine.polls_cgroups || !group(id)->weight)
@@ -260,7 +260,7 @@ static void look_at_groups(void)
 		cgrp = bpf_cgroup_from_id(group(id)->cgroup);
 		if (!cgrp)
 			continue;
-		look_at_group(id, task_group(cgrp), group(id)->weight);
+		check_group(id, task_group(cgrp), group(id)->weight);
 		bpf_cgroup_release(cgrp);
 	}
 }

@@ -34,7 +34,7 @@ void BPF_STRUCT_OPS(magpie_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 
 	if (!id)
 		return;
-	look_at_group(id, task_group(cgrp), kernel_weight(weight));
+	check_group(id, task_group(cgrp), kernel_weight(weight));
 }
 
 /* From 6.17 on. */
@@ -55,5 +55,5 @@ void BPF_STRUCT_OPS(magpie_cgroup_set_idle, struct cgroup *cgrp, bool idle)
 	u32 id = own_group(cgrp);
 
 	if (id)
-		look_at_group(id, task_group(cgrp), group(id)->weight);
+		check_group(id, task_group(cgrp), group(id)->weight);
 }

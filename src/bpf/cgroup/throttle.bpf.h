@@ -156,7 +156,7 @@ __noinline s32 place_unthrottled(struct task_struct *p __arg_trusted, s32 cpu)
 __noinline u32 unthrottle(s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
-	u32 looks = bpf_arena_loop_zero, nr = 0;
+	u32 checks = bpf_arena_loop_zero, nr = 0;
 	u64 now = scx_bpf_now(), queue, at;
 	struct task_struct *p;
 
@@ -171,11 +171,11 @@ __noinline u32 unthrottle(s32 cpu)
 		at = p->scx.dsq_vtime;
 		if (!tctx)
 			continue;
-		if ((s64)(at - now) > 0 || looks >= MAX_UNTHROTTLES) {
+		if ((s64)(at - now) > 0 || checks >= MAX_UNTHROTTLES) {
 			set_throttle_timer(cpu, cctx, at, now);
 			break;
 		}
-		looks += bpf_arena_loop_one;
+		checks += bpf_arena_loop_one;
 		has_slice = take_slice(cpu, tctx->group, now);
 		if (!has_slice && now - tctx->enqueued_at < machine.starve_ns) {
 			at = throttled_until(tctx, now);

@@ -15,7 +15,7 @@
 /* Why a running task should move to another CPU: search/move.bpf.h. */
 enum move_why {
 	MOVE_NOT,
-	MOVE_HOME,
+	MOVE_PREFERRED,
 	MOVE_UP,
 	MOVE_ROOM,
 };
@@ -31,7 +31,7 @@ enum move_why {
  *
  * Written under the rq lock of the task's CPU, or in select_cpu while the task sleeps. Current
  * itself writes without that lock: at_user and asked, on its way to user space
- * (cgroup/boundary.bpf.h); move_why, home_retry_at and numa_backoff, as a waker (numa/).
+ * (cgroup/boundary.bpf.h); move_why, preferred_retry_at and numa_backoff, as a waker (numa/).
  */
 struct task_ctx {
 	/* order/deadline.bpf.h */
@@ -77,10 +77,10 @@ struct task_ctx {
 	/* numa/wake_affine.bpf.h, handoff.bpf.h, home.bpf.h */
 	/* how often in a row it slept soon after a sync wakeup of another task */
 	s32 handoff_score;
-	s32 preferred_node; /* NO_NODE: none yet */
-	s32 home_share;	    /* part of its run time on preferred_node, decaying: 0..HOME_ALL */
-	u64 home_retry_at;  /* scx_bpf_now() from which on it may return to its preferred node */
-	u8 numa_backoff;    /* home_retry_at is wake-affine's back-off */
+	s32 preferred_node;  /* NO_NODE: none yet */
+	s32 preferred_share; /* part of its run time on preferred_node, decaying: 0..PREFERRED_ALL */
+	u64 preferred_retry_at; /* scx_bpf_now() from which on it may return to its preferred node */
+	u8 numa_backoff;	/* preferred_retry_at is wake-affine's back-off */
 
 	/* search/move.bpf.h */
 	u8 move_why; /* enum move_why: send it to another CPU at the next enqueue */
@@ -149,7 +149,7 @@ static bool is_migratable(const struct task_struct *p)
 	if (!p->migration_disabled || p->nr_cpus_allowed == 1)
 		return p->nr_cpus_allowed > 1;
 	return p == bpf_get_current_task_btf() &&
-	       p->migration_disabled <= prolog_disables << this_cpu_ctx()->taken;
+	       p->migration_disabled <= prolog_disables << this_cpu_ctx()->higher_class;
 }
 
 /*

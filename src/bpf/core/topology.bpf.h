@@ -21,7 +21,7 @@
  * scalar, so some functions return 0.
  */
 
-enum { MAX_MOVE_LOOKS = 16 }; /* CPUs that are checked for one to which a running task may move */
+enum { MAX_MOVE_CHECKS = 16 }; /* CPUs that are checked for one to which a running task may move */
 
 const volatile struct machine machine;
 const volatile u16 node_llcs[MAX_NODE_IDS]; /* the first LLC of the node */

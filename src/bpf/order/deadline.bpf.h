@@ -19,17 +19,18 @@
  *	       or forked it; or the kernel skipped select_cpu(), and neither an interrupt nor a
  *	       futex woke the task. Any other wakeup comes from a timer, a device or a futex
  *
- *	deadline = vruntime + request - credit - lead
+ *	deadline = start + request - credit
  *
+ *	start    the vruntime; but the CPU's virtual time until the task has run for a slice, if
+ *	         its negative lag is at most a slice of the task, and at most a slice of nice 0.
+ *	         Similar tasks then run in FIFO order. In the order of their lag, the last one
+ *	         would wait for longer
  *	request  a slice of the task; 0 if the task is short
  *	credit   --slice-us-lag, until the task has run for a slice, because the task did not
  *	         choose the moment of its wakeup. 0 after a sync wakeup, because a reader of a
  *	         pipe finds more to read when it runs later. 0 for SCHED_BATCH, SCHED_IDLE and
  *	         cpu.idle. 0 if the negative lag exceeds three slices, because the credit of a
  *	         task of low weight would put it first each time
- *	lead     the negative lag, until the task has run for a slice. 0 if the negative lag
- *	         exceeds a slice of the task, or a slice of nice 0. Similar tasks then run in FIFO
- *	         order; any other order keeps the last one waiting for longer
  *
  * place() computes the deadline when the task wakes or is queued again. set_deadline() computes it
  * again at a tick and when a slice ends. All comparisons use the stored deadline: of the tasks in
@@ -48,7 +49,7 @@ enum {
 	/* a task queued again keeps at most a slice plus this of negative lag: 2 ticks at HZ=100 */
 	OVERRUN_NS = 20000000,
 	/* slices of negative lag up to which a task has credit: place() leaves 2, it runs for 1 */
-	CREDIT_LEAD = 3,
+	CREDIT_SLICES = 3,
 	SHORT_SHARE = 4,	/* a short task runs for less than a slice / SHORT_SHARE */
 	FIFO_SLICE_NS = 100000, /* ends at the next tick */
 };
@@ -135,19 +136,19 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 {
 	u32 weight = task_weight(tctx);
 	u64 slice = vslice(tctx, weight), at = tctx->vruntime;
-	s64 lead = at - cctx->vtime, max_lead = min(slice, tunables.slice_ns);
+	s64 neg_lag = at - cctx->vtime, most = min(slice, tunables.slice_ns);
 
 	if (!is_short(tctx))
 		at += slice;
 	tctx->has_credit = false;
 	if (burst(tctx) < tunables.slice_ns) {
-		if (!tctx->sync_wakeup && lead <= CREDIT_LEAD * max_lead &&
+		if (!tctx->sync_wakeup && neg_lag <= CREDIT_SLICES * most &&
 		    !never_preempts(p, tctx)) {
 			tctx->has_credit = true;
 			at -= to_vtime(tunables.credit_ns, weight);
 		}
-		if (lead > 0 && lead <= max_lead)
-			at -= lead;
+		if (neg_lag > 0 && neg_lag <= most)
+			at -= neg_lag;
 	}
 	tctx->deadline = at;
 }
@@ -199,7 +200,7 @@ static __always_inline void note_running(const struct task_struct *p, struct tas
 	cctx->curr_started = ran_until(p, cctx);
 	cctx->curr_left = tctx->burst_est - burst(tctx);
 	cctx->curr_critical = critical;
-	cctx->taken = false;
+	cctx->higher_class = false;
 	cctx->curr_resumes = tctx->resumes;
 	tctx->resumes = false;
 	cctx->curr_idle_policy = is_idle_policy(p, tctx);
@@ -213,11 +214,11 @@ static __always_inline void note_running(const struct task_struct *p, struct tas
  */
 static void yield_turn(struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	u64 ahead = cctx->vtime + vslice(tctx, task_weight(tctx)) + 1;
+	u64 earliest = cctx->vtime + vslice(tctx, task_weight(tctx)) + 1;
 
 	tctx->sync_wakeup = true;
-	if (time_before(tctx->vruntime, ahead))
-		tctx->vruntime = ahead;
+	if (time_before(tctx->vruntime, earliest))
+		tctx->vruntime = earliest;
 }
 
 /* Move the task to the virtual time of @cpu. It keeps its lag; a new task has none. */

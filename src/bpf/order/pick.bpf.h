@@ -17,7 +17,7 @@
 
 enum {
 	REQUEUE_NS = 20000000, /* between two checks of weights: a few slices */
-	STARVE_LOOKS = 8,      /* checks for starving tasks in starve_ns */
+	STARVE_CHECKS = 8,     /* checks for starving tasks in starve_ns */
 };
 
 /* In tick of @cpu: note which checks are due in the next dispatch(). */
@@ -32,7 +32,7 @@ static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 		    (!is_tickless(cctx) || may_take_first(cpu, cctx->balance_with)))
 			due |= DUE_BALANCE;
 	}
-	if (cctx->queued && now - cctx->starved_at >= machine.starve_ns / STARVE_LOOKS) {
+	if (cctx->queued && now - cctx->starved_at >= machine.starve_ns / STARVE_CHECKS) {
 		cctx->starved_at = now;
 		due |= DUE_STARVED;
 	}
@@ -104,8 +104,8 @@ __noinline bool run_other(s32 cpu)
 		 * during a steal the CPU was claimed, or the timer of throttled tasks fired. Kick
 		 * also after await_insertion(), once, because a task is about to be inserted.
 		 */
-		cctx->awaited = cctx->awaits && !cctx->awaited;
-		if (cctx->awaited || READ_ONCE(cctx->throttle_timer_fired) ||
+		cctx->checks_again = cctx->awaits_insertion && !cctx->checks_again;
+		if (cctx->checks_again || READ_ONCE(cctx->throttle_timer_fired) ||
 		    (cctx->idle && !map_test(&idle_map, cpu_layout(cpu)->slot)))
 			kick_cpu(cpu, 0);
 	}
@@ -116,7 +116,7 @@ __noinline bool run_other(s32 cpu)
 
 /*
  * In dispatch of @cpu: move tasks of @queue forward if they starve, or if their deadline is earlier
- * now. Start with the last task, because the last ones would wait longest. Bounded by @looks tasks.
+ * now. Start with the last task, because the last ones would wait longest. Bounded by @checks tasks.
  * Return 0.
  *
  * 1. A task that has waited for starve_ns is next, whatever its weight. By its deadline it could
@@ -124,7 +124,7 @@ __noinline bool run_other(s32 cpu)
  * 2. A task whose weight has doubled since it was queued gets a new deadline. At that time many
  *    tasks of its group were runnable, and the others sleep now.
  */
-__noinline s32 requeue_late(s32 cpu, u64 queue, u32 looks)
+__noinline s32 requeue_late(s32 cpu, u64 queue, u32 checks)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	u64 now = scx_bpf_now();
@@ -155,8 +155,8 @@ __noinline s32 requeue_late(s32 cpu, u64 queue, u32 looks)
 			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, at);
 			scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue, 0);
 		}
-		looks -= bpf_arena_loop_one;
-		if (!looks)
+		checks -= bpf_arena_loop_one;
+		if (!checks)
 			break;
 	}
 	return 0;
@@ -164,7 +164,7 @@ __noinline s32 requeue_late(s32 cpu, u64 queue, u32 looks)
 
 /*
  * In dispatch of @cpu: take the task to which current yielded. Return false if the task has moved,
- * or is behind the first MAX_PULL_LOOKS tasks of its queue.
+ * or is behind the first MAX_PULL_CHECKS tasks of its queue.
  */
 __noinline bool take_yielded(s32 cpu)
 {
@@ -220,10 +220,10 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	if (!preempted || !cctx->queued)
 		tctx = can_keep_running(cpu, prev, &slice);
 	if (due & (DUE_SHARES | DUE_STARVED) && cctx->queued && !cctx->fifo) {
-		u32 looks = due & DUE_STARVED ? MAX_LONG_QUEUE : MAX_PULL_LOOKS;
+		u32 checks = due & DUE_STARVED ? MAX_LONG_QUEUE : MAX_PULL_CHECKS;
 
-		requeue_late(cpu, cpu, looks);
-		requeue_late(cpu, pinned_queue(cpu), looks);
+		requeue_late(cpu, cpu, checks);
+		requeue_late(cpu, pinned_queue(cpu), checks);
 	}
 	/* Most often current sleeps and one queue has tasks: there is nothing to compare. */
 	queue = cctx->queued & QUEUED_MOVABLE ? cpu : pinned_queue(cpu);

@@ -29,7 +29,7 @@
  */
 #pragma once
 
-enum { MAX_PULL_LOOKS = 8 }; /* waiting tasks of a queue that are checked for one that may move */
+enum { MAX_PULL_CHECKS = 8 }; /* waiting tasks of a queue that are checked for one that may move */
 
 static u64 pinned_queue(s32 cpu)
 {
@@ -148,8 +148,8 @@ static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64
  * 1. A preempted task (@credit is 0) comes before the tasks that wait already, except critical
  *    tasks and tasks that were preempted before it. The preempted task may hold a lock, for which
  *    the waiting tasks would spin. Its key is 2 before that of the first task.
- * 2. A long task that wakes with @credit does not use the credit to pass a preempted task: its key
- *    is 1 after that of the preempted task.
+ * 2. The @credit of a long task that wakes does not carry it past a preempted task: its key is 1
+ *    after that of the preempted task, or its deadline without the credit if that is earlier.
  */
 __noinline u64 queue_key(s32 cpu, u64 at, u64 credit)
 {

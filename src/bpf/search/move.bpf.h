@@ -2,7 +2,7 @@
 /*
  * Moves of running tasks, which seldom wake, so no wakeup finds them a better CPU:
  *
- *	MOVE_HOME   a CPU of the task's preferred node is idle            numa/migrate_home.bpf.h
+ *	MOVE_PREFERRED   a CPU of the task's preferred node is idle            numa/migrate.bpf.h
  *	MOVE_UP     the task is too big for its CPU                       capacity/misfit.bpf.h
  *	MOVE_ROOM   a preferred core is idle; or the task has run for
  *	            ROOM_NS without a sleep, and for as long there was
@@ -47,8 +47,8 @@ static void check_move(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 		why = MOVE_ROOM;
 	if (is_asym() && outgrows(p, tctx, cpu, cctx))
 		why = MOVE_UP;
-	if (goes_home(p, tctx, cpu, cctx, now))
-		why = MOVE_HOME;
+	if (moves_to_preferred(p, tctx, cpu, cctx, now))
+		why = MOVE_PREFERRED;
 	if (!why || !can_migrate_now(p))
 		return;
 	tctx->move_why = why;
@@ -58,8 +58,8 @@ static void check_move(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 /*
  * Send @p to @cpu, another CPU, and preempt the task that runs there. In enqueue. Kernels whose
  * enqueue_task_scx() has an int for enq_flags (6.18 for one) lose SCX_ENQ_PREEMPT; the kick does
- * the same. The kick finds @p on @cpu: both are work for when interrupts are on again, the kernel
- * queues the insertion after the kick, and it runs the last work first.
+ * the same. The kick comes after the insertion: the kernel defers both as irq_work, queues the kick
+ * first, and runs irq_work in reverse order.
  */
 static void send(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_flags)
 {
@@ -87,12 +87,12 @@ __noinline bool send_away(struct task_struct *p __arg_trusted, s32 cpu, u64 enq_
 	tctx->move_why = MOVE_NOT;
 	if (enq_flags & SCX_ENQ_WAKEUP || !can_migrate_now(p))
 		return false;
-	if (why == MOVE_HOME) {
+	if (why == MOVE_PREFERRED) {
 		begin_search(p, tctx, false);
 		to = tctx->preferred_node == cpu_node(cpu)
 			     ? -1
 			     : scan_node(p, tctx->preferred_node, cpu_layout(cpu)->slot);
-		stat = STAT_HOME_MOVE;
+		stat = STAT_PREFERRED_MOVE;
 	} else if (is_asym() && why == MOVE_UP) {
 		to = find_stronger(p, cpu);
 		if (to >= 0 && !takes_stronger(p, cpu, to))

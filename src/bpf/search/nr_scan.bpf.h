@@ -8,7 +8,7 @@
  *
  *	loader, each util_interval    publishes sum_util, capacity, nr_scan    src/nr_scan.rs
  *	tick, if the loader is late   nr_scan from util_avg                    estimate_nr_scan()
- *	search                        reads nr_scan                            budget()
+ *	search                        reads nr_scan                            scan_budget()
  *
  * The capacity is that under the present frequency limits. util_avg is relative to the highest
  * frequency: a CPU under a limit never reaches its full capacity, and would never seem full.
@@ -32,7 +32,7 @@ static u32 nr_scan_of(u64 sum_util, u64 capacity, u32 nr_cpus)
 }
 
 /* Return how many slots of @llc a search may scan: nr_scan, or ALL_SLOTS. */
-static u32 budget(u32 llc)
+static u32 scan_budget(u32 llc)
 {
 	u32 nr = READ_ONCE(llc_published(llc)->nr_scan);
 

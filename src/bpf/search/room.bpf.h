@@ -12,7 +12,7 @@
  * preferred cores). The slots of an LLC are sorted by rank, so a walk from the first slot finds the
  * best idle core.
  *
- * Bounded by MAX_MOVE_LOOKS idle cores of an LLC. A check scans its own LLC and one other, and the
+ * Bounded by MAX_MOVE_CHECKS idle cores of an LLC. A check scans its own LLC and one other, and the
  * next check another one (move_turn).
  */
 #pragma once
@@ -35,13 +35,13 @@ __noinline u32 nr_idle(u32 llc)
 
 /*
  * Return a CPU of @llc for @p, which runs on @cpu: all CPUs of its core are idle, it is strong
- * enough, and if @better, preferred to @cpu. -1 if there is none. Bounded by MAX_MOVE_LOOKS.
+ * enough, and if @better, preferred to @cpu. -1 if there is none. Bounded by MAX_MOVE_CHECKS.
  */
 __noinline s32 find_core(struct task_struct *p __arg_trusted, s32 cpu, u32 llc, bool better)
 {
 	struct map_walk walk = map_walk_from(llc, last_slot(llc), ALL_SLOTS);
 	struct task_ctx *tctx = task_ctx(p);
-	u32 looks = bpf_arena_loop_zero;
+	u32 checks = bpf_arena_loop_zero;
 	s32 other;
 
 	walk.whole_cores = machine.smt_width > 1;
@@ -49,10 +49,10 @@ __noinline s32 find_core(struct task_struct *p __arg_trusted, s32 cpu, u32 llc, 
 		return -1;
 	map_for_each(&idle_map, &walk) {
 		other = slot_cpu(walk.slot);
-		if (looks >= MAX_MOVE_LOOKS ||
+		if (checks >= MAX_MOVE_CHECKS ||
 		    (better && cpu_layout(other)->rank <= cpu_layout(cpu)->rank))
 			return -1;
-		looks += bpf_arena_loop_one;
+		checks += bpf_arena_loop_one;
 		if (may_use(p, other) && (!is_asym() || fits_cpu(tctx->task_util, other)))
 			return other;
 	}

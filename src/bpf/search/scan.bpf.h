@@ -7,7 +7,7 @@
  *	core    under SMT, an idle core, if the target's LLC may have one --------------> claimed
  *	scan    nr_scan CPUs of the target's LLC, from the one after the target on,
  *	        wrapping, so that successive wakeups cover all of it -------------------> claimed
- *	beyond  the other LLCs of the node, then the preferred node (numa/home.bpf.h),
+ *	beyond  the other LLCs of the node, then the preferred node (numa/preferred.bpf.h),
  *	        then the nearest other LLCs, each by its own nr_scan -------------------> claimed
  *	weak    the best of the idle CPUs that are too weak ----------------------------> claimed
  *	none    -1
@@ -108,7 +108,7 @@ __noinline s32 scan_window(struct task_struct *p __arg_trusted, u32 llc, u32 slo
  */
 __noinline s32 scan_llc(struct task_struct *p __arg_trusted, u32 llc, u32 slot)
 {
-	u32 window = this_search()->bounded ? budget(llc) : ALL_SLOTS;
+	u32 window = this_search()->bounded ? scan_budget(llc) : ALL_SLOTS;
 	s32 cpu;
 
 	if (!window)
@@ -230,10 +230,10 @@ static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 pre
 
 	if (cpu < 0) {
 		cpu = scan_beyond(p, l->llc, l->scan_from, 0, near);
-		if (cpu < 0 && wants_home(tctx, l->node, unlocked_now())) {
+		if (cpu < 0 && wants_preferred_node(tctx, l->node, unlocked_now())) {
 			cpu = scan_node(p, tctx->preferred_node, l->scan_from);
 			if (cpu >= 0)
-				stat_inc(STAT_HOME_WAKE);
+				stat_inc(STAT_PREFERRED_WAKE);
 		}
 		if (cpu < 0)
 			cpu = scan_beyond(p, l->llc, l->scan_from, near, machine.nr_llcs - 1);

@@ -3,10 +3,13 @@
  * Fairness among busy CPUs, which never steal. Without balancing, of three hogs on two CPUs one
  * would have a CPU alone. Every BALANCE_NS a busy CPU chooses an overloaded CPU, alternately of its
  * own LLC and of another one, in tick. In dispatch it pulls one of the first tasks that wait there.
- * That task must have waited for longer than the task that would run here, by weight, and it must
+ * Waiting times are multiplied by the weight of the task (by_weight()), so a task of twice the
+ * weight needs to wait half as long. That task must have waited for longer than the task that would
+ * run here, and it must
  *
- * 1. have more positive lag: its deadline is earlier by BALANCE_GRAN_NS, by weight; or
- * 2. have waited for BALANCE_WAIT_NS longer, by weight.
+ * 1. have more positive lag: its deadline is earlier by BALANCE_GRAN_NS of its own CPU time; or
+ * 2. have waited for longer by BALANCE_WAIT_NS of a task of nice 0, or of the victim's current, if
+ *    that is heavier.
  *
  * Virtual times of CPUs advance at different speeds. The distance between vtime + voffset of two
  * CPUs is the lag between their tasks:
@@ -85,13 +88,13 @@ __noinline s32 balance_victim(s32 cpu)
  */
 static void trim_drift(struct cpu_ctx *cctx, const struct cpu_ctx *victim, u32 weight)
 {
-	s64 ahead = cctx->vtime + cctx->voffset - victim->vtime - victim->voffset;
+	s64 distance = cctx->vtime + cctx->voffset - victim->vtime - victim->voffset;
 	s64 most = to_vtime(MAX_DRIFT_NS, weight);
 
-	if (ahead > most)
-		cctx->voffset -= ahead - most;
-	else if (ahead < -most)
-		cctx->voffset += -ahead - most;
+	if (distance > most)
+		cctx->voffset -= distance - most;
+	else if (distance < -most)
+		cctx->voffset += -distance - most;
 }
 
 /*

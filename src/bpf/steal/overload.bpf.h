@@ -121,7 +121,8 @@ static bool take_queued(s32 cpu, struct cpu_ctx *cctx, u64 queue)
  */
 static s64 hot_remaining(const struct task_ctx *tctx, const struct cpu_ctx *cctx, u64 cost, u64 now)
 {
-	return tctx->stopped_at && !READ_ONCE(cctx->taken) ? tctx->stopped_at + cost - now : 0;
+	return tctx->stopped_at && !READ_ONCE(cctx->higher_class) ? tctx->stopped_at + cost - now
+								  : 0;
 }
 
 /*
@@ -169,12 +170,12 @@ static bool kick_idle_for(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 
 /*
  * Kick an idle CPU for the first waiting task of @cpu that an idle CPU may run. Return true if one
- * was kicked. The rq lock of @cpu is held. Bounded by MAX_PULL_LOOKS tasks.
+ * was kicked. The rq lock of @cpu is held. Bounded by MAX_PULL_CHECKS tasks.
  */
 __noinline bool kick_idle_for_queued(s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
-	u32 looks = bpf_arena_loop_zero;
+	u32 checks = bpf_arena_loop_zero;
 	u64 now = scx_bpf_now();
 	struct task_struct *p;
 
@@ -189,8 +190,8 @@ __noinline bool kick_idle_for_queued(s32 cpu)
 			break;
 		if (kick_idle_for(p, tctx, cpu, now))
 			return true;
-		looks += bpf_arena_loop_one;
-		if (looks >= MAX_PULL_LOOKS)
+		checks += bpf_arena_loop_one;
+		if (checks >= MAX_PULL_CHECKS)
 			break;
 	}
 	return false;
@@ -204,7 +205,7 @@ __noinline bool kick_idle_for_queued(s32 cpu)
  */
 static void leave_to_higher_class(s32 cpu)
 {
-	cpu_ctx(cpu)->taken = true;
+	cpu_ctx(cpu)->higher_class = true;
 	scx_bpf_reenqueue_local_from_anywhere();
 	kick_idle_for_queued(cpu);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * pull(): a CPU takes a waiting task out of turn. It checks the first MAX_PULL_LOOKS tasks of the
+ * pull(): a CPU takes a waiting task out of turn. It checks the first MAX_PULL_CHECKS tasks of the
  * queue, including those that may not run on it. Callers, and the task that they want:
  *
  *	steal.bpf.h     the CPU is about to go idle   PULL_IDLE      caches cold, or preferred
@@ -49,9 +49,10 @@ static bool outweighs(u32 weight, const struct pull *pull)
 }
 
 /* Return true if the preferred node of the task, which waits on @victim, is that of @cpu. */
-static bool comes_home(const struct task_ctx *tctx, s32 cpu, s32 victim, u64 now)
+static bool pulls_to_preferred(const struct task_ctx *tctx, s32 cpu, s32 victim, u64 now)
 {
-	return tctx->preferred_node == cpu_node(cpu) && wants_home(tctx, cpu_node(victim), now);
+	return tctx->preferred_node == cpu_node(cpu) &&
+	       wants_preferred_node(tctx, cpu_node(victim), now);
 }
 
 /* Return true if the caller wants @p, which waits on @victim. */
@@ -63,7 +64,7 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 
 	switch (pull->why) {
 	case PULL_IDLE:
-		return (!pull->cost || comes_home(tctx, cpu, victim, now) ||
+		return (!pull->cost || pulls_to_preferred(tctx, cpu, victim, now) ||
 			hot_remaining(tctx, cpu_ctx(victim), pull->cost, now) <= 0) &&
 		       (!is_asym() || fits_cpu(tctx->task_util, cpu) || weak_wait(tctx, now) <= 0);
 	case PULL_BALANCE:
@@ -101,11 +102,11 @@ static void carry_over(struct task_ctx *tctx, s32 cpu, s32 victim)
 /*
  * Take the first task of @queue, a queue of @victim, that the caller wants and that may run on
  * @cpu. Return true if one was taken. In dispatch of @cpu, whose rq lock is held, and dropped while
- * the task moves. Bounded by MAX_PULL_LOOKS tasks.
+ * the task moves. Bounded by MAX_PULL_CHECKS tasks.
  */
 __noinline bool pull(s32 cpu, s32 victim, u64 queue, struct pull *pull __arg_nonnull)
 {
-	u32 looks = bpf_arena_loop_zero;
+	u32 checks = bpf_arena_loop_zero;
 	u64 now = scx_bpf_now();
 	struct task_struct *p;
 
@@ -119,14 +120,14 @@ __noinline bool pull(s32 cpu, s32 victim, u64 queue, struct pull *pull __arg_non
 			    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
 				if (pull->why == PULL_BALANCE)
 					carry_over(tctx, cpu, victim);
-				else if (comes_home(tctx, cpu, victim, now))
-					stat_inc(STAT_HOME_STEAL);
+				else if (pulls_to_preferred(tctx, cpu, victim, now))
+					stat_inc(STAT_PREFERRED_STEAL);
 				tctx->arrives = true;
 				return true;
 			}
 		}
-		looks += bpf_arena_loop_one;
-		if (looks >= MAX_PULL_LOOKS)
+		checks += bpf_arena_loop_one;
+		if (checks >= MAX_PULL_CHECKS)
 			break;
 	}
 	return false;

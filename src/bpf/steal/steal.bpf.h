@@ -41,7 +41,7 @@ static u64 migration_cost(s32 cpu, u32 llc)
  */
 static void await_insertion(struct cpu_ctx *cctx, s32 victim)
 {
-	cctx->awaits = true;
+	cctx->awaits_insertion = true;
 	kick_idle(victim);
 }
 
@@ -103,7 +103,7 @@ static bool steal(s32 cpu)
 	if (!tunables.steal || !is_usable(cpu))
 		return false;
 	stat_inc(STAT_STEAL);
-	cctx->awaits = false;
+	cctx->awaits_insertion = false;
 	if (work_in_reach(cpu) && steal_from(cpu, llc, &tries)) {
 		stat_inc(STAT_STEAL_LLC);
 		return true;

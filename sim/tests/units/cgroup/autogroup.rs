@@ -3,7 +3,7 @@
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{UNUSED_LOOKS, WEIGHT_SHIFT};
+use magpie_sim::native::{UNUSED_CHECKS, WEIGHT_SHIFT};
 
 use crate::rig::Rig;
 
@@ -14,7 +14,7 @@ fn rig() -> Rig {
 }
 
 fn poll(rig: &mut Rig) {
-    rig.call(rig.u.look_at_groups, ());
+    rig.call(rig.u.check_groups, ());
 }
 
 /// As when it wakes, or is put into a queue again: a while after the last time.
@@ -99,12 +99,12 @@ fn a_session_that_ended_loses_its_group() {
     let id = rig.kernel.autogroup_id(3);
     let polls = |rig: &mut Rig, nr| (0..nr).for_each(|_| poll(rig));
     for (i, &task) in tasks.iter().enumerate() {
-        polls(&mut rig, UNUSED_LOOKS);
+        polls(&mut rig, UNUSED_CHECKS);
         assert_eq!((rig.kernel.autogroup_id(3), rig.kernel.native.group(id).members), (id, 2 - i as u32));
         rig.call(rig.u.group_leave, (rig.tctx(task), 0));
         rig.call(rig.u.leave_autogroup, (rig.tctx(task),));
     }
-    polls(&mut rig, UNUSED_LOOKS - 1);
+    polls(&mut rig, UNUSED_CHECKS - 1);
     assert_eq!(rig.kernel.autogroup_id(3), id);
     polls(&mut rig, 1);
     assert_eq!((rig.kernel.autogroup_id(3), rig.kernel.native.group(id).weight), (0, 0));

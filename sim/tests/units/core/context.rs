@@ -51,7 +51,7 @@ fn an_interrupt_has_none() {
     }
 }
 
-/// Wake-affine takes the wakee from its home, and neither is moved back for some time. An interrupt leaves both alone.
+/// Wake-affine takes the wakee from its preferred node, and neither is moved back for some time. An interrupt leaves both alone.
 #[test]
 fn an_interrupted_task_does_not_back_off() {
     for (context, backs_off) in [(Context::Syscall, 1), (Context::SoftInterrupt, 0)] {

@@ -33,7 +33,7 @@ fn pinned_and_migration_disabled_tasks_do_not_migrate() {
                 // The prolog of the call adds the rest.
                 rig.kernel.tasks[task].raw_mut().migration_disabled = disabled - if curr { prolog } else { 0 };
                 rig.kernel.cpus[0].curr = magpie_sim::kernel::Curr::Idle;
-                rig.cpu(0, |cctx| cctx.taken = taken);
+                rig.cpu(0, |cctx| cctx.higher_class = taken);
                 if curr {
                     rig.run(task, 0);
                 }

@@ -135,7 +135,7 @@ proptest! {
 
     /// Tasks of a kind come in the order in which they came. What is further ahead than that comes later, and without credit.
     #[test]
-    fn a_small_lead_counts_for_nothing(
+    fn a_small_negative_lag_counts_for_nothing(
         vtime in clock(), ns in prop_oneof![-SLICE..4 * SLICE, -1i64 << 30..1 << 30, Just(SLICE), Just(3 * SLICE)],
         weight in nice_weight(), burst in burst(), estimate in burst(), sync: bool,
     ) {
@@ -145,11 +145,11 @@ proptest! {
         has_run(&mut rig, task, burst, estimate);
         rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
         let (least, begins) = (slice.min(SLICE), burst < SLICE);
-        let lead = if begins && ahead <= least { ahead.max(0) } else { 0 };
+        let cancelled = if begins && ahead <= least { ahead.max(0) } else { 0 };
         let credit = if begins && !sync && ahead <= 3 * least { by_weight(CREDIT, weight) } else { 0 };
         let request = if burst.max(estimate) < SHORT { 0 } else { slice };
         let at = deadline(&mut rig, task).wrapping_sub(vtime) as i64;
-        prop_assert_eq!(at, ahead + request - credit - lead);
+        prop_assert_eq!(at, ahead + request - credit - cancelled);
         prop_assert_eq!(rig.remembered(task, |tctx| tctx.has_credit != 0), credit > 0);
     }
 
@@ -228,7 +228,7 @@ proptest! {
         has_run(&mut rig, task, 0, estimate);
         rig.remembered(task, |tctx| tctx.sync_wakeup = 0);
         rig.call(rig.u.yield_turn, (rig.tctx(task), rig.cctx(0)));
-        // Its lead counts.
+        // Its negative lag counts.
         let behind = ahead.max(by_weight(SLICE, weight) + 1);
         prop_assert_eq!(distance(&mut rig, task), behind);
         let due = behind + if estimate < SHORT { 0 } else { by_weight(SLICE, weight) };
@@ -305,7 +305,7 @@ fn one_long_burst_is_remembered_for_some_sleeps() {
     }
 }
 
-/// At a quarter of a slice it is short no more, and after a slice its credit is gone, and its lead counts.
+/// At a quarter of a slice it is short no more, and after a slice its credit is gone, and its negative lag counts.
 #[test]
 fn a_task_that_runs_on_comes_later() {
     for (ran, at) in
@@ -345,7 +345,7 @@ fn the_clock_does_not_follow_where_credit_leads() {
     }
 }
 
-/// A lead of less than a slice counts for nothing: a light task's slice is far. And a task that another CPU takes out of its
+/// A negative lag of less than a slice counts for nothing: a light task's slice is far. And a task that another CPU takes out of its
 /// turn does not move the clock.
 #[test]
 fn the_clock_follows_no_further_than_the_deadline_that_brought_the_task_here() {

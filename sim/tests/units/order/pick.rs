@@ -3,7 +3,7 @@
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::{TaskId, pinned_queue};
-use magpie_sim::native::{MAX_PULL_LOOKS, SHARE_NS, move_why_MOVE_HOME, move_why_MOVE_NOT, move_why_MOVE_UP};
+use magpie_sim::native::{MAX_PULL_CHECKS, SHARE_NS, move_why_MOVE_NOT, move_why_MOVE_PREFERRED, move_why_MOVE_UP};
 use magpie_sim::trace::Op;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
@@ -96,7 +96,7 @@ fn current_that_was_preempted_makes_way_once_whatever_its_deadline() {
 
 #[test]
 fn current_does_not_go_on_if_it_sleeps_or_is_sent_elsewhere() {
-    for (sleeps, why) in [(true, move_why_MOVE_NOT), (false, move_why_MOVE_HOME), (false, move_why_MOVE_UP)] {
+    for (sleeps, why) in [(true, move_why_MOVE_NOT), (false, move_why_MOVE_PREFERRED), (false, move_why_MOVE_UP)] {
         let (mut rig, curr) = rig();
         rig.kernel.tasks[curr].set_queued(!sleeps);
         rig.remembered(curr, |tctx| tctx.move_why = why as u8);
@@ -289,7 +289,7 @@ fn a_share_that_grows_slowly_counts_from_when_the_task_was_queued() {
         rig.call(rig.u.group_leave, (rig.tctx(sibling), 0));
         rig.call(rig.u.flush_cpu, (0,));
         rig.kernel.now += u64::from(SHARE_NS);
-        rig.call(rig.u.requeue_late, (0, 0, MAX_PULL_LOOKS));
+        rig.call(rig.u.requeue_late, (0, 0, MAX_PULL_CHECKS));
         moved.push(rig.kernel.tasks[task].raw().scx.dsq_vtime < 2 * DEADLINE);
     }
     assert_eq!(moved, [false, false, true]);
@@ -317,7 +317,7 @@ fn a_task_whose_share_has_doubled_since_it_came_is_put_where_it_belongs() {
         }
         rig.call(rig.u.flush_cpu, (0,));
         rig.kernel.now += u64::from(SHARE_NS);
-        rig.call(rig.u.requeue_late, (0, 0, MAX_PULL_LOOKS));
+        rig.call(rig.u.requeue_late, (0, 0, MAX_PULL_CHECKS));
         let deadline = rig.kernel.tasks[task].raw().scx.dsq_vtime;
         assert_eq!(deadline < 2 * DEADLINE, moves, "{siblings}: {deadline}");
         assert_eq!(rig.waiting(0), [task]);

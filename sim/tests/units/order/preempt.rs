@@ -83,8 +83,8 @@ impl Pair {
             let (least, request) = (slice.min(SLICE), if short { 0 } else { slice });
             let has_credit = !sync && policy == SCHED_NORMAL && ahead <= 3 * least;
             let credit = if has_credit { CREDIT * 1024 / i64::from(weight) } else { 0 };
-            let lead = if ahead <= least { ahead.max(0) } else { 0 };
-            ahead + request - credit - lead
+            let cancelled = if ahead <= least { ahead.max(0) } else { 0 };
+            ahead + request - credit - cancelled
         };
         let deadline = due(self.short, self.sync, self.policy, self.weight, -self.owed);
         let curr_deadline = due(self.curr_short, self.curr_sync, self.curr_policy, self.curr_weight, 0);
@@ -124,7 +124,7 @@ fn at_the_edges() {
         // By the deadlines.
         (Pair { owed: 1, ..PLAIN }, true),
         (PLAIN, false),
-        // A lead of up to a slice counts for nothing, and one of more than three leaves no credit.
+        // A negative lag of up to a slice counts for nothing, and one of more than three leaves no credit.
         (Pair { curr_sync: true, owed: -SLICE, ..PLAIN }, true),
         (Pair { curr_sync: true, owed: -2 * SLICE, ..PLAIN }, true),
         (Pair { curr_sync: true, owed: 1 - CREDIT, ..PLAIN }, true),

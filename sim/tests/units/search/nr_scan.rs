@@ -104,6 +104,6 @@ fn the_budget_is_nr_scan_unless_that_is_the_whole_llc() {
         let llc = rig.call(rig.u.llc_published, (0,));
         // SAFETY: the program does not run.
         unsafe { (*llc).nr_scan = published };
-        assert_eq!(rig.call(rig.u.budget, (0,)), budget, "{flags:?} {published}");
+        assert_eq!(rig.call(rig.u.scan_budget, (0,)), budget, "{flags:?} {published}");
     }
 }

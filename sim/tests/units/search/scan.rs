@@ -238,10 +238,10 @@ fn successive_searches_cover_the_llc() {
     assert_eq!(at, 7);
 }
 
-/// A wakeup away from home: the other LLCs of the node, then the preferred node, then the nearest others.
+/// A wakeup away from the preferred node: the other LLCs of the node, then the preferred node, then the nearest others.
 #[test]
-fn home_comes_before_nearer_nodes() {
-    for (home, idle, held, found) in [
+fn the_preferred_node_comes_before_nearer_nodes() {
+    for (preferred, idle, held, found) in [
         (2, &[2, 4, 8][..], false, 2),
         (2, &[4, 8, 12], false, 8),
         (2, &[4, 10, 12], false, 10),
@@ -255,11 +255,11 @@ fn home_comes_before_nearer_nodes() {
         rig.only_idle(idle);
         let later = rig.kernel.now + MSEC;
         rig.remembered(task, |tctx| {
-            (tctx.preferred_node, tctx.home_retry_at) = (home, if held { later } else { 0 });
+            (tctx.preferred_node, tctx.preferred_retry_at) = (preferred, if held { later } else { 0 });
         });
-        assert_eq!(find(&mut rig, task, 0, 0), found, "home {home}, idle {idle:?}, held back: {held}");
-        let homed = !held && home == 2 && (8..12).contains(&found);
-        assert_eq!(rig.stat(magpie_stat_STAT_HOME_WAKE), u64::from(homed));
+        assert_eq!(find(&mut rig, task, 0, 0), found, "preferred {preferred}, idle {idle:?}, held back: {held}");
+        let returned = !held && preferred == 2 && (8..12).contains(&found);
+        assert_eq!(rig.stat(magpie_stat_STAT_PREFERRED_WAKE), u64::from(returned));
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{
-    BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS, REQUEUE_NS, STARVE_LOOKS, WEIGHT_SHIFT,
+    BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS, REQUEUE_NS, STARVE_CHECKS, WEIGHT_SHIFT,
 };
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
@@ -221,7 +221,7 @@ fn due(rig: &mut Rig, since: u64) -> u32 {
 #[test]
 fn each_look_is_due_after_its_time() {
     let (balance, shares) = (BALANCE_NS as u64, REQUEUE_NS as u64);
-    let starve = STARVE / STARVE_LOOKS as u64;
+    let starve = STARVE / STARVE_CHECKS as u64;
     for (waits, groups, since, expected) in [
         (true, true, balance - 1, 0),
         (true, true, balance, due_DUE_BALANCE),
@@ -288,7 +288,7 @@ fn far_llcs_have_their_turn() {
 /// Of the own LLC, of others, or of none.
 #[test]
 fn a_look_is_where_cpus_are_overloaded() {
-    for (overloaded, looked_at) in [
+    for (overloaded, last_checked) in [
         (&[3][..], [3; 4]),
         (&[2, 5], [2, 5, 2, 5]),
         (&[13], [13; 4]),
@@ -298,7 +298,7 @@ fn a_look_is_where_cpus_are_overloaded() {
         (&[13, 20], [20, 13, 13, 20]),
         (&[], [NO_CPU; 4]),
     ] {
-        assert_eq!(looks("1x3x8x1", overloaded, 4), looked_at, "{overloaded:?}");
+        assert_eq!(looks("1x3x8x1", overloaded, 4), last_checked, "{overloaded:?}");
     }
 }
 

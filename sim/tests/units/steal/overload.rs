@@ -4,14 +4,14 @@
 use std::collections::VecDeque;
 
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::MAX_PULL_LOOKS;
+use magpie_sim::native::MAX_PULL_CHECKS;
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 use scx_magpie::tunables::{Steal, Tunables};
 
 use crate::rig::Rig;
 
-const LOOKS: usize = MAX_PULL_LOOKS as usize;
+const LOOKS: usize = MAX_PULL_CHECKS as usize;
 const USEC: u64 = 1000;
 
 #[derive(Clone, Copy, Debug)]
@@ -285,9 +285,9 @@ fn no_task_is_hot_where_a_higher_class_has_the_cpu() {
         rig.kernel.tasks[curr].raw_mut().scx.slice = taken.into();
         rig.stopping(curr, true);
         assert_eq!(rig.kicked(), if taken { vec![1] } else { vec![] });
-        assert_eq!(rig.cpu(0, |cctx| cctx.taken), u8::from(taken));
+        assert_eq!(rig.cpu(0, |cctx| cctx.higher_class), u8::from(taken));
         rig.running(curr, 0);
-        assert_eq!(rig.cpu(0, |cctx| cctx.taken), 0);
+        assert_eq!(rig.cpu(0, |cctx| cctx.higher_class), 0);
     }
 }
 

@@ -3,14 +3,14 @@
 
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{
-    BALANCE_WAIT_NS, MAX_PULL_LOOKS, WEAK_WAIT_NS, pull, pull_why_PULL_BALANCE, pull_why_PULL_IDLE,
+    BALANCE_WAIT_NS, MAX_PULL_CHECKS, WEAK_WAIT_NS, pull, pull_why_PULL_BALANCE, pull_why_PULL_IDLE,
 };
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
 
 use crate::rig::{Rig, nice_weight};
 
-const LOOKS: usize = MAX_PULL_LOOKS as usize;
+const LOOKS: usize = MAX_PULL_CHECKS as usize;
 const USEC: u64 = 1000;
 
 const IDLE: pull =
@@ -99,7 +99,7 @@ fn hot_tasks_stay_by_distance() {
             let at = rig.kernel.now - stopped * USEC;
             rig.remembered(task, |tctx| tctx.stopped_at = at);
             // Else a higher class has it.
-            rig.cpu(victim, |cctx| cctx.taken = (!has_cpu).into());
+            rig.cpu(victim, |cctx| cctx.higher_class = (!has_cpu).into());
             rig.queue(task, victim, 0);
             let taken = stopped >= cold || !has_cpu;
             assert_eq!(rig.call(rig.u.steal, (0,)), taken, "of CPU {victim}, stopped {stopped} us ago");
@@ -143,7 +143,7 @@ fn a_weak_cpu_leaves_a_big_task_to_strong_ones_for_a_while() {
 
 /// Though it ran a moment ago, if it is not kept away by the back-off after wake-affine took it from there.
 #[test]
-fn a_task_goes_home_to_its_preferred_node() {
+fn a_task_goes_to_its_preferred_node() {
     for (victim, prefers, back_off, comes) in [
         (2, 0, 0, true),
         (2, 1, 0, false),
@@ -157,11 +157,11 @@ fn a_task_goes_home_to_its_preferred_node() {
         let retry_at = rig.kernel.now + back_off;
         let now = rig.kernel.now;
         rig.remembered(task, |tctx| {
-            (tctx.preferred_node, tctx.home_retry_at, tctx.stopped_at) = (prefers, retry_at, now)
+            (tctx.preferred_node, tctx.preferred_retry_at, tctx.stopped_at) = (prefers, retry_at, now)
         });
         waits(&mut rig, task, victim, 0);
         let taken = pulls(&mut rig, victim, pull { cost: 50 * USEC, ..IDLE });
-        assert_eq!(rig.stat(magpie_stat_STAT_HOME_STEAL), u64::from(comes));
+        assert_eq!(rig.stat(magpie_stat_STAT_PREFERRED_STEAL), u64::from(comes));
         assert_eq!(taken.is_some(), comes, "from CPU {victim}, prefers {prefers}, backs off: {back_off}");
     }
 }

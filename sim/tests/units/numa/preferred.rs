@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `numa/home.bpf.h`: which node is a task's home, and how long it is not moved there.
+//! `numa/preferred.bpf.h`: which node a task prefers, and how long it is not moved there.
 
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::*;
@@ -20,7 +20,7 @@ pub(super) fn rig(flags: &[&str]) -> Rig {
     rig
 }
 
-/// A task that runs on node 0 and whose home is `node`.
+/// A task that runs on node 0 and whose preferred node is `node`.
 fn runner(rig: &mut Rig, node: i32) -> TaskId {
     let task = rig.task();
     rig.run(task, HERE);
@@ -29,7 +29,7 @@ fn runner(rig: &mut Rig, node: i32) -> TaskId {
 }
 
 #[test]
-fn home_is_where_the_task_first_runs_then_where_it_runs_most() {
+fn the_preferred_node_is_where_the_task_first_runs_then_where_it_runs_most() {
     let mut rig = rig(&[]);
     let task = rig.task();
     let settle = |rig: &mut Rig, node: i32, times: usize| {
@@ -46,26 +46,26 @@ fn home_is_where_the_task_first_runs_then_where_it_runs_most() {
 }
 
 #[test]
-fn home_is_where_the_memory_is_wherever_the_task_runs() {
+fn the_preferred_node_is_where_the_memory_is_wherever_the_task_runs() {
     let mut rig = rig(&[]);
     let task = runner(&mut rig, 0);
-    rig.remembered(task, |tctx| tctx.home_share = HOME_ALL as i32);
-    for (memory, home) in [(1, 1), (1, 1), (0, 0), (1, 1)] {
+    rig.remembered(task, |tctx| tctx.preferred_share = PREFERRED_ALL as i32);
+    for (memory, preferred) in [(1, 1), (1, 1), (0, 0), (1, 1)] {
         rig.call(rig.u.settle_preferred_node, (rig.tctx(task), 0, memory));
-        assert_eq!(rig.remembered(task, |tctx| tctx.preferred_node), home);
+        assert_eq!(rig.remembered(task, |tctx| tctx.preferred_node), preferred);
     }
     for _ in 0..1000 {
         rig.call(rig.u.settle_preferred_node, (rig.tctx(task), 0, 1));
     }
-    assert_eq!(rig.remembered(task, |tctx| (tctx.preferred_node, tctx.home_share)), (1, 0));
+    assert_eq!(rig.remembered(task, |tctx| (tctx.preferred_node, tctx.preferred_share)), (1, 0));
     rig.call(rig.u.settle_preferred_node, (rig.tctx(task), 0, NO_NODE));
     assert_eq!(rig.remembered(task, |tctx| tctx.preferred_node), 0);
 }
 
-/// For four scan periods by default, the waker, too; where the wakee leaves its home only.
+/// For four scan periods by default, the waker, too; where the wakee leaves its preferred node only.
 #[test]
-fn a_pull_away_from_home_holds_wakee_and_waker_back() {
-    for (flag, prev, home, starts) in [
+fn a_pull_away_from_it_holds_wakee_and_waker_back() {
+    for (flag, prev, preferred, starts) in [
         ("4", THERE, 1, true),
         ("4", THERE, 0, false),
         ("4", THERE, NO_NODE, false),
@@ -77,7 +77,7 @@ fn a_pull_away_from_home_holds_wakee_and_waker_back() {
         let (waker, task) = (runner(&mut rig, 0), rig.task());
         rig.kernel.cpu = HERE;
         rig.cpu(HERE, |cctx| cctx.curr_weight = 1);
-        rig.remembered(task, |tctx| (tctx.preferred_node) = home);
+        rig.remembered(task, |tctx| (tctx.preferred_node) = preferred);
         rig.remembered(waker, |tctx| tctx.move_why = 1);
         let flags = SCX_WAKE_TTWU | SCX_WAKE_SYNC;
         let target = rig.call(rig.u.affine_target, (rig.raw(task), rig.tctx(task), prev as i32, flags));
@@ -87,9 +87,9 @@ fn a_pull_away_from_home_holds_wakee_and_waker_back() {
         for id in [task, waker] {
             let wait = if starts { (now + periods * 1000 * MSEC, 1) } else { (0, 0) };
             assert_eq!(
-                rig.remembered(id, |tctx| (tctx.home_retry_at, tctx.numa_backoff)),
+                rig.remembered(id, |tctx| (tctx.preferred_retry_at, tctx.numa_backoff)),
                 wait,
-                "{flag} {prev} {home}"
+                "{flag} {prev} {preferred}"
             );
         }
         assert_eq!(rig.remembered(waker, |tctx| tctx.move_why != 0), !starts);
@@ -104,15 +104,15 @@ fn a_longer_wait_is_never_shortened() {
         [(500, false, (500, 0)), (100, true, (500, 0)), (4000, true, (4000, 1)), (60, false, (4000, 1))]
     {
         rig.call(rig.u.delay_return, (rig.tctx(task), now, ms * MSEC, held));
-        let (at, held) = rig.remembered(task, |tctx| (tctx.home_retry_at, tctx.numa_backoff));
+        let (at, held) = rig.remembered(task, |tctx| (tctx.preferred_retry_at, tctx.numa_backoff));
         assert_eq!(((at - now) / MSEC, held), wait);
     }
 }
 
 /// Only a task that is away, by the time at which it may be moved again, on machines with several nodes.
 #[test]
-fn which_tasks_want_home() {
-    for (machine, node, home, retry, wants) in [
+fn which_tasks_want_their_preferred_node() {
+    for (machine, node, preferred, retry, wants) in [
         (MACHINE, 0, 1, 0, true),
         (MACHINE, 0, 1, 1, false),
         (MACHINE, 1, 1, 0, false),
@@ -121,8 +121,8 @@ fn which_tasks_want_home() {
     ] {
         let mut rig = Rig::new(machine, &[]);
         let (task, now) = (rig.task(), rig.kernel.now);
-        rig.remembered(task, |tctx| (tctx.preferred_node, tctx.home_retry_at) = (home, now + retry));
+        rig.remembered(task, |tctx| (tctx.preferred_node, tctx.preferred_retry_at) = (preferred, now + retry));
         let args = (rig.tctx(task).cast_const(), node, now);
-        assert_eq!(rig.call(rig.u.wants_home, args), wants, "{machine} {node} {home} {retry}");
+        assert_eq!(rig.call(rig.u.wants_preferred_node, args), wants, "{machine} {node} {preferred} {retry}");
     }
 }

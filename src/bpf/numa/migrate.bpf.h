@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A task that is away returns to its preferred node (home.bpf.h)
+ * A task that is away returns to its preferred node (preferred.bpf.h)
  *
  *	when it wakes   if no CPU of the target's node is idle      find_idle()
  *	while it waits  if a CPU of its preferred node takes it     pull()
- *	while it runs   at a tick, if a CPU there seems to be idle  MOVE_HOME, search/move.bpf.h
+ *	while it runs   at a tick, if a CPU there seems to be idle  MOVE_PREFERRED, search/move.bpf.h
  */
 #pragma once
 
@@ -26,23 +26,24 @@ __noinline bool node_any_idle(u32 node)
  * Note where @p runs, and return true if it is to move to its preferred node. Never for kernel
  * threads, which have no memory of their own. In tick of @cpu, where @p runs.
  */
-static bool goes_home(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
-		      u64 now)
+static bool moves_to_preferred(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
+			       struct cpu_ctx *cctx, u64 now)
 {
 	s32 node = cpu_node(cpu);
 
-	if (!is_numa() || p->flags & PF_KTHREAD || now - cctx->homed_at < HOME_LOOK_NS)
+	if (!is_numa() || p->flags & PF_KTHREAD ||
+	    now - cctx->preferred_checked_at < PREFERRED_CHECK_NS)
 		return false;
-	cctx->homed_at = now;
+	cctx->preferred_checked_at = now;
 	settle_preferred_node(tctx, node, memory_node(p->tgid));
 	if (tctx->preferred_node == node) {
-		stat_inc(STAT_HOME);
+		stat_inc(STAT_ON_PREFERRED);
 		return false;
 	}
-	stat_inc(STAT_AWAY);
-	if (!wants_home(tctx, node, now)) {
+	stat_inc(STAT_OFF_PREFERRED);
+	if (!wants_preferred_node(tctx, node, now)) {
 		if (tctx->numa_backoff)
-			stat_inc(STAT_HOME_HELD);
+			stat_inc(STAT_PREFERRED_HELD);
 		return false;
 	}
 	delay_return(tctx, now, RETRY_NS, false);

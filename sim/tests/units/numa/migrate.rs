@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `numa/migrate_home.bpf.h`: a running task that is away from home is sent there, if a CPU is idle there and it may migrate.
+//! `numa/migrate.bpf.h`: a running task that is away from its preferred node is sent there, if a CPU is idle there and it may migrate.
 
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::*;
@@ -7,7 +7,7 @@ use magpie_sim::task::Place;
 use magpie_sim::trace::Op;
 use scx_magpie::bpf_intf::*;
 
-use super::home::{HERE, THERE, rig};
+use super::preferred::{HERE, THERE, rig};
 use crate::rig::Rig;
 
 const MSEC: u64 = 1_000_000;
@@ -16,7 +16,7 @@ fn note_prolog(rig: &mut Rig) {
     rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.note_prolog.unwrap()() });
 }
 
-/// A task that runs on node 0 and whose home is `node`.
+/// A task that runs on node 0 and whose preferred node is `node`.
 fn runner(rig: &mut Rig, node: i32) -> TaskId {
     let task = rig.task();
     rig.run(task, HERE);
@@ -33,14 +33,14 @@ fn look(rig: &mut Rig, task: TaskId) {
     rig.call(rig.u.check_move, (rig.raw(task), rig.tctx(task), cpu as i32, rig.cctx(cpu), now));
 }
 
-/// Is it to go home when it is next enqueued?
-fn migrate_home(rig: &mut Rig, task: TaskId) -> bool {
+/// Does it move to its preferred node when it is next enqueued?
+fn migrate_preferred(rig: &mut Rig, task: TaskId) -> bool {
     rig.remembered(task, |tctx| tctx.move_why != 0)
 }
 
 #[test]
-fn a_tick_ends_the_slice_of_a_task_that_can_go_home() {
-    for (home, idle, held, allowed, disabled, goes) in [
+fn a_tick_ends_the_slice_of_a_task_that_can_go_to_its_preferred_node() {
+    for (preferred, idle, held, allowed, disabled, goes) in [
         (1, &[THERE][..], false, 0..8, 0, true),
         (1, &[THERE + 3], false, 0..8, 0, true),
         (1, &[], false, 0..8, 0, false),
@@ -56,19 +56,21 @@ fn a_tick_ends_the_slice_of_a_task_that_can_go_home() {
         rig.run(task, HERE);
         rig.kernel.tasks[task].raw_mut().migration_disabled = disabled;
         rig.kernel.tasks[task].raw_mut().scx.slice = 5;
-        rig.call(rig.u.settle_preferred_node, (rig.tctx(task), 0, home));
-        rig.kernel.set_memory(rig.kernel.tasks[task].raw().tgid, home);
+        rig.call(rig.u.settle_preferred_node, (rig.tctx(task), 0, preferred));
+        rig.kernel.set_memory(rig.kernel.tasks[task].raw().tgid, preferred);
         let later = rig.kernel.now + 1000 * MSEC;
-        rig.remembered(task, |tctx| (tctx.home_retry_at, tctx.numa_backoff) = if held { (later, 1) } else { (0, 0) });
+        rig.remembered(task, |tctx| {
+            (tctx.preferred_retry_at, tctx.numa_backoff) = if held { (later, 1) } else { (0, 0) }
+        });
         // The LLCs' words are hints, until a search has been in vain.
         rig.call(rig.u.find_idle, (rig.raw(task), rig.tctx(task), HERE as i32, HERE as i32));
         rig.only_idle(idle);
         look(&mut rig, task);
-        let what = format!("{home} {idle:?} {held} {allowed:?} {disabled}");
-        assert_eq!(migrate_home(&mut rig, task), goes, "{what}");
+        let what = format!("{preferred} {idle:?} {held} {allowed:?} {disabled}");
+        assert_eq!(migrate_preferred(&mut rig, task), goes, "{what}");
         assert_eq!(rig.kernel.tasks[task].raw().scx.slice == 0, goes, "{what}");
-        let stats = [magpie_stat_STAT_HOME, magpie_stat_STAT_AWAY, magpie_stat_STAT_HOME_HELD];
-        let expected = [u64::from(home == 0), u64::from(home == 1), u64::from(held)];
+        let stats = [magpie_stat_STAT_ON_PREFERRED, magpie_stat_STAT_OFF_PREFERRED, magpie_stat_STAT_PREFERRED_HELD];
+        let expected = [u64::from(preferred == 0), u64::from(preferred == 1), u64::from(held)];
         assert_eq!(stats.map(|stat| rig.stat(stat)), expected, "{what}");
     }
 }
@@ -80,12 +82,12 @@ fn attempts_are_some_time_apart() {
     let task = runner(&mut rig, 1);
     rig.kernel.set_memory(rig.kernel.tasks[task].raw().tgid, 1);
     look(&mut rig, task);
-    let at = rig.remembered(task, |tctx| tctx.home_retry_at);
+    let at = rig.remembered(task, |tctx| tctx.preferred_retry_at);
     assert_eq!(at - rig.kernel.now, 1000 * MSEC / 16);
 }
 
 #[test]
-fn kernel_threads_and_machines_of_one_node_have_no_homes() {
+fn kernel_threads_and_machines_of_one_node_have_no_preferred_nodes() {
     let mut rig = rig(&[]);
     let task = rig.task();
     rig.run(task, HERE);
@@ -125,7 +127,7 @@ fn enqueue(rig: &mut Rig, task: TaskId) -> Place {
 }
 
 #[test]
-fn a_task_is_sent_home_if_it_is_known_to_be_migratable() {
+fn a_task_is_sent_there_if_it_is_known_to_be_migratable() {
     for (seed, prolog, idle, disabled, sent) in [
         (0, true, &[THERE + 1][..], 0, true),
         (1, true, &[THERE + 1], 0, true),
@@ -156,25 +158,25 @@ fn a_task_is_sent_home_if_it_is_known_to_be_migratable() {
         let queue = if disabled == 0 { HERE } else { HERE + MAX_CPUS };
         let expected = if sent { Place::Local(idle[0]) } else { Place::Dsq(queue) };
         assert_eq!(place, expected, "{seed} {prolog} {idle:?} {disabled}");
-        assert_eq!(rig.stat(magpie_stat_STAT_HOME_MOVE), u64::from(sent));
+        assert_eq!(rig.stat(magpie_stat_STAT_PREFERRED_MOVE), u64::from(sent));
         // Some kernels lose SCX_ENQ_PREEMPT on the way: the kick does the same.
         let kicks = rig.kernel.kicks.contains(&(idle.first().copied().unwrap_or(0), SCX_KICK_PREEMPT));
         assert_eq!(kicks, sent);
-        assert!(!migrate_home(&mut rig, task));
+        assert!(!migrate_preferred(&mut rig, task));
     }
 }
 
 /// Its slice is not renewed.
 #[test]
 fn a_task_that_is_to_go_home_does_not_keep_running() {
-    for migrate_home in [false, true] {
+    for migrate_preferred in [false, true] {
         let mut rig = rig(&[]);
         let task = runner(&mut rig, 1);
         rig.kernel.tasks[task].set_queued(true);
-        rig.remembered(task, |tctx| tctx.move_why = migrate_home.into());
+        rig.remembered(task, |tctx| tctx.move_why = migrate_preferred.into());
         let (ops, raw) = (rig.kernel.ops, rig.raw(task));
         rig.call(ops.dispatch, (HERE as i32, raw));
-        assert_eq!(rig.stat(magpie_stat_STAT_KEEP), u64::from(!migrate_home));
+        assert_eq!(rig.stat(magpie_stat_STAT_KEEP), u64::from(!migrate_preferred));
     }
 }
 

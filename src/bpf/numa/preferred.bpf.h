@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Preferred nodes, on machines with several nodes: where a task's memory is, or else where it has
- * run most. migrate_home.bpf.h moves tasks there. In tick, HOME_LOOK_NS after the last check:
+ * run most. migrate_preferred.bpf.h moves tasks there. In tick, PREFERRED_CHECK_NS after the last check:
  *
  * 1. If the loader knows the node of the process's memory (src/numa), that is the preferred node.
  * 2. Otherwise, if the task has spent less than half of its run time, decaying, on its preferred
@@ -16,10 +16,10 @@
 #pragma once
 
 enum {
-	HOME_LOOK_NS = 2000000, /* ticks within this time of the last check are skipped */
-	HOME_ALL = 1 << 16,
-	/* home_share averages over 1 << HOME_DECAY checks: half a second of run time at HZ=250 */
-	HOME_DECAY = 7,
+	PREFERRED_CHECK_NS = 2000000, /* ticks within this time of the last check are skipped */
+	PREFERRED_ALL = 1 << 16,
+	/* preferred_share averages over 1 << PREFERRED_DECAY checks: half a second of run time at HZ=250 */
+	PREFERRED_DECAY = 7,
 	SCAN_PERIOD_NS = 1000000000,	/* the kernel's numa_balancing_scan_period_min */
 	RETRY_NS = SCAN_PERIOD_NS / 16, /* as task_numa_fault() retries */
 };
@@ -43,9 +43,9 @@ static bool is_numa(void)
  */
 static void delay_return(struct task_ctx *tctx, u64 now, u64 wait, bool held)
 {
-	if (!time_before(tctx->home_retry_at, now + wait))
+	if (!time_before(tctx->preferred_retry_at, now + wait))
 		return;
-	tctx->home_retry_at = now + wait;
+	tctx->preferred_retry_at = now + wait;
 	tctx->numa_backoff = held;
 	if (held)
 		tctx->move_why = MOVE_NOT;
@@ -70,10 +70,10 @@ static void back_off(struct task_ctx *tctx, u32 node, bool has_waker)
 }
 
 /* Return true if @node is not the preferred node, and the task need not wait to return there. */
-static bool wants_home(const struct task_ctx *tctx, u32 node, u64 now)
+static bool wants_preferred_node(const struct task_ctx *tctx, u32 node, u64 now)
 {
 	return is_numa() && tctx->preferred_node != NO_NODE && tctx->preferred_node != node &&
-	       !time_before(now, tctx->home_retry_at);
+	       !time_before(now, tctx->preferred_retry_at);
 }
 
 /*
@@ -83,7 +83,7 @@ static bool wants_home(const struct task_ctx *tctx, u32 node, u64 now)
 static s32 memory_node(s32 tgid)
 {
 	struct process *process, first = {
-					 .looks = 1,
+					 .checks = 1,
 					 .node = NO_NODE,
 				 };
 
@@ -94,14 +94,14 @@ static s32 memory_node(s32 tgid)
 		bpf_map_update_elem(&processes, &tgid, &first, BPF_NOEXIST);
 		return NO_NODE;
 	}
-	__sync_fetch_and_add(&process->looks, 1);
+	__sync_fetch_and_add(&process->checks, 1);
 	return READ_ONCE(process->node);
 }
 
-static void set_home(struct task_ctx *tctx, s32 node)
+static void set_preferred_node(struct task_ctx *tctx, s32 node)
 {
 	tctx->preferred_node = node;
-	tctx->home_share = HOME_ALL / 2;
+	tctx->preferred_share = PREFERRED_ALL / 2;
 }
 
 /*
@@ -110,11 +110,12 @@ static void set_home(struct task_ctx *tctx, s32 node)
 static void settle_preferred_node(struct task_ctx *tctx, s32 node, s32 memory)
 {
 	if (memory != NO_NODE && tctx->preferred_node != memory)
-		set_home(tctx, memory);
+		set_preferred_node(tctx, memory);
 	else if (tctx->preferred_node == NO_NODE)
-		set_home(tctx, node);
-	tctx->home_share +=
-		((tctx->preferred_node == node ? HOME_ALL : 0) - tctx->home_share) >> HOME_DECAY;
-	if (memory == NO_NODE && tctx->home_share < HOME_ALL / 2)
-		set_home(tctx, node);
+		set_preferred_node(tctx, node);
+	tctx->preferred_share +=
+		((tctx->preferred_node == node ? PREFERRED_ALL : 0) - tctx->preferred_share) >>
+		PREFERRED_DECAY;
+	if (memory == NO_NODE && tctx->preferred_share < PREFERRED_ALL / 2)
+		set_preferred_node(tctx, node);
 }
