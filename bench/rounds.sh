@@ -79,7 +79,7 @@ in_group() {
 	timeout -s KILL 60 sh -c '[ -z "$0" ] || echo 0 >"$0/cgroup.procs"; exec "$@"' "$@"
 }
 
-# light NAME LIGHT HEAVY: on one CPU, a thread that has 0.1 ms to do each 10 ms, beside two that have always 10 ms to do; in
+# light NAME LIGHT HEAVY: on one CPU, a thread that has 0.1 ms to do each 10 ms, alongside two that always have 10 ms to do; in
 # these cgroups, if given.
 light() {
 	in_group "$3" taskset 1 magpie-wakeup -m 2 -t 1 -c 10000 -s 0 -r 2 --cpu-time --from-due --json >$BENCH/heavy 2>/dev/null &
@@ -173,7 +173,7 @@ run_benchmark() {
 		wait 2>/dev/null
 		;;
 	crowd)
-		# Four threads with a little to do now and then, beside many that wake each other.
+		# Four threads with a little to do now and then, alongside many that wake each other.
 		# In a process group of its own, to be killed as one; it ends with this script, too.
 		setsid sh -c 'echo $$ >$BENCH/crowd; while kill -0 '$$' && hackbench -g 4 -l 20000 -p; do :; done' >/dev/null 2>&1 &
 		_load=$!

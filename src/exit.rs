@@ -39,8 +39,8 @@ pub const STATUSES: [(u8, &str); 16] = [
     (11, "No scx_magpie runs (status, set, reload)."),
     (EXIT_SYSRQ, "SysRq-S detached the scheduler."),
     (EXIT_GIVE_UP, "The service failed three times within ten minutes."),
-    (130, "A second SIGINT (Ctrl-C) ended the process at once."),
-    (143, "A second SIGTERM ended the process at once."),
+    (130, "A second SIGINT (Ctrl-C) ended the process immediately."),
+    (143, "A second SIGTERM ended the process immediately."),
 ];
 
 /// Where to report a bug, and with which data.

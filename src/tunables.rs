@@ -66,7 +66,7 @@ pub struct Tunables {
     ///
     /// Unit: microseconds. Range: 0..100000. It should be about the time in which a CPU fetches
     /// what the task has in its caches; the default is that of the kernel's sched_migration_cost.
-    /// Raise it if tasks lose their caches by moving; 0 lets other LLCs steal a task at once.
+    /// Raise it if tasks lose their caches by moving; 0 lets other LLCs steal a task immediately.
     ///
     /// Example: --migration-cost-llc-us 100
     #[arg(long, default_value_t = 500, value_name = "US", value_parser = micros::<u64>(0..=100_000))]
@@ -75,7 +75,7 @@ pub struct Tunables {
     /// For this long after a task ran, do not let CPUs of other NUMA nodes steal it.
     ///
     /// Unit: microseconds. Range: 0..100000. Raise it if tasks leave their node too soon; 0 lets
-    /// other nodes steal a task at once.
+    /// other nodes steal a task immediately.
     ///
     /// Example: --migration-cost-node-us 2ms
     #[arg(long, default_value_t = 500, value_name = "US", value_parser = micros::<u64>(0..=100_000))]
@@ -114,7 +114,7 @@ pub struct Tunables {
     /// it away.
     ///
     /// Unit: scan periods of 1 s. Range: 0..64. Raise it if tasks that wake each other have their
-    /// memory on different nodes and move back and forth; with 0 a task moves back at once.
+    /// memory on different nodes and move back and forth; with 0 a task moves back immediately.
     ///
     /// Example: --numa-backoff 8
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = value_parser!(u32).range(0..=64))]

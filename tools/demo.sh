@@ -193,7 +193,7 @@ watch magpie.twice "$TWICE" 2
 expect "utilization, %" "$(stat magpie.twice util)" 85 100
 expect "CPUs that a wakeup may look at" "$(stat magpie.twice nr_scan)" 0 0
 
-title "5. Half load, beside a container of 8 busy tasks that may use 2 CPUs (cpu.max)"
+title "5. Half load, alongside a container of 8 busy tasks that may use 2 CPUs (cpu.max)"
 look "the container's CPU time: 200 % of a CPU, and no more. It is throttled."
 contain magpie 4
 still_enabled
@@ -260,7 +260,7 @@ row() {
 }
 row "utilization, %" util .1f
 row "nr_scan: CPUs a wakeup may look at" nr_scan s
-row "search efficiency: found of looked at, %" se_eff .1f
+row "search efficiency: found of scanned, %" se_eff .1f
 row "tasks stolen in the LLC" steal_llc s
 row "tasks stolen from other nodes" steal_far s
 echo

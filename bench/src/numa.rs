@@ -33,11 +33,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Load {
-    /// Never sleeps, but for --sleep: how much of its time it runs on each node.
+    /// Run without sleeping (except with --sleep), and report the run time by node.
     Hog(Hog),
-    /// Pairs of processes that wake each other over pipes.
+    /// Run pairs of processes that wake each other over pipes.
     Pairs(Pairs),
-    /// Has so many mappings, and never sleeps.
+    /// Create this many mappings, then run without sleeping.
     Maps {
         /// 1..10000000
         #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]

@@ -34,7 +34,7 @@
 	X(begin_search) X(scan_window) X(scan_llc) X(scan_beyond) X(find_idle) \
 	X(affine_target) \
 	X(hands_off) X(judge_handoff) \
-	X(note_prolog) X(delay_return) X(back_off) X(wants_preferred_node) X(settle_preferred_node) \
+	X(note_prolog) X(delay_return) X(back_off) X(wants_preferred_node) X(update_preferred_node) \
 	X(node_any_idle) \
 	X(find_stronger) X(runs_small) \
 	X(nr_idle) X(find_core) X(find_room) \

@@ -64,6 +64,30 @@ fn hogs_of_mixed_weights_share_by_weight() {
     }
 }
 
+/// Sleepers that timers wake have credit at each wakeup. Together they would use all CPUs, and hogs have their share all the
+/// same, whatever the sleepers' bursts and weights.
+#[test]
+fn sleepers_leave_hogs_their_share() {
+    for (machine, nr_cpus, sleepers, nr_sleepers, hogs, nr_hogs) in [
+        ("1x1x1x1", 1.0, "sleepers:nr=6,run=650,sleep=100", 6.0, "hogs:nr=2", 2.0),
+        ("1x1x1x1", 1.0, "sleepers:nr=12,run=100,sleep=100", 12.0, "hogs:nr=1", 1.0),
+        ("1x1x1x1", 1.0, "sleepers:nr=8,run=5000,sleep=300", 8.0, "hogs:nr=2", 2.0),
+        ("1x1x4x1", 4.0, "sleepers:nr=24,run=650,sleep=100", 24.0, "hogs:nr=4", 4.0),
+    ] {
+        let scenario = Scenario {
+            machine: machine.parse().unwrap(),
+            workloads: [sleepers, hogs].map(|workload| workload.parse().unwrap()).into(),
+            ms: 3000,
+            ..Scenario::default()
+        };
+        let kernel = scenario.run(false).unwrap().kernel;
+        let tasks = kernel.tasks.iter().filter(|task| kernel.programs[task.program].name == HOG);
+        let due = 3e9 * nr_cpus / (nr_sleepers + nr_hogs);
+        let least = tasks.map(|task| task.raw().se.sum_exec_runtime).min().unwrap() as f64 / due;
+        assert!((0.85..1.2).contains(&least), "{machine} {sleepers} {hogs}: {least:.3}");
+    }
+}
+
 #[test]
 fn they_do_not_without_stealing() {
     assert!(unfairness("1x1x2x1", 2.0, &["hogs:nr=3"], &["--steal", "off"]) > 0.2);

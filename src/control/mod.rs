@@ -220,10 +220,10 @@ mod tests {
     fn changes_while_it_runs() {
         let file = NamedTempFile::new().unwrap();
         let mut control = control(&file, &[]);
-        let (reply, applied, anew) = ask(&mut control, set(&["slice_us=5000"]));
+        let (reply, applied, restarts) = ask(&mut control, set(&["slice_us=5000"]));
         let Reply::Changes { changes, new_start: false } = reply.unwrap() else { panic!() };
         assert_eq!((changes[0].to_string().as_str(), changes.len()), ("slice-us: 3000 -> 5000", 1));
-        assert_eq!((applied, anew), (vec![5000], false));
+        assert_eq!((applied, restarts), (vec![5000], false));
         // A value that is set for a key overrides a profile.
         assert_eq!(ask(&mut control, set(&["profile=latency"])).1, [5000]);
         assert_eq!(ask(&mut control, set(&[])).1, [3000]);
@@ -234,14 +234,14 @@ mod tests {
     fn a_new_start_is_for_a_reload() {
         let file = NamedTempFile::new().unwrap();
         let mut control = control(&file, &[]);
-        let (reply, applied, anew) = ask(&mut control, set(&["timeout-ms=5s", "slice-us=5000"]));
+        let (reply, applied, restarts) = ask(&mut control, set(&["timeout-ms=5s", "slice-us=5000"]));
         assert!(reply.unwrap_err().to_string().contains("'timeout-ms' cannot change while the scheduler runs"));
-        assert_eq!((applied, anew, control.settings().tunables.slice_us), (vec![], false, 3000));
+        assert_eq!((applied, restarts, control.settings().tunables.slice_us), (vec![], false, 3000));
 
         fs::write(&file, "timeout-ms = 5000").unwrap();
-        let (reply, applied, anew) = ask(&mut control, Request::Reload);
+        let (reply, applied, restarts) = ask(&mut control, Request::Reload);
         assert!(matches!(reply.unwrap(), Reply::Changes { new_start: true, .. }));
-        assert_eq!((applied, anew, control.settings().tunables.timeout_ms), (vec![], true, 5000));
+        assert_eq!((applied, restarts, control.settings().tunables.timeout_ms), (vec![], true, 5000));
         assert!(control.take_back(&anyhow::anyhow!("no")));
         assert_eq!(control.settings().tunables.timeout_ms, 30_000);
         assert!(!control.take_back(&anyhow::anyhow!("no")));
@@ -279,8 +279,8 @@ mod tests {
         let mut control = control(&file, &[]);
         ask(&mut control, set(&["slice-us=5000"])).0.unwrap();
         fs::write(&file, "slice-us = 200\nsteal = 3").unwrap();
-        let (reply, applied, anew) = ask(&mut control, Request::Reload);
+        let (reply, applied, restarts) = ask(&mut control, Request::Reload);
         assert!(reply.unwrap_err().to_string().contains(":2: invalid value '3' for '--steal <STEAL>'"));
-        assert_eq!((applied, anew, control.settings().tunables.slice_us), (vec![], false, 5000));
+        assert_eq!((applied, restarts, control.settings().tunables.slice_us), (vec![], false, 5000));
     }
 }

@@ -29,53 +29,58 @@ use work::{Locks, Work};
 /// Message threads wake workers, which spin and wait again; prints how long it took woken workers to run, and to be done.
 #[derive(Parser)]
 struct Cli {
-    /// Message threads, 1..1000.
+    /// Start this many message threads. Range: 1..1000.
     #[arg(short, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     m: u32,
 
-    /// Workers of each, 1..1000.
+    /// Give each message thread this many workers. Range: 1..1000.
     #[arg(short, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     t: u32,
 
-    /// Time that a message thread sleeps between wakeups. Microseconds, 0..10000000.
+    /// Let a message thread sleep for this long between wakeups. Microseconds, 0..10000000.
     #[arg(short, default_value_t = 10_000, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     s: u64,
 
-    /// By how much that time differs, up or down, by chance: teams then do not fall into step. Percent of it, 0..100.
+    /// Vary that time at random by up to this share, so that teams do not wake in step. Percent,
+    /// 0..100.
     #[arg(short, default_value_t = 0, value_name = "PCT", value_parser = clap::value_parser!(u64).range(0..=100))]
     j: u64,
 
-    /// Time that a worker spins for a request. Microseconds, 1..10000000.
+    /// Let a worker spin for this long in each request. Microseconds, 1..10000000.
     #[arg(short, default_value_t = 15_000, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     c: u64,
 
-    /// Time that the run takes. Seconds, 1..86400.
+    /// Run for this long. Seconds, 1..86400.
     #[arg(short, default_value_t = 30, value_name = "SEC", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     r: u64,
 
-    /// Workers wait for a byte from a pipe, not on a futex: woken by WF_SYNC, as readers of pipes and sockets are.
+    /// Let workers wait for a byte from a pipe instead of a futex. Their wakeups are sync (WF_SYNC),
+    /// like those of all readers of pipes and sockets.
     #[arg(long)]
     pipe: bool,
 
-    /// Only the time counts for which a worker runs: a worker that is preempted has as much to do as before.
+    /// Measure work in CPU time: a worker that was preempted has as much to do as before.
     #[arg(long)]
     cpu_time: bool,
 
-    /// A worker that spins holds a lock of the CPU on which it began: others wait for a worker that is preempted. They spin
-    /// for a while and then sleep, or, with --lock=spin, spin until the lock is free. Implies --cpu-time.
+    /// Let a worker hold a lock of its CPU while it spins, so that other workers wait for one that is
+    /// preempted. They spin for a while and then sleep, or with --lock=spin they spin until the lock
+    /// is free. Implies --cpu-time.
     #[arg(long, value_name = "WAIT", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "sleep")]
     lock: Option<Wait>,
 
-    /// Parts in which a worker does a request. Each has its sleep, lock and share of the spinning. 1..1000.
+    /// Divide each request into this many parts. Each part has its own sleep and lock, and its share
+    /// of the spinning. Range: 1..1000.
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     parts: u32,
 
-    /// Time that a worker sleeps at the start of each part, by a timer. Microseconds, 0..10000000 (default: 0; 100 with --lock).
+    /// Let a worker sleep for this long at the start of each part, by a timer. Microseconds,
+    /// 0..10000000 (default: 0; with --lock 100).
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     think: Option<u64>,
 
-    /// Latencies begin when the sleep of a message thread is due to end, and so include its own wait for a CPU; without this,
-    /// when it wakes the worker.
+    /// Measure latencies from the time when the sleep of the message thread is due to end. They then
+    /// include its own wait for a CPU. Without this, measure from the wakeup of the worker.
     #[arg(long)]
     from_due: bool,
 

@@ -35,7 +35,7 @@ static bool moves_to_preferred(struct task_struct *p, struct task_ctx *tctx, s32
 	    now - cctx->preferred_checked_at < PREFERRED_CHECK_NS)
 		return false;
 	cctx->preferred_checked_at = now;
-	settle_preferred_node(tctx, node, memory_node(p->tgid));
+	update_preferred_node(tctx, node, memory_node(p->tgid));
 	if (tctx->preferred_node == node) {
 		stat_inc(STAT_ON_PREFERRED);
 		return false;

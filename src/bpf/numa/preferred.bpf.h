@@ -107,7 +107,7 @@ static void set_preferred_node(struct task_ctx *tctx, s32 node)
 /*
  * Update the preferred node: the task runs on @node, its memory is on @memory, NO_NODE if unknown.
  */
-static void settle_preferred_node(struct task_ctx *tctx, s32 node, s32 memory)
+static void update_preferred_node(struct task_ctx *tctx, s32 node, s32 memory)
 {
 	if (memory != NO_NODE && tctx->preferred_node != memory)
 		set_preferred_node(tctx, memory);

@@ -29,8 +29,10 @@
  *	credit   --slice-us-lag, until the task has run for a slice, because the task did not
  *	         choose the moment of its wakeup. 0 after a sync wakeup, because a reader of a
  *	         pipe finds more to read when it runs later. 0 for SCHED_BATCH, SCHED_IDLE and
- *	         cpu.idle. 0 if the negative lag exceeds three slices, because the credit of a
- *	         task of low weight would put it first each time
+ *	         cpu.idle
+ *
+ * A task with credit runs before others, but not for more than its share: place() keeps more
+ * negative lag than the credit, so a task that has used the credit up waits like any other.
  *
  * place() computes the deadline when the task wakes or is queued again. set_deadline() computes it
  * again at a tick and when a slice ends. All comparisons use the stored deadline: of the tasks in
@@ -48,8 +50,6 @@
 enum {
 	/* a task queued again keeps at most a slice plus this of negative lag: 2 ticks at HZ=100 */
 	OVERRUN_NS = 20000000,
-	/* slices of negative lag up to which a task has credit: place() leaves 2, it runs for 1 */
-	CREDIT_SLICES = 3,
 	SHORT_SHARE = 4,	/* a short task runs for less than a slice / SHORT_SHARE */
 	FIFO_SLICE_NS = 100000, /* ends at the next tick */
 };
@@ -77,6 +77,14 @@ static u64 vslice(struct task_ctx *tctx, u32 weight)
 		tctx->vslice = to_vtime(slice, weight);
 	}
 	return tctx->vslice;
+}
+
+/*
+ * Return the credit in virtual time. That of a task of low weight is not more than that of nice 0.
+ */
+static u64 credit(u32 weight)
+{
+	return to_vtime(tunables.credit_ns, max(weight, WEIGHT_DFL << WEIGHT_SHIFT));
 }
 
 /* Return the ns of CPU time that the task has used since it last woke. */
@@ -142,10 +150,9 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 		at += slice;
 	tctx->has_credit = false;
 	if (burst(tctx) < tunables.slice_ns) {
-		if (!tctx->sync_wakeup && neg_lag <= CREDIT_SLICES * most &&
-		    !never_preempts(p, tctx)) {
+		if (!tctx->sync_wakeup && !never_preempts(p, tctx)) {
 			tctx->has_credit = true;
-			at -= to_vtime(tunables.credit_ns, weight);
+			at -= credit(weight);
 		}
 		if (neg_lag > 0 && neg_lag <= most)
 			at -= neg_lag;
@@ -242,8 +249,9 @@ static void rebase(struct task_ctx *tctx, s32 cpu)
 /*
  * Bound the lag of @p, which is about to wait for @cpu or to run there, and compute its deadline.
  *
- * 1. If it slept or was throttled (@woke), it has no positive lag, and at most two slices of
- *    negative lag, as in EEVDF.
+ * 1. If it slept or was throttled (@woke), it has no positive lag, and a negative lag of at most
+ *    two slices, as in EEVDF, plus the credit. With a lower bound, tasks that use the credit at
+ *    each wakeup would always come first: other tasks would wait forever.
  * 2. Otherwise its negative lag is at most a slice plus OVERRUN_NS. Without that bound a task that
  *    ran for long (no tick, a stopped virtual CPU) would wait until each other task had run for as
  *    long.
@@ -259,7 +267,7 @@ static __always_inline void place(const struct task_struct *p, struct task_ctx *
 	rebase(tctx, cpu);
 	weight = task_weight(tctx);
 	latest = cctx->vtime + vslice(tctx, weight) +
-		 (woke ? vslice(tctx, weight) : to_vtime(OVERRUN_NS, weight));
+		 (woke ? vslice(tctx, weight) + credit(weight) : to_vtime(OVERRUN_NS, weight));
 	if (woke && time_before(tctx->vruntime, cctx->vtime))
 		tctx->vruntime = cctx->vtime;
 	else if (time_before(latest, tctx->vruntime))

@@ -128,8 +128,8 @@ fn draw_scrollbar(frame: &mut Frame<'_>, area: Rect, top: usize, last_top: usize
         .begin_symbol(None)
         .end_symbol(None)
         .style(theme.label());
-    let beside = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-    frame.render_stateful_widget(scrollbar, beside, &mut ScrollbarState::new(last_top + 1).position(top));
+    let bar = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    frame.render_stateful_widget(scrollbar, bar, &mut ScrollbarState::new(last_top + 1).position(top));
 }
 
 fn width_of(column: &Column) -> usize {

@@ -74,7 +74,7 @@ fn draw(frame: &mut Frame<'_>, area: Rect, seen: &mut Seen<'_>) {
         Layout::horizontal([Constraint::Length(PLACES_WIDTH), Constraint::Fill(1)]).spacing(2).areas(middle);
     frame.render_widget(Text::from(places(&metrics.total, rate, theme)), left);
     frame.render_widget(Text::from(histogram(buckets, right, theme)), right);
-    frame.render_widget(beside(&metrics.total, rate, theme), others);
+    frame.render_widget(other_counts(&metrics.total, rate, theme), others);
     if metrics.llcs.len() > 1 {
         frame.render_widget(Text::from(by_llc(metrics, rate, llcs.width.into(), theme)), llcs);
     }
@@ -98,7 +98,7 @@ fn places(total: &Group, rate: impl Fn(u64) -> String, theme: &Theme) -> Vec<Lin
 }
 
 /// Return the counts of [`OTHERS`].
-fn beside(total: &Group, rate: impl Fn(u64) -> String, theme: &Theme) -> Line<'static> {
+fn other_counts(total: &Group, rate: impl Fn(u64) -> String, theme: &Theme) -> Line<'static> {
     let parts = OTHERS.iter().flat_map(|Part { name, count }| {
         [Span::styled(format!("{name} "), theme.label()), Span::raw(format!("{}   ", rate(count(total))))]
     });

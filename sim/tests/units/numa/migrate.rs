@@ -56,7 +56,7 @@ fn a_tick_ends_the_slice_of_a_task_that_can_go_to_its_preferred_node() {
         rig.run(task, HERE);
         rig.kernel.tasks[task].raw_mut().migration_disabled = disabled;
         rig.kernel.tasks[task].raw_mut().scx.slice = 5;
-        rig.call(rig.u.settle_preferred_node, (rig.tctx(task), 0, preferred));
+        rig.call(rig.u.update_preferred_node, (rig.tctx(task), 0, preferred));
         rig.kernel.set_memory(rig.kernel.tasks[task].raw().tgid, preferred);
         let later = rig.kernel.now + 1000 * MSEC;
         rig.remembered(task, |tctx| {

@@ -33,7 +33,7 @@ fn the_preferred_node_is_where_the_task_first_runs_then_where_it_runs_most() {
     let mut rig = rig(&[]);
     let task = rig.task();
     let settle = |rig: &mut Rig, node: i32, times: usize| {
-        (0..times).for_each(|_| rig.call(rig.u.settle_preferred_node, (rig.tctx(task), node, NO_NODE)));
+        (0..times).for_each(|_| rig.call(rig.u.update_preferred_node, (rig.tctx(task), node, NO_NODE)));
         rig.remembered(task, |tctx| tctx.preferred_node)
     };
     assert_eq!(settle(&mut rig, 1, 1), 1);
@@ -51,14 +51,14 @@ fn the_preferred_node_is_where_the_memory_is_wherever_the_task_runs() {
     let task = runner(&mut rig, 0);
     rig.remembered(task, |tctx| tctx.preferred_share = PREFERRED_ALL as i32);
     for (memory, preferred) in [(1, 1), (1, 1), (0, 0), (1, 1)] {
-        rig.call(rig.u.settle_preferred_node, (rig.tctx(task), 0, memory));
+        rig.call(rig.u.update_preferred_node, (rig.tctx(task), 0, memory));
         assert_eq!(rig.remembered(task, |tctx| tctx.preferred_node), preferred);
     }
     for _ in 0..1000 {
-        rig.call(rig.u.settle_preferred_node, (rig.tctx(task), 0, 1));
+        rig.call(rig.u.update_preferred_node, (rig.tctx(task), 0, 1));
     }
     assert_eq!(rig.remembered(task, |tctx| (tctx.preferred_node, tctx.preferred_share)), (1, 0));
-    rig.call(rig.u.settle_preferred_node, (rig.tctx(task), 0, NO_NODE));
+    rig.call(rig.u.update_preferred_node, (rig.tctx(task), 0, NO_NODE));
     assert_eq!(rig.remembered(task, |tctx| tctx.preferred_node), 0);
 }
 

@@ -130,10 +130,10 @@ proptest! {
         let request = if burst.max(estimate) < SHORT { 0 } else { SLICE };
         let credit = if !sync && burst < SLICE && policy == SCHED_NORMAL { CREDIT } else { 0 };
         let ahead = deadline(&mut rig, task).wrapping_sub(vruntime) as i64;
-        prop_assert_eq!(ahead, by_weight(request, weight) - by_weight(credit, weight));
+        prop_assert_eq!(ahead, by_weight(request, weight) - by_weight(credit, weight.max(1024)));
     }
 
-    /// Tasks of a kind come in the order in which they came. What is further ahead than that comes later, and without credit.
+    /// Tasks of a kind come in the order in which they came. What is further ahead than that comes later.
     #[test]
     fn a_small_negative_lag_counts_for_nothing(
         vtime in clock(), ns in prop_oneof![-SLICE..4 * SLICE, -1i64 << 30..1 << 30, Just(SLICE), Just(3 * SLICE)],
@@ -146,7 +146,7 @@ proptest! {
         rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
         let (least, begins) = (slice.min(SLICE), burst < SLICE);
         let cancelled = if begins && ahead <= least { ahead.max(0) } else { 0 };
-        let credit = if begins && !sync && ahead <= 3 * least { by_weight(CREDIT, weight) } else { 0 };
+        let credit = if begins && !sync { by_weight(CREDIT, weight.max(1024)) } else { 0 };
         let request = if burst.max(estimate) < SHORT { 0 } else { slice };
         let at = deadline(&mut rig, task).wrapping_sub(vtime) as i64;
         prop_assert_eq!(at, ahead + request - credit - cancelled);
@@ -214,8 +214,12 @@ proptest! {
         rig.cpu(1, |cctx| cctx.vtime = to);
         let task = task_at(&mut rig, 0, from, ahead, weight);
         rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), moves.into(), wakes));
-        let (least, more) = if wakes { (0, SLICE) } else { (i64::MIN, i64::from(OVERRUN_NS)) };
-        let most = by_weight(SLICE, weight) + by_weight(more, weight);
+        let (least, more) = if wakes {
+            (0, by_weight(SLICE, weight) + by_weight(CREDIT, weight.max(1024)))
+        } else {
+            (i64::MIN, by_weight(i64::from(OVERRUN_NS), weight))
+        };
+        let most = by_weight(SLICE, weight) + more;
         prop_assert_eq!(distance(&mut rig, task), ahead.clamp(least, most));
     }
 
@@ -386,25 +390,18 @@ fn a_wakeup_that_select_cpu_has_not_seen_is_noted() {
     }
 }
 
-/// By more than three slices of nice 0, or of its own if those are shorter.
+/// That of a light weight would otherwise put it first for long.
 #[test]
-fn a_task_that_is_ahead_has_no_credit() {
-    for (weight, ahead, has) in [
-        (1024, 3 * SLICE, true),
-        (1024, 3 * SLICE + 1, false),
-        (15, 3 * SLICE, true),
-        (15, 3 * SLICE + 1, false),
-        (9548, 3 * (SLICE * 1024 / 9548), true),
-        (9548, 3 * (SLICE * 1024 / 9548) + 1, false),
-        (1024, -SLICE, true),
-    ] {
-        let mut rig = Rig::new("1x1x1x1", &[]);
-        let task = task_at(&mut rig, 0, 1 << 40, ahead, weight);
-        has_run(&mut rig, task, 0, 0);
-        rig.remembered(task, |tctx| tctx.sync_wakeup = 0);
-        let credit = if has { by_weight(CREDIT, weight) } else { 0 };
-        let at = deadline(&mut rig, task).wrapping_sub(1 << 40) as i64;
-        assert_eq!(at, ahead - credit, "weight {weight}, {ahead} ns ahead");
+fn the_credit_is_by_weight_but_not_more_than_that_of_nice_0() {
+    for (weight, credit) in [(1024, CREDIT), (9548, CREDIT * 1024 / 9548), (335, CREDIT), (15, CREDIT)] {
+        for ahead in [-SLICE, 3 * SLICE + 1, 20 * SLICE] {
+            let mut rig = Rig::new("1x1x1x1", &[]);
+            let task = task_at(&mut rig, 0, 1 << 40, ahead, weight);
+            has_run(&mut rig, task, 0, 0);
+            rig.remembered(task, |tctx| tctx.sync_wakeup = 0);
+            let at = deadline(&mut rig, task).wrapping_sub(1 << 40) as i64;
+            assert_eq!(at, ahead - credit, "weight {weight}, {ahead} ns ahead");
+        }
     }
 }
 

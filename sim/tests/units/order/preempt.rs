@@ -81,8 +81,8 @@ impl Pair {
         let due = |short: bool, sync: bool, policy, weight: u32, ahead: i64| {
             let slice = SLICE * 1024 / i64::from(weight);
             let (least, request) = (slice.min(SLICE), if short { 0 } else { slice });
-            let has_credit = !sync && policy == SCHED_NORMAL && ahead <= 3 * least;
-            let credit = if has_credit { CREDIT * 1024 / i64::from(weight) } else { 0 };
+            let has_credit = !sync && policy == SCHED_NORMAL;
+            let credit = if has_credit { CREDIT * 1024 / i64::from(weight.max(1024)) } else { 0 };
             let cancelled = if ahead <= least { ahead.max(0) } else { 0 };
             ahead + request - credit - cancelled
         };
@@ -124,7 +124,7 @@ fn at_the_edges() {
         // By the deadlines.
         (Pair { owed: 1, ..PLAIN }, true),
         (PLAIN, false),
-        // A negative lag of up to a slice counts for nothing, and one of more than three leaves no credit.
+        // A negative lag of up to a slice counts for nothing, and the credit outweighs one of less than that.
         (Pair { curr_sync: true, owed: -SLICE, ..PLAIN }, true),
         (Pair { curr_sync: true, owed: -2 * SLICE, ..PLAIN }, true),
         (Pair { curr_sync: true, owed: 1 - CREDIT, ..PLAIN }, true),
