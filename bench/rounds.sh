@@ -169,8 +169,10 @@ run_benchmark() {
 		sleep 0.5
 		wakeup limited -m 2 -t 4 -c 500 -s 1000 -r 2
 		echo 1 >$_top/cgroup.kill
-		until rmdir $_top/* $_top 2>/dev/null; do sleep 0.1; done
-		wait 2>/dev/null
+		for _g in $(seq 200); do
+			until rmdir $_top/$_g 2>/dev/null; do sleep 0.1; done
+		done
+		rmdir $_top
 		;;
 	crowd)
 		# Four threads with a little to do now and then, alongside many that wake each other.

@@ -29,7 +29,8 @@
  *	credit   --slice-us-lag, until the task has run for a slice, because the task did not
  *	         choose the moment of its wakeup. 0 after a sync wakeup, because a reader of a
  *	         pipe finds more to read when it runs later. 0 for SCHED_BATCH, SCHED_IDLE and
- *	         cpu.idle
+ *	         cpu.idle. 0 for a task of less weight than nice 0 whose negative lag exceeds three
+ *	         slices of nice 0, because its credit is long in virtual time
  *
  * A task with credit runs before others, but not for more than its share: place() keeps more
  * negative lag than the credit, so a task that has used the credit up waits like any other.
@@ -50,6 +51,8 @@
 enum {
 	/* a task queued again keeps at most a slice plus this of negative lag: 2 ticks at HZ=100 */
 	OVERRUN_NS = 20000000,
+	/* slices of negative lag up to which a task of less weight than nice 0 has credit */
+	CREDIT_SLICES = 3,
 	SHORT_SHARE = 4,	/* a short task runs for less than a slice / SHORT_SHARE */
 	FIFO_SLICE_NS = 100000, /* ends at the next tick */
 };
@@ -57,11 +60,13 @@ enum {
 /* All deadlines are closer than this to a CPU's virtual time. */
 #define FIRST_NS (1ULL << 60)
 
+/* The task_weight() of nice 0 outside of cgroups. */
+#define NICE_0 (WEIGHT_DFL << WEIGHT_SHIFT)
+
 /* Convert ns of CPU time to virtual time of a task of this task_weight(), up to nine hours. */
 static u64 to_vtime(u64 ns, u32 weight)
 {
-	return weight == WEIGHT_DFL << WEIGHT_SHIFT ? ns
-						    : ns * (WEIGHT_DFL << WEIGHT_SHIFT) / weight;
+	return weight == NICE_0 ? ns : ns * NICE_0 / weight;
 }
 
 /* Return a slice in virtual time. Divide again only if the weight or --slice-us has changed. */
@@ -69,7 +74,7 @@ static u64 vslice(struct task_ctx *tctx, u32 weight)
 {
 	u64 slice = tunables.slice_ns;
 
-	if (weight == WEIGHT_DFL << WEIGHT_SHIFT)
+	if (weight == NICE_0)
 		return slice;
 	if (tctx->vslice_weight != weight || tctx->vslice_ns != slice) {
 		tctx->vslice_weight = weight;
@@ -77,14 +82,6 @@ static u64 vslice(struct task_ctx *tctx, u32 weight)
 		tctx->vslice = to_vtime(slice, weight);
 	}
 	return tctx->vslice;
-}
-
-/*
- * Return the credit in virtual time. That of a task of low weight is not more than that of nice 0.
- */
-static u64 credit(u32 weight)
-{
-	return to_vtime(tunables.credit_ns, max(weight, WEIGHT_DFL << WEIGHT_SHIFT));
 }
 
 /* Return the ns of CPU time that the task has used since it last woke. */
@@ -150,9 +147,10 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 		at += slice;
 	tctx->has_credit = false;
 	if (burst(tctx) < tunables.slice_ns) {
-		if (!tctx->sync_wakeup && !never_preempts(p, tctx)) {
+		if (!tctx->sync_wakeup && !never_preempts(p, tctx) &&
+		    (weight >= NICE_0 || neg_lag <= CREDIT_SLICES * (s64)tunables.slice_ns)) {
 			tctx->has_credit = true;
-			at -= credit(weight);
+			at -= to_vtime(tunables.credit_ns, weight);
 		}
 		if (neg_lag > 0 && neg_lag <= most)
 			at -= neg_lag;
@@ -267,7 +265,8 @@ static __always_inline void place(const struct task_struct *p, struct task_ctx *
 	rebase(tctx, cpu);
 	weight = task_weight(tctx);
 	latest = cctx->vtime + vslice(tctx, weight) +
-		 (woke ? vslice(tctx, weight) + credit(weight) : to_vtime(OVERRUN_NS, weight));
+		 (woke ? vslice(tctx, weight) + to_vtime(tunables.credit_ns, max(weight, NICE_0))
+		       : to_vtime(OVERRUN_NS, weight));
 	if (woke && time_before(tctx->vruntime, cctx->vtime))
 		tctx->vruntime = cctx->vtime;
 	else if (time_before(latest, tctx->vruntime))

@@ -70,7 +70,7 @@ static bool queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 		slice = FIFO_SLICE_NS;
 		preempt = false;
 	} else if (rest || (tctx->has_credit && !is_short(tctx))) {
-		at = queue_key(cpu, at, rest ? 0 : credit(task_weight(tctx)));
+		at = queue_key(cpu, at, rest ? 0 : to_vtime(tunables.credit_ns, task_weight(tctx)));
 	}
 	tctx->resumes = rest > 0;
 	/* A queue of this CPU, because the CPU is busy; idle CPUs take tasks that may migrate. */

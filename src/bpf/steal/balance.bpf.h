@@ -137,8 +137,7 @@ __noinline bool balance(s32 cpu, u64 deadline, struct task_ctx *own)
 	if (own)
 		want.min_wait = by_weight(wait_time(own, scx_bpf_now()), task_weight(own));
 	/* A heavy current of the victim is entitled to many slices before a light task has one. */
-	want.long_wait =
-		want.min_wait + by_weight(BALANCE_WAIT_NS, max(curr, WEIGHT_DFL << WEIGHT_SHIFT));
+	want.long_wait = want.min_wait + by_weight(BALANCE_WAIT_NS, max(curr, NICE_0));
 	/* A strong CPU with a big task pulls from a weak CPU only after a long wait. */
 	if (is_asym() && is_weak(victim) && !is_weak(cpu) && !fits_all(cctx->curr_util))
 		want.before = deadline - (1ULL << 62);

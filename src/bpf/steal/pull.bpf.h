@@ -36,7 +36,7 @@ struct pull {
 
 static u64 by_weight(u64 ns, u32 weight)
 {
-	return ns * weight / (WEIGHT_DFL << WEIGHT_SHIFT);
+	return ns * weight / NICE_0;
 }
 
 /*

@@ -130,7 +130,7 @@ proptest! {
         let request = if burst.max(estimate) < SHORT { 0 } else { SLICE };
         let credit = if !sync && burst < SLICE && policy == SCHED_NORMAL { CREDIT } else { 0 };
         let ahead = deadline(&mut rig, task).wrapping_sub(vruntime) as i64;
-        prop_assert_eq!(ahead, by_weight(request, weight) - by_weight(credit, weight.max(1024)));
+        prop_assert_eq!(ahead, by_weight(request, weight) - by_weight(credit, weight));
     }
 
     /// Tasks of a kind come in the order in which they came. What is further ahead than that comes later.
@@ -146,7 +146,8 @@ proptest! {
         rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
         let (least, begins) = (slice.min(SLICE), burst < SLICE);
         let cancelled = if begins && ahead <= least { ahead.max(0) } else { 0 };
-        let credit = if begins && !sync { by_weight(CREDIT, weight.max(1024)) } else { 0 };
+        let has_credit = begins && !sync && (weight >= 1024 || ahead <= 3 * SLICE);
+        let credit = if has_credit { by_weight(CREDIT, weight) } else { 0 };
         let request = if burst.max(estimate) < SHORT { 0 } else { slice };
         let at = deadline(&mut rig, task).wrapping_sub(vtime) as i64;
         prop_assert_eq!(at, ahead + request - credit - cancelled);
@@ -390,18 +391,26 @@ fn a_wakeup_that_select_cpu_has_not_seen_is_noted() {
     }
 }
 
-/// That of a light weight would otherwise put it first for long.
+/// Of less weight than nice 0, and ahead by more than three slices of nice 0.
 #[test]
-fn the_credit_is_by_weight_but_not_more_than_that_of_nice_0() {
-    for (weight, credit) in [(1024, CREDIT), (9548, CREDIT * 1024 / 9548), (335, CREDIT), (15, CREDIT)] {
-        for ahead in [-SLICE, 3 * SLICE + 1, 20 * SLICE] {
-            let mut rig = Rig::new("1x1x1x1", &[]);
-            let task = task_at(&mut rig, 0, 1 << 40, ahead, weight);
-            has_run(&mut rig, task, 0, 0);
-            rig.remembered(task, |tctx| tctx.sync_wakeup = 0);
-            let at = deadline(&mut rig, task).wrapping_sub(1 << 40) as i64;
-            assert_eq!(at, ahead - credit, "weight {weight}, {ahead} ns ahead");
-        }
+fn a_light_weight_that_is_ahead_has_no_credit() {
+    for (weight, ahead, has) in [
+        (1024, 3 * SLICE + 1, true),
+        (9548, 20 * SLICE, true),
+        (820, 3 * SLICE, true),
+        (820, 3 * SLICE + 1, false),
+        (15, 3 * SLICE, true),
+        (15, 3 * SLICE + 1, false),
+        (15, -SLICE, true),
+    ] {
+        let mut rig = Rig::new("1x1x1x1", &[]);
+        let task = task_at(&mut rig, 0, 1 << 40, ahead, weight);
+        has_run(&mut rig, task, 0, 0);
+        rig.remembered(task, |tctx| tctx.sync_wakeup = 0);
+        let credit = if has { by_weight(CREDIT, weight) } else { 0 };
+        let cancelled = if ahead <= SLICE.min(by_weight(SLICE, weight)) { ahead.max(0) } else { 0 };
+        let at = deadline(&mut rig, task).wrapping_sub(1 << 40) as i64;
+        assert_eq!(at, ahead - credit - cancelled, "weight {weight}, {ahead} ns ahead");
     }
 }
 

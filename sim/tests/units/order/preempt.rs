@@ -81,8 +81,8 @@ impl Pair {
         let due = |short: bool, sync: bool, policy, weight: u32, ahead: i64| {
             let slice = SLICE * 1024 / i64::from(weight);
             let (least, request) = (slice.min(SLICE), if short { 0 } else { slice });
-            let has_credit = !sync && policy == SCHED_NORMAL;
-            let credit = if has_credit { CREDIT * 1024 / i64::from(weight.max(1024)) } else { 0 };
+            let has_credit = !sync && policy == SCHED_NORMAL && (weight >= 1024 || ahead <= 3 * SLICE);
+            let credit = if has_credit { CREDIT * 1024 / i64::from(weight) } else { 0 };
             let cancelled = if ahead <= least { ahead.max(0) } else { 0 };
             ahead + request - credit - cancelled
         };
