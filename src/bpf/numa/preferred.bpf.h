@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Preferred nodes, on machines with several nodes: where a task's memory is, or else where it has
- * run most. migrate_preferred.bpf.h moves tasks there. In tick, PREFERRED_CHECK_NS after the last check:
+ * run most. migrate.bpf.h moves tasks there. In tick, PREFERRED_CHECK_NS after the last check:
  *
  * 1. If the loader knows the node of the process's memory (src/numa), that is the preferred node.
  * 2. Otherwise, if the task has spent less than half of its run time, decaying, on its preferred
@@ -18,7 +18,7 @@
 enum {
 	PREFERRED_CHECK_NS = 2000000, /* ticks within this time of the last check are skipped */
 	PREFERRED_ALL = 1 << 16,
-	/* preferred_share averages over 1 << PREFERRED_DECAY checks: half a second of run time at HZ=250 */
+	/* preferred_share averages over 1 << PREFERRED_DECAY checks: 0.5 s of run time at HZ=250 */
 	PREFERRED_DECAY = 7,
 	SCAN_PERIOD_NS = 1000000000,	/* the kernel's numa_balancing_scan_period_min */
 	RETRY_NS = SCAN_PERIOD_NS / 16, /* as task_numa_fault() retries */

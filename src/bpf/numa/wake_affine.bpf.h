@@ -9,8 +9,8 @@
  *	sync   the waker is about to sleep, and no task waits there   waking
  *	else                                                          previous
  *
- * A pull away from the task's preferred node starts the back-off of preferred.bpf.h, for the task and
- * its waker (Mel Gorman's update_wa_numa_placement()).
+ * A pull away from the task's preferred node starts the back-off of preferred.bpf.h, for the task
+ * and its waker (Mel Gorman's update_wa_numa_placement()).
  */
 #pragma once
 

@@ -116,8 +116,8 @@ __noinline bool run_other(s32 cpu)
 
 /*
  * In dispatch of @cpu: move tasks of @queue forward if they starve, or if their deadline is earlier
- * now. Start with the last task, because the last ones would wait longest. Bounded by @checks tasks.
- * Return 0.
+ * now. Start with the last task, because the last ones would wait longest. Bounded by @checks
+ * tasks. Return 0.
  *
  * 1. A task that has waited for starve_ns is next, whatever its weight. By its deadline it could
  *    wait for minutes alongside heavy tasks, and the kernel's watchdog ejects such a scheduler.

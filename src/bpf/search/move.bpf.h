@@ -2,11 +2,11 @@
 /*
  * Moves of running tasks, which seldom wake, so no wakeup finds them a better CPU:
  *
- *	MOVE_PREFERRED   a CPU of the task's preferred node is idle            numa/migrate.bpf.h
- *	MOVE_UP     the task is too big for its CPU                       capacity/misfit.bpf.h
- *	MOVE_ROOM   a preferred core is idle; or the task has run for
- *	            ROOM_NS without a sleep, and for as long there was
- *	            a core or an LLC with more room                       room.bpf.h
+ *	MOVE_PREFERRED  a CPU of the task's preferred node is idle        numa/migrate.bpf.h
+ *	MOVE_UP         the task is too big for its CPU                   capacity/misfit.bpf.h
+ *	MOVE_ROOM       a preferred core is idle; or the task has run for
+ *	                ROOM_NS without a sleep, and for as long there
+ *	                was a core or an LLC with more room               room.bpf.h
  *
  *	tick     a reason applies, and the task may migrate: end its slice    check_move()
  *	enqueue  search again, claim the CPU, send the task there             send_away()
