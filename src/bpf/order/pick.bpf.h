@@ -183,8 +183,10 @@ static void keep_running(s32 cpu, struct cpu_ctx *cctx, struct task_struct *p,
 	 * Current is to lose its tick. The kernel checks the slice only when it picks a task: do
 	 * not keep current, so that the kernel enqueues it and picks it again.
 	 */
-	if (is_nohz_full(cpu) && !is_tickless(cctx) && is_alone(tctx, cpu, cctx))
+	if (is_nohz_full(cpu) && !is_tickless(cctx) && is_alone(tctx, cpu, cctx)) {
+		stat_inc(STAT_EMPTY);
 		return;
+	}
 	stat_inc(STAT_KEEP);
 	cctx->preempted_by = BY_NONE;
 	note_running(p, tctx, cctx, slice, true);
