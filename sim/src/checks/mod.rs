@@ -266,7 +266,9 @@ impl Kernel {
         let asks = if is_short { 0 } else { by_weight(slice) };
         let never_preempts =
             matches!(raw.policy, SCHED_BATCH | SCHED_IDLE) || tctx.group != 0 && tctx.share & GROUP_IDLE != 0;
-        let is_ahead = tctx.vruntime.wrapping_sub(vtime) as i64 > 3 * by_weight(slice).min(slice as i64);
+        // Of less weight than nice 0.
+        let is_light = by_weight(slice) > slice as i64;
+        let is_ahead = is_light && tctx.vruntime.wrapping_sub(vtime) as i64 > 3 * slice as i64;
         let has_credit = tctx.sync_wakeup == 0 && burst < slice && !never_preempts && !is_ahead;
         let credit = if has_credit { by_weight(self.tunables.slice_us_lag * USEC) } else { 0 };
         let asks = asks - credit;
