@@ -275,7 +275,8 @@ impl Kernel {
         let ahead = (tctx.deadline.wrapping_sub(vtime) as i64).saturating_sub(asks);
         let before = tctx.deadline.wrapping_sub(raw.scx.dsq_vtime);
         let least = if enq_flags & SCX_ENQ_WAKEUP != 0 { 0 } else { i64::MIN };
-        let most = by_weight(slice + OVERRUN);
+        // The weight of a group may have changed since the task was placed.
+        let most = by_weight(slice + OVERRUN + self.tunables.slice_us_lag * USEC);
         let first = self.tasks[task].traits.loader && enq_flags & SCX_ENQ_WAKEUP != 0;
         if first && !pinned && self.dsqs[id].as_ref().unwrap().iter().next() != Some(task) {
             return self.violate("urgent", format!("task {task}, the loader, is not the first that waits on CPU {id}"));
