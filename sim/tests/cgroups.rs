@@ -147,7 +147,7 @@ fn a_group_of_many_sleepers_has_its_share() {
         let outcome = run("1x1x8x1", &vec![spec(0, 100); hogs + 1], &workloads, &[], 20_000, 1);
         let used: Vec<f64> = outcome.report.groups.iter().map(|group| group.cpu_s).collect();
         let share = used[hogs..].iter().sum::<f64>() / used.iter().sum::<f64>() * (hogs as f64 + 1.0);
-        println!("beside {hogs} hogs: {share:.3} times its share");
-        assert!((0.93..=most).contains(&share), "beside {hogs} hogs: {share} times its share");
+        println!("alongside {hogs} hogs: {share:.3} times its share");
+        assert!((0.93..=most).contains(&share), "alongside {hogs} hogs: {share} times its share");
     }
 }

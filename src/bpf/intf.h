@@ -321,7 +321,7 @@ struct cpu_ctx {
 	u32 steal_slot;
 	/* the last steal() found a queue into which a task may soon be inserted, */
 	u8 awaits_insertion;
-	u8 checks_again; /* ... and this idle CPU has kicked itself, to check that queue once more */
+	u8 checks_again; /* ... and this idle CPU has kicked itself, to check it once more */
 
 	/* numa/: the hand-off of current. */
 	u64 sync_woke_at;  /* CLOCK_MONOTONIC of its last sync wakeup; 0: not timed */

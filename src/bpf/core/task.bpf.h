@@ -77,9 +77,10 @@ struct task_ctx {
 	/* numa/wake_affine.bpf.h, handoff.bpf.h, home.bpf.h */
 	/* how often in a row it slept soon after a sync wakeup of another task */
 	s32 handoff_score;
-	s32 preferred_node;  /* NO_NODE: none yet */
-	s32 preferred_share; /* part of its run time on preferred_node, decaying: 0..PREFERRED_ALL */
-	u64 preferred_retry_at; /* scx_bpf_now() from which on it may return to its preferred node */
+	s32 preferred_node; /* NO_NODE: none yet */
+	/* part of its run time on preferred_node, decaying: 0..PREFERRED_ALL */
+	s32 preferred_share;
+	u64 preferred_retry_at; /* scx_bpf_now() from which on it may return there */
 	u8 numa_backoff;	/* preferred_retry_at is wake-affine's back-off */
 
 	/* search/move.bpf.h */

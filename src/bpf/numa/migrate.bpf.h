@@ -4,7 +4,7 @@
  *
  *	when it wakes   if no CPU of the target's node is idle      find_idle()
  *	while it waits  if a CPU of its preferred node takes it     pull()
- *	while it runs   at a tick, if a CPU there seems to be idle  MOVE_PREFERRED, search/move.bpf.h
+ *	while it runs   at a tick, if a CPU there seems to be idle  search/move.bpf.h
  */
 #pragma once
 

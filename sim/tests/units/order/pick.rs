@@ -268,13 +268,12 @@ fn a_cpu_takes_the_task_that_current_yields_to() {
     }
 }
 
-/// The siblings sleep one by one, with a check after each: no check sees that the share has doubled since the last one.
-#[test]
-fn a_share_that_grows_slowly_counts_from_when_the_task_was_queued() {
+/// So many tasks of a cgroup are runnable, and the first of them waits for CPU 0.
+fn one_of_group_queued(nr: usize) -> (Rig, Vec<TaskId>) {
     let (mut rig, _) = rig();
     rig.kernel.now = 1_000_000_000_000;
     let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: false });
-    let tasks: Vec<_> = (0..5).map(|_| rig.task()).collect();
+    let tasks: Vec<_> = (0..nr).map(|_| rig.task()).collect();
     for &task in &tasks {
         rig.kernel.move_to_cgroup(task, group);
         rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), 0, true));
@@ -284,6 +283,14 @@ fn a_share_that_grows_slowly_counts_from_when_the_task_was_queued() {
     let task = tasks[0];
     rig.call(rig.u.group_enter, (rig.raw(task), rig.tctx(task)));
     rig.queue(task, 0, 2 * DEADLINE);
+    (rig, tasks)
+}
+
+/// The siblings sleep one by one, with a check after each: no check sees that the share has doubled since the last one.
+#[test]
+fn a_share_that_grows_slowly_counts_from_when_the_task_was_queued() {
+    let (mut rig, tasks) = one_of_group_queued(5);
+    let task = tasks[0];
     let mut moved = vec![];
     for &sibling in &tasks[1..4] {
         rig.call(rig.u.group_leave, (rig.tctx(sibling), 0));
@@ -299,19 +306,8 @@ fn a_share_that_grows_slowly_counts_from_when_the_task_was_queued() {
 #[test]
 fn a_task_whose_share_has_doubled_since_it_came_is_put_where_it_belongs() {
     for (siblings, moves) in [(2, true), (1, true), (0, false)] {
-        let (mut rig, _) = rig();
-        rig.kernel.now = 1_000_000_000_000;
-        let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: false });
-        let tasks: Vec<_> = (0..=siblings).map(|_| rig.task()).collect();
-        for &task in &tasks {
-            rig.kernel.move_to_cgroup(task, group);
-            rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), 0, true));
-        }
-        rig.call(rig.u.flush_cpu, (0,));
-        rig.kernel.now += u64::from(SHARE_NS);
+        let (mut rig, tasks) = one_of_group_queued(siblings + 1);
         let task = tasks[0];
-        rig.call(rig.u.group_enter, (rig.raw(task), rig.tctx(task)));
-        rig.queue(task, 0, 2 * DEADLINE);
         for &sibling in &tasks[1..] {
             rig.call(rig.u.group_leave, (rig.tctx(sibling), 0));
         }
