@@ -53,6 +53,11 @@ struct Cli {
     /// Write the figures as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Leave out rows in which no scheduler differs from EEVDF by more than this. They are named
+    /// below the table.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0)]
+    differing: u32,
 }
 
 /// A line of rounds.sh.
@@ -259,7 +264,16 @@ impl Results {
         self.schedulers.iter().filter(|name| *name != BASE)
     }
 
-    fn markdown(&self, to: &mut impl Write) -> Result<()> {
+    /// Return true if no scheduler differs from EEVDF by more than this.
+    fn is_alike(&self, benchmark: &String, percent: u32) -> bool {
+        let most = f64::from(percent) / 100.0;
+        let rounds = self.rounds_of(&[benchmark]);
+        let mut ratios = self.others().filter_map(|name| self.ratio_in(benchmark, name, &rounds)).peekable();
+        ratios.peek().is_some() && ratios.all(|ratio| (ratio - 1.0).abs() <= most)
+    }
+
+    /// Print the table. Leave out rows in which all schedulers are alike within `percent`.
+    fn markdown(&self, to: &mut impl Write, percent: u32) -> Result<()> {
         let names: Vec<&String> = self.others().collect();
         writeln!(to, "| | EEVDF | {} |", names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" | "))?;
         writeln!(to, "|---|---|{}", "---|".repeat(names.len()))?;
@@ -273,7 +287,14 @@ impl Results {
             let nr_rounds = self.rounds_of(benchmarks).len();
             names.iter().map(|name| cell(self.ratio(benchmarks, name), nr_rounds)).collect::<Vec<_>>().join(" | ")
         };
-        for (group, benchmarks) in self.groups() {
+        let mut alike = Vec::new();
+        for (group, mut benchmarks) in self.groups() {
+            if percent > 0 {
+                alike.extend(benchmarks.extract_if(.., |benchmark| self.is_alike(benchmark, percent)));
+            }
+            if benchmarks.is_empty() {
+                continue;
+            }
             writeln!(to, "| **{group}** | 1 | {} |", row(&benchmarks))?;
             for benchmark in benchmarks {
                 let base = self.median_of(benchmark, BASE).map_or("-".to_string(), figure);
@@ -285,6 +306,10 @@ impl Results {
             "\n{} rounds; ratio to EEVDF, above 1 is better; 95 % confidence interval; bold: more than noise ({MIN_ROUNDS} rounds at least); a group: the geometric mean of its rows.",
             self.benchmarks.iter().map(|row| self.rounds_of(&[row]).len()).max().unwrap_or_default()
         )?;
+        if !alike.is_empty() {
+            let names: Vec<&str> = alike.into_iter().map(String::as_str).collect();
+            writeln!(to, "Within {percent} % of EEVDF under all: {}.", names.join(", "))?;
+        }
         for ((scheduler, why), times) in &self.ended {
             writeln!(to, "{scheduler}, {times} times: {why}")?;
         }
@@ -312,7 +337,7 @@ fn main() -> Result<()> {
         let parts: Vec<_> = cli.files.iter().map(open).collect::<Result<_>>()?;
         Results::read(parts.into_iter().map(BufRead::lines))?
     };
-    results.markdown(&mut stdout().lock())?;
+    results.markdown(&mut stdout().lock(), cli.differing)?;
     if let Some(file) = &cli.json {
         fs::write(file, serde_json::to_string_pretty(&results.json())?)
             .with_context(|| format!("{}", file.display()))?;
@@ -450,9 +475,29 @@ mod tests {
         lines.push("bench: round 1".to_string());
         let results = results(&lines.iter().map(String::as_str).collect::<Vec<_>>());
         let mut text = Vec::new();
-        results.markdown(&mut text).unwrap();
+        results.markdown(&mut text, 0).unwrap();
         let text = String::from_utf8(text).unwrap();
         assert!(text.contains("| tbench | 10.00 | - |") && text.contains("scx_x, 1 times: ejected: y"), "{text}");
+    }
+
+    #[test]
+    fn rows_that_are_alike_are_only_named() {
+        let mut lines = Vec::new();
+        for (row, ours, other) in [("tbench", 10.2, 9.8), ("nginx-rps", 10.0, 9.6), ("cc1", 10.0, 10.3)] {
+            lines.extend(rounds(row, BASE, &[10.0]));
+            lines.extend(rounds(row, OURS, &[ours]));
+            lines.extend(rounds(row, "scx_x", &[other]));
+        }
+        let results = results(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let table = |percent| {
+            let mut text = Vec::new();
+            results.markdown(&mut text, percent).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        let text = table(3);
+        assert!(text.contains("| nginx-rps |") && !text.contains("| tbench |") && !text.contains("switches"), "{text}");
+        assert!(text.contains("Within 3 % of EEVDF under all: cc1, tbench."), "{text}");
+        assert!(table(0).contains("| tbench |"));
     }
 
     #[test]
@@ -461,7 +506,7 @@ mod tests {
             let mut lines = rounds("tbench", BASE, &vec![1.0; nr]);
             lines.extend(rounds("tbench", OURS, &vec![2.0; nr]));
             let mut text = Vec::new();
-            results(&lines.iter().map(String::as_str).collect::<Vec<_>>()).markdown(&mut text).unwrap();
+            results(&lines.iter().map(String::as_str).collect::<Vec<_>>()).markdown(&mut text, 0).unwrap();
             assert_eq!(String::from_utf8(text).unwrap().contains("| **2.00** ("), bold, "{nr}");
         }
     }
