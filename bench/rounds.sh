@@ -158,14 +158,20 @@ run_benchmark() {
 		;;
 	limited)
 		# Wakeups at half load, alongside 200 containers that may use 1 % of a CPU each, and would use more.
+		# All of them wait for somebody who opens the FIFO for writing.
 		_top=/sys/fs/cgroup/magpie-limited
 		mkdir -p $_top
 		for _g in ${_top%/*} $_top; do echo +cpu >$_g/cgroup.subtree_control; done
+		mkfifo $BENCH/begin
 		for _g in $(seq 200); do
 			mkdir $_top/$_g
 			echo 1000 100000 >$_top/$_g/cpu.max
-			in_group $_top/$_g sh -c 'while :; do :; done' &
+			in_group $_top/$_g sh -c 'read -r _ <"$BENCH/begin"; while :; do :; done' 2>/dev/null &
 		done
+		until [ "$(cat $_top/*/cgroup.procs | wc -l)" = 200 ]; do sleep 0.1; done
+		sleep 0.1
+		: >$BENCH/begin
+		rm $BENCH/begin
 		sleep 0.5
 		wakeup limited -m 2 -t 4 -c 500 -s 1000 -r 2
 		echo 1 >$_top/cgroup.kill

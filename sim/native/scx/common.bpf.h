@@ -77,6 +77,11 @@ struct task_struct {
 	s32 prio;	 /* below 100: a real-time task */
 	s32 pid;
 	s32 tgid;
+	struct {
+		struct {
+			unsigned long sig[1]; /* 1 << 8: SIGKILL */
+		} signal;
+	} pending;
 	s32 nr_cpus_allowed;
 	u16 migration_disabled;
 	bool sched_contributes_to_load; /* a bit in the kernel: it sleeps, and no signal may wake it */

@@ -45,10 +45,16 @@ static bool is_limited(const struct task_ctx *tctx)
 	return tctx->group && tctx->share & GROUP_LIMITED;
 }
 
-/* Return true for tasks that are never throttled: critical and exiting ones, and kernel threads. */
+#define SIGKILL_BIT (1UL << 8)
+
+/*
+ * Return true for tasks that are never throttled: critical, killed and exiting ones, and kernel
+ * threads. A killed task would run the task work of boundary.bpf.h again and again before it exits.
+ */
 static bool is_exempt(const struct task_struct *p)
 {
-	return is_critical(p) || p->flags & (PF_EXITING | PF_KTHREAD);
+	return is_critical(p) || p->flags & (PF_EXITING | PF_KTHREAD) ||
+	       p->pending.signal.sig[0] & SIGKILL_BIT;
 }
 
 /*

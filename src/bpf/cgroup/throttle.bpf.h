@@ -176,7 +176,7 @@ __noinline u32 unthrottle(s32 cpu)
 			break;
 		}
 		checks += bpf_arena_loop_one;
-		has_slice = take_slice(cpu, tctx->group, now);
+		has_slice = is_exempt(p) || take_slice(cpu, tctx->group, now);
 		if (!has_slice && now - tctx->enqueued_at < machine.starve_ns) {
 			at = throttled_until(tctx, now);
 			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, at);

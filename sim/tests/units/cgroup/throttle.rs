@@ -131,6 +131,21 @@ fn what_the_kernel_waits_for_goes_on() {
     }
 }
 
+/// Whether it waits already, or runs on its way to the signal.
+#[test]
+fn a_killed_task_is_not_throttled() {
+    let (mut rig, waiting) = throttled(&[0, 1]);
+    use_up(&mut rig);
+    let running = add(&mut rig, &[0, 1]);
+    for task in [waiting, running] {
+        rig.kernel.tasks[task].raw_mut().pending.signal.sig[0] = 1 << 8;
+    }
+    enqueue(&mut rig, running);
+    assert!(!is_throttled(&rig, running));
+    unthrottle(&mut rig);
+    assert!(!is_throttled(&rig, waiting));
+}
+
 /// There is a slice for the first; the pool owes for the second, which waits for another period.
 #[test]
 fn those_for_which_there_is_no_slice_wait_on() {
