@@ -86,10 +86,8 @@ light() {
 	_heavy=$!
 	in_group "$2" taskset 1 magpie-wakeup -m 1 -t 1 -c 100 -s 9900 -r 2 --cpu-time --from-due --json >$BENCH/json 2>$BENCH/err
 	wait $_heavy
-	_p90=$(json p90_us) _heavy_p90=$(json p90_us $BENCH/heavy)
-	figure "$1-p90" "$_p90"
-	figure "$1-heavy-p90" "$_heavy_p90"
-	figure "$1-p90-ratio" "$(echo "$_p90 $_heavy_p90" | awk '$2 > 0 { print $1 / $2 }')"
+	figure "$1-p90" "$(json p90_us)"
+	figure "$1-heavy-p90" "$(json p90_us $BENCH/heavy)"
 }
 
 run_benchmark() {

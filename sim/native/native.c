@@ -22,6 +22,7 @@ static struct pt_regs regs;
 struct pt_regs *__irq_regs = &regs;
 
 int __preempt_count;
+unsigned long local_interrupt_disable_state; /* as on 7.3 */
 
 /* Let the next tick interrupt user space if @user, else the kernel. */
 void sim_interrupt(bool user)

@@ -257,7 +257,7 @@ impl Native {
     pub fn context(&self, context: Context) {
         let (syscall, count) = match context {
             Context::Syscall => (true, 0),
-            Context::HardInterrupt => (true, IN_HARDIRQ),
+            Context::HardInterrupt => (true, IN_HARDIRQ_OR_NMI_7_3),
             Context::SoftInterrupt => (false, SERVING_SOFTIRQ),
             Context::SoftInSyscall => (true, SERVING_SOFTIRQ),
         };

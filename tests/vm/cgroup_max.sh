@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 4 --llcs 1 --nodes 1 --icount 3 --timeout 900
 # Groups use what cpu.max allows, within -10 %/+5 % of it; a raise takes effect within two periods; a parent tighter than
-# its child counts, a burst comes on top; waits that are longer than the watchdog's timeout do not trip it.
+# its child counts, a burst comes on top; waits that are longer than the watchdog's timeout do not trip it; killed tasks
+# of a throttled group exit.
 . /root/lib.sh
 CG=/sys/fs/cgroup
 SECONDS_EACH=10
@@ -120,6 +121,12 @@ used a/b $SECONDS_EACH
 say "1000 of 1000000, eight hogs: used $USED % of a CPU"
 within "$USED" 0.05 0.4 || fail "1000 of 1000000 is 0.1 %"
 still_enabled
+
+# Killed tasks exit when they are next checked, although their group has used up its quota.
+kill -KILL $(cat /tmp/hogs)
+wait_for 2 "the killed tasks of a throttled group to exit" grep -q 'populated 0' $CG/a/cgroup.events
+rm /tmp/hogs
+hogs a/b 8
 
 echo max >$CG/a/b/cpu.max
 sleep 0.2

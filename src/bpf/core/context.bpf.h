@@ -11,11 +11,14 @@
  */
 #pragma once
 
-/* As in include/linux/preempt.h. */
+/*
+ * As in include/linux/preempt.h. From 7.3 on bits 16 to 23 count how often interrupts were
+ * disabled, and the bits of hard interrupts and NMIs come after them.
+ */
 enum {
 	SERVING_SOFTIRQ = 1 << 8,
-	IN_HARDIRQ = 0xf << 16,
-	IN_NMI = 0xf << 20,
+	IN_HARDIRQ_OR_NMI = 0xff << 16,
+	IN_HARDIRQ_OR_NMI_7_3 = 0x1f << 24,
 };
 
 /* As in asm/unistd.h. */
@@ -33,6 +36,9 @@ enum {
 /* Of the CPU; on arm64 it is the task's. */
 extern int __preempt_count __ksym __weak;
 #endif
+
+/* Where the kernel has it, from 7.3 on, preempt_count() counts disabled interrupts. */
+extern unsigned long local_interrupt_disable_state __ksym __weak;
 
 /* The registers that the running interrupt has saved. Of the CPU. */
 extern struct pt_regs *__irq_regs __ksym __weak;
@@ -95,7 +101,8 @@ static bool in_futex(void)
 static bool in_interrupt(void)
 {
 	u32 count = preempt_count();
+	u32 mask = bpf_ksym_exists(&local_interrupt_disable_state) ? IN_HARDIRQ_OR_NMI_7_3
+								   : IN_HARDIRQ_OR_NMI;
 
-	return count & (IN_HARDIRQ | IN_NMI) ||
-	       (count & SERVING_SOFTIRQ && !in_syscall(bpf_get_current_task_btf()));
+	return count & mask || (count & SERVING_SOFTIRQ && !in_syscall(bpf_get_current_task_btf()));
 }
