@@ -74,7 +74,6 @@ struct Line {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Throughput,
-    /// A latency, or a ratio of latencies.
     Latency,
     ContextSwitches,
     /// Time in which a CPU idles while a task waits, us per second.
@@ -93,7 +92,7 @@ impl Kind {
         match benchmark {
             _ if benchmark.starts_with("idle-") => Kind::Idle,
             _ if benchmark.ends_with("-switches") => Kind::ContextSwitches,
-            _ if ["-p90", "-p99", "-p90-ratio"].iter().any(|end| benchmark.ends_with(end)) => Kind::Latency,
+            _ if ["-p90", "-p99"].iter().any(|end| benchmark.ends_with(end)) => Kind::Latency,
             _ => Kind::Throughput,
         }
     }
@@ -366,7 +365,7 @@ mod tests {
         lines.extend(rounds("hackbench-pipe", OURS, &[1.0, 2.0, 1.5]));
         lines.extend(rounds("tbench", BASE, &[10.0, 10.0, 10.0]));
         lines.extend(rounds("tbench", OURS, &[5.0, 5.0, 5.0]));
-        let latencies = ["wakeup-p99", "locks-24-request-p99", "light-p90", "light-p90-ratio"];
+        let latencies = ["wakeup-p99", "locks-24-request-p99", "light-p90"];
         for row in latencies {
             lines.extend(rounds(row, BASE, &[10.0]));
             lines.extend(rounds(row, OURS, &[1.0]));
