@@ -50,13 +50,23 @@ hackbench_of() {
 	figure "hackbench-$_name" "$(words hackbench -g "$_groups" -l $((400 / _groups)) "$@" | sed -n '/^Time:$/{n;p;}')"
 }
 
-# wakeup NAME OPTION...: the load of schbench, by its parameters.
+# run_wakeup OPTION...: the load of schbench, by its parameters.
+run_wakeup() {
+	timeout -s KILL 60 magpie-wakeup "$@" --json >$BENCH/json 2>$BENCH/err
+}
+
+# wakeup_figures NAME
+wakeup_figures() {
+	figure "$1-rps" "$(json rps)"
+	figure "$1-p99" "$(json p99_us)"
+}
+
+# wakeup NAME OPTION...
 wakeup() {
 	_name=$1
 	shift
-	timeout -s KILL 60 magpie-wakeup "$@" --json >$BENCH/json 2>$BENCH/err
-	figure "$_name-rps" "$(json rps)"
-	figure "$_name-p99" "$(json p99_us)"
+	run_wakeup "$@"
+	wakeup_figures "$_name"
 }
 
 # locks NAME OPTION...: the same with workers that hold locks of CPUs (--lock); how long a request takes counts, too.
@@ -171,8 +181,9 @@ run_benchmark() {
 		: >$BENCH/begin
 		rm $BENCH/begin
 		sleep 0.5
-		wakeup limited -m 2 -t 4 -c 500 -s 1000 -r 2
+		run_wakeup -m 2 -t 4 -c 500 -s 1000 -r 2
 		echo 1 >$_top/cgroup.kill
+		wakeup_figures limited
 		for _g in $(seq 200); do
 			until rmdir $_top/$_g 2>/dev/null; do sleep 0.1; done
 		done
@@ -184,9 +195,10 @@ run_benchmark() {
 		setsid sh -c 'echo $$ >$BENCH/crowd; while kill -0 '$$' && hackbench -g 4 -l 20000 -p; do :; done' >/dev/null 2>&1 &
 		_load=$!
 		until [ "$(sed 's|.* \([0-9]*\)/.*|\1|' /proc/loadavg)" -gt 16 ] || ! kill -0 $_load; do sleep 0.1; done
-		wakeup wakeup-crowd -m 2 -t 2 -c 300 -s 3000 -r 2
-		kill -9 -"$(cat $BENCH/crowd)"
+		run_wakeup -m 2 -t 2 -c 300 -s 3000 -r 2
+		kill -9 -"$(cat $BENCH/crowd)" # first: under some schedulers nothing else gets a turn for minutes
 		wait $_load 2>/dev/null
+		wakeup_figures wakeup-crowd
 		;;
 	tbench)
 		tbench_srv >/dev/null 2>&1 &
