@@ -15,6 +15,9 @@ has_threads() {
 }
 
 start_magpie
+# The loader reads the machine again after attaching, for half an emulated second. A turn of a busy emulated CPU lasts for
+# milliseconds on a loaded host, and an idle CPU that is kicked waits until it ends: so wait until the loader answers.
+wait_for 20 "an answer" scx_magpie status
 for i in 1 2 3; do
 	magpie-capacity --start 0-3 --warm-up 0.2 --run 0.5 >/tmp/report || fail "magpie-capacity"
 	say "released: on a big CPU after $(of reached_us) us, there for $(of least_on_strongest) % of its time"
