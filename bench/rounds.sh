@@ -97,11 +97,47 @@ light() {
 	in_group "$2" taskset 1 magpie-wakeup -m 1 -t 1 -c 100 -s 9900 -r 2 --cpu-time --from-due --json >$BENCH/json 2>$BENCH/err
 	wait $_heavy
 	figure "$1-p90" "$(json p90_us)"
-	figure "$1-heavy-p90" "$(json p90_us $BENCH/heavy)"
+	figure "$1-heavy-rps" "$(json rps $BENCH/heavy)"
+}
+
+# cores: a hog for each core, and two light threads. The percentage of samples in which no core has two hogs. No process is
+# started between samples except sleep.
+cores() {
+	_hogs=
+	for _list in /sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list; do
+		_cpu=${_list#/sys/devices/system/cpu/cpu}
+		_siblings=$(cat $_list)
+		eval "_core_${_cpu%%/*}=${_siblings%%[,-]*}"
+		[ "${_cpu%%/*}" = "${_siblings%%[,-]*}" ] || continue
+		sh -c 'while :; do :; done' &
+		_hogs="$_hogs $!"
+	done
+	magpie-wakeup -m 1 -t 2 -c 100 -s 2000 -r 4 >/dev/null 2>&1 &
+	_light=$!
+	sleep 0.5
+	_apart=0
+	for _i in $(seq 100); do
+		_seen=,
+		_alone=1
+		for _hog in $_hogs; do
+			# Field 39: the CPU on which it is.
+			read -r _stat </proc/$_hog/stat
+			set -- $_stat
+			eval "_core=\$_core_${39}"
+			case $_seen in *,$_core,*) _alone=0 ;; esac
+			_seen=$_seen$_core,
+		done
+		_apart=$((_apart + _alone))
+		sleep 0.01
+	done
+	kill $_hogs
+	wait $_hogs $_light 2>/dev/null
+	figure cores-apart $_apart
 }
 
 run_benchmark() {
 	case $1 in
+	cores) cores ;;
 	nginx | redis | postgres | cc1 | x264) "program_$1" ;;
 	hackbench)
 		for _g in 2 8; do
@@ -145,10 +181,8 @@ run_benchmark() {
 		# Each load runs for longer than it is traced: magpie-conservation kills it.
 		[ -d /sys/kernel/tracing/instances ] || mount -t tracefs tracefs /sys/kernel/tracing
 		idle hackbench hackbench -g 2 -l 100000 -p
-		idle wakeup-50 magpie-wakeup -m 2 -t 4 -c 500 -s 1000 -r 1000
 		idle wakeup-95 magpie-wakeup -m 2 -t 8 -c 500 -s 1000 -r 1000
 		idle locks-16 magpie-wakeup -m 2 -t 8 -c 1300 -s 0 -r 1000 --lock
-		idle locks-spin-16 magpie-wakeup -m 2 -t 8 -c 1300 -s 0 -r 1000 --lock=spin
 		# Two hogs, something that forks and writes; and bursts of eight tasks that wake each other.
 		idle mix sh -c '
 			for _i in 1 2; do while :; do :; done & done

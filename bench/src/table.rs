@@ -279,6 +279,9 @@ impl Results {
         let cell = |ratio: Option<Ratio>, nr_rounds: usize| {
             let Some(ratio) = ratio else { return "-".to_string() };
             let [middle, low, high] = [ratio.ratio, ratio.low, ratio.high].map(ratio_text);
+            if nr_rounds < 2 {
+                return middle;
+            }
             let bold = if ratio.is_noise() || nr_rounds < MIN_ROUNDS { "" } else { "**" };
             format!("{bold}{middle}{bold} ({low}..{high})")
         };
@@ -286,12 +289,21 @@ impl Results {
             let nr_rounds = self.rounds_of(benchmarks).len();
             names.iter().map(|name| cell(self.ratio(benchmarks, name), nr_rounds)).collect::<Vec<_>>().join(" | ")
         };
+        let time = |benchmark: &str, name: &str| {
+            self.median_of(benchmark, name).map_or("-".to_string(), |time| format!("{time:.0}"))
+        };
         let mut alike = Vec::new();
         for (group, mut benchmarks) in self.groups() {
             if percent > 0 {
                 alike.extend(benchmarks.extract_if(.., |benchmark| self.is_alike(benchmark, percent)));
             }
-            if benchmarks.is_empty() {
+            let Some(first) = benchmarks.first() else { continue };
+            if Kind::of(first) == Kind::Idle {
+                writeln!(to, "| **{group}** |{}", " |".repeat(names.len() + 1))?;
+                for benchmark in benchmarks {
+                    let times: Vec<_> = names.iter().map(|name| time(benchmark, name)).collect();
+                    writeln!(to, "| {benchmark} | {} | {} |", time(benchmark, BASE), times.join(" | "))?;
+                }
                 continue;
             }
             writeln!(to, "| **{group}** | 1 | {} |", row(&benchmarks))?;
@@ -302,7 +314,7 @@ impl Results {
         }
         writeln!(
             to,
-            "\n{} rounds; ratio to EEVDF, above 1 is better; 95 % confidence interval; bold: more than noise ({MIN_ROUNDS} rounds at least); a group: the geometric mean of its rows.",
+            "\n{} rounds; ratio to EEVDF, above 1 is better; 95 % confidence interval; bold: more than noise ({MIN_ROUNDS} rounds at least); a group: the geometric mean of its rows. Times of idle CPUs: medians, not ratios.",
             self.benchmarks.iter().map(|row| self.rounds_of(&[row]).len()).max().unwrap_or_default()
         )?;
         if !alike.is_empty() {
@@ -427,6 +439,16 @@ mod tests {
         assert_eq!((time, rate), ([true; 5], [false; 4]));
     }
 
+    /// Their ratios would be of thousands, or of nothing.
+    #[test]
+    fn idle_times_are_not_ratios() {
+        let mut lines = rounds("idle-waiting-mix", BASE, &[20480.4, 20480.4]);
+        lines.extend(rounds("idle-waiting-mix", OURS, &[0.0, 0.4]));
+        let mut text = Vec::new();
+        results(&lines.iter().map(String::as_str).collect::<Vec<_>>()).markdown(&mut text, 0).unwrap();
+        assert!(String::from_utf8(text).unwrap().contains("| | |\n| idle-waiting-mix | 20480 | 0 |\n"));
+    }
+
     /// No idle time is better than some, by a finite ratio.
     #[test]
     fn no_time_at_all_is_a_microsecond() {
@@ -501,6 +523,11 @@ mod tests {
 
     #[test]
     fn few_rounds_say_nothing() {
+        let mut one = rounds("tbench", BASE, &[1.0]);
+        one.extend(rounds("tbench", OURS, &[2.0]));
+        let mut text = Vec::new();
+        results(&one.iter().map(String::as_str).collect::<Vec<_>>()).markdown(&mut text, 0).unwrap();
+        assert!(String::from_utf8(text).unwrap().contains("| tbench | 1.000 | 2.00 |"));
         for (nr, bold) in [(MIN_ROUNDS - 1, false), (MIN_ROUNDS, true)] {
             let mut lines = rounds("tbench", BASE, &vec![1.0; nr]);
             lines.extend(rounds("tbench", OURS, &vec![2.0; nr]));

@@ -124,9 +124,9 @@ pub fn draw(table: &Path) -> Result<String> {
         head.draw_text("median of the others", &font(18.0), (326, 2))?;
         let (above, below) = area.split_vertically(height(&throughput));
         let throughput_title = "Throughput: how many times EEVDF's";
-        panel(&above, throughput_title, &throughput, 0.4..2.2, &[0.5, 0.75, 1.0, 1.5, 2.0])?;
+        panel(&above, throughput_title, &throughput, 0.4..4.0, &[0.5, 0.75, 1.0, 1.5, 2.0, 3.0])?;
         let latency_title = "Latency: how many times shorter than EEVDF's";
-        panel(&below, latency_title, &latency, 0.04..20.0, &[0.05, 0.2, 1.0, 5.0, 20.0])?;
+        panel(&below, latency_title, &latency, 0.04..60.0, &[0.05, 0.2, 1.0, 5.0, 20.0])?;
         Ok(())
     })
 }
