@@ -313,6 +313,31 @@ fn a_preempted_task_resumes_with_the_rest_of_its_slice() {
     assert_eq!(rig.kernel.tasks[curr].raw().scx.slice, SLICE as u64);
 }
 
+/// Otherwise it would wait for each of many that are preempted.
+#[test]
+fn a_short_task_that_has_waited_for_half_a_slice_is_not_passed() {
+    let half = SLICE as u64 / 2;
+    for (waited, short, passed) in [(half, true, true), (half + 1, true, false), (half + 1, false, true)] {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        rig.only_idle(&[]);
+        let (curr, other) = (rig.task(), rig.task());
+        rig.kernel.tasks[curr].raw_mut().scx.slice = SLICE as u64;
+        rig.running(curr, 0);
+        let deadline = rig.remembered(curr, |tctx| tctx.deadline);
+        rig.queue(other, 0, deadline - 1);
+        let now = rig.kernel.now;
+        rig.remembered(other, |tctx| {
+            (tctx.burst_est, tctx.enqueued_at) = (if short { 0 } else { SLICE as u64 }, now - waited);
+        });
+        rig.cpu(0, |cctx| cctx.preempted_by = preempter_BY_WAKEE as u8);
+        let raw = rig.kernel.tasks[curr].raw_mut();
+        (raw.se.sum_exec_runtime, raw.scx.slice) = (1, 0);
+        rig.stopping(curr, true);
+        rig.kernel.do_enqueue(curr, 0, 0);
+        assert_eq!(rig.waiting(0), if passed { [curr, other] } else { [other, curr] }, "{waited} ns, short: {short}");
+    }
+}
+
 /// Between them and those that waited already; a light task does not wait for them.
 #[test]
 fn a_long_task_that_wakes_comes_after_those_that_resume() {
