@@ -110,8 +110,8 @@ pub struct Tunables {
     #[arg(long, default_value_t = 20, value_name = "US", value_parser = micros::<u64>(0..=1000))]
     pub handoff_us: u64,
 
-    /// Do not move a task back to its preferred node for this many scan periods after a wakeup took
-    /// it away.
+    /// Do not move a task back to its preferred node for this many scan periods after a wakeup, or a
+    /// core of its own (SMT), took it away.
     ///
     /// Unit: scan periods of 1 s. Range: 0..64. Raise it if tasks that wake each other have their
     /// memory on different nodes and move back and forth; with 0 a task moves back immediately.

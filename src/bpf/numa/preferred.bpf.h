@@ -9,8 +9,8 @@
  *
  * A task that wake-affine pulls away from its preferred node would be moved back, pulled again, and
  * so on. So neither the task nor its waker is moved back for numa_backoff scan periods (Mel
- * Gorman's delayed retry). After any other attempt to move a task back, the next one is RETRY_NS
- * later. The kernel adapts its scan period, 1 to 60 s, to the pages that each scan finds. This
+ * Gorman's delayed retry). Nor is a task that left for a core of its own (search/room.bpf.h). After
+ * any other attempt to move a task back, the next one is RETRY_NS later. The kernel adapts its scan period, 1 to 60 s, to the pages that each scan finds. This
  * program scans no pages, so its scan period is always 1 s.
  */
 #pragma once
@@ -52,8 +52,8 @@ static void delay_return(struct task_ctx *tctx, u64 now, u64 wait, bool held)
 }
 
 /*
- * Start the back-off of the task, and of its waker if it @has_waker: wake-affine pulls the task to
- * @node, where the waker runs. In select_cpu.
+ * Start the back-off of the task, which leaves for @node, and of its waker if it @has_waker: then
+ * wake-affine pulls the task to the waker's node. In select_cpu and enqueue.
  */
 static void back_off(struct task_ctx *tctx, u32 node, bool has_waker)
 {

@@ -5,8 +5,8 @@
  *	MOVE_PREFERRED  a CPU of the task's preferred node is idle        numa/migrate.bpf.h
  *	MOVE_UP         the task is too big for its CPU                   capacity/misfit.bpf.h
  *	MOVE_ROOM       a preferred core is idle; or the task has run for
- *	                ROOM_NS without a sleep, and for as long there
- *	                was a core or an LLC with more room               room.bpf.h
+ *	                ROOM_NS without a sleep, and for as long it has
+ *	                shared its core, or an LLC has had more room      room.bpf.h
  *
  *	tick     a reason applies, and the task may migrate: end its slice    check_move()
  *	enqueue  search again, claim the CPU, send the task there             send_away()
@@ -17,21 +17,26 @@
 enum { ROOM_NS = 20000000 };
 
 /*
- * Return true if a preferred core is idle, or if there has been room elsewhere for ROOM_NS. If
- * there is no room now, advance move_turn: the next tick checks the next LLC. In tick of @cpu,
- * where @p runs.
+ * Return true if a preferred core is idle, or if there has been room elsewhere for ROOM_NS. A task
+ * that has shared its core for ROOM_NS needs a core that is idle only now: short tasks on the other
+ * cores would make it wait for a long time. If there is no room now, advance move_turn: the next
+ * tick checks the next LLC. In tick of @cpu, where @p runs.
  */
 static bool has_room(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
 {
-	if (machine.ranked && !is_short(tctx) && find_core(p, cpu, cpu_layout(cpu)->llc, true) >= 0)
+	const volatile struct cpu_layout *l = cpu_layout(cpu);
+
+	if (machine.ranked && !is_short(tctx) && find_core(p, cpu, l->llc, true) >= 0)
 		return true;
-	if (burst(tctx) < ROOM_NS || machine.pack || find_room(p, cpu) < 0) {
+	if (burst(tctx) < ROOM_NS || machine.pack ||
+	    (!shares_core(l) && find_room(p, cpu) < 0)) {
 		tctx->room_since = 0;
 		cpu_ctx(cpu)->move_turn++;
-	} else if (!tctx->room_since) {
-		tctx->room_since = now;
+		return false;
 	}
-	return tctx->room_since && now - tctx->room_since >= ROOM_NS;
+	if (!tctx->room_since)
+		tctx->room_since = now;
+	return now - tctx->room_since >= ROOM_NS && find_room(p, cpu) >= 0;
 }
 
 /*
@@ -103,6 +108,9 @@ __noinline bool send_away(struct task_struct *p __arg_trusted, s32 cpu, u64 enq_
 		if (to >= 0 && !claim_idle(to))
 			return false;
 		tctx->room_since = 0;
+		/* It would return at once, although its node has no core for it. */
+		if (to >= 0)
+			back_off(tctx, cpu_node(to), false);
 	}
 	if (to < 0)
 		return false;

@@ -3,7 +3,7 @@
  * Room elsewhere for a task that runs for long (MOVE_ROOM in move.bpf.h):
  *
  *	condition                                        the task moves to
- *	its core runs another task (SMT)                 a core of the node with all CPUs idle
+ *	its core runs another task (SMT)                 the nearest core with all CPUs idle
  *	cores of its LLC are ranked                      an idle core that is preferred to its own
  *	another LLC of the node has at least two idle
  *	CPUs more than its own                           an idle core there
@@ -12,8 +12,9 @@
  * preferred cores). The slots of an LLC are sorted by rank, so a walk from the first slot finds the
  * best idle core.
  *
- * Bounded by MAX_MOVE_CHECKS idle cores of an LLC. A check scans its own LLC and one other, and the
- * next check another one (move_turn).
+ * Bounded by MAX_MOVE_CHECKS idle cores of an LLC. A task that shares its core checks its own LLC
+ * and MAX_BEYOND others. Any other task checks its own LLC and one other, and next time another one
+ * (move_turn).
  */
 #pragma once
 
@@ -59,19 +60,37 @@ __noinline s32 find_core(struct task_struct *p __arg_trusted, s32 cpu, u32 llc, 
 	return -1;
 }
 
+/*
+ * Return a CPU for @p, which shares the core of @cpu, on the nearest core with all CPUs idle; -1 if
+ * there is none. Bounded by MAX_BEYOND other LLCs.
+ */
+__noinline s32 find_own_core(struct task_struct *p __arg_trusted, s32 cpu)
+{
+	u32 llc = cpu_layout(cpu)->llc, i;
+	s32 other = find_core(p, cpu, llc, false);
+
+	for (i = bpf_arena_loop_zero;
+	     other < 0 && i < MAX_BEYOND && i < machine.nr_llcs - 1 && can_loop; i++) {
+		u32 next = other_llc(llc_layout(llc), i);
+
+		if (map_any(&idle_map, next))
+			other = find_core(p, cpu, next, false);
+	}
+	return other;
+}
+
 /* Return an idle CPU better for @p than @cpu; -1 if there is none. In tick and enqueue. */
 __noinline s32 find_room(struct task_struct *p __arg_trusted, s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
 	const volatile struct llc_layout *llc = llc_layout(l->llc);
 	s32 other = machine.ranked ? find_core(p, cpu, l->llc, true) : -1;
-	bool shares = shares_core(l);
 	u32 next;
 
-	if (other < 0 && shares)
-		other = find_core(p, cpu, l->llc, false);
-	if (other >= 0 || machine.nr_llcs == 1 || !llc->nr_near)
+	if (other < 0 && shares_core(l))
+		return find_own_core(p, cpu);
+	if (other >= 0 || !llc->nr_near)
 		return other;
 	next = other_llc(llc, cpu_ctx(cpu)->move_turn % llc->nr_near);
-	return shares || nr_idle(next) > nr_idle(l->llc) + 1 ? find_core(p, cpu, next, false) : -1;
+	return nr_idle(next) > nr_idle(l->llc) + 1 ? find_core(p, cpu, next, false) : -1;
 }

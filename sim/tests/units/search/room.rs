@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `search/room.bpf.h`, `search/move.bpf.h`: a task that runs for long goes where there is more room.
 
-use magpie_sim::native::{ROOM_NS, SCX_ENQ_WAKEUP, move_why_MOVE_NOT, move_why_MOVE_ROOM};
+use magpie_sim::native::{ROOM_NS, SCX_ENQ_WAKEUP, move_why_MOVE_NOT, move_why_MOVE_PREFERRED, move_why_MOVE_ROOM};
 use magpie_sim::task::Place;
 use magpie_sim::trace::Op;
 use scx_magpie::bpf_intf::magpie_stat_STAT_ROOM_MOVE;
@@ -49,6 +49,28 @@ fn a_core_of_its_own_in_place_of_a_shared_one() {
         (&[2, 4, 6], -1),
     ] {
         assert_eq!(room(SMT, idle, &[]), found, "{idle:?}");
+    }
+    for (idle, found) in [(&[4, 5][..], 4), (&[2, 3, 4, 5], 2), (&[1, 4, 5], -1), (&[8, 9, 12, 13], 8)] {
+        assert_eq!(room("4x1x2x2", idle, &[]), found, "other nodes: {idle:?}");
+    }
+}
+
+/// A task runs on CPU 0, which is of the other node than its preferred one or of the same.
+#[test]
+fn a_task_that_left_for_a_core_is_not_sent_back() {
+    for (why, preferred, held) in [(move_why_MOVE_ROOM, 0, true), (move_why_MOVE_PREFERRED, 1, false)] {
+        let mut rig = Rig::new("2x1x2x2", &["--numa-backoff", "4"]);
+        rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.note_prolog.unwrap()() });
+        rig.only_idle(&[4, 5]);
+        let task = rig.task();
+        rig.run_noted(task, 0);
+        rig.kernel.cpus[0].nr_running += 1;
+        rig.remembered(task, |tctx| (tctx.move_why, tctx.preferred_node) = (why as u8, preferred));
+        rig.kernel.do_enqueue(task, 0, 0);
+        assert_eq!(rig.kernel.tasks[task].place, Place::Local(4));
+        let now = rig.kernel.now;
+        let retry_at = rig.remembered(task, |tctx| tctx.preferred_retry_at);
+        assert_eq!(retry_at > now + 3_900_000_000, held, "{retry_at}, now {now}");
     }
 }
 
@@ -103,6 +125,29 @@ fn long_runners_move_once_the_room_lasts() {
         rig.kernel.do_enqueue(task, 0, 0);
         assert_eq!(rig.kernel.tasks[task].place, if moves { Place::Local(4) } else { Place::Dsq(0) });
         assert_eq!(rig.stat(magpie_stat_STAT_ROOM_MOVE), u64::from(moves));
+    }
+}
+
+/// Whether other cores are idle counts only at the end: short tasks run on them now and then.
+#[test]
+fn a_core_need_not_be_idle_all_the_time() {
+    for (sibling_idle, moves) in [(false, true), (true, false)] {
+        let mut rig = Rig::new(SMT, &[]);
+        rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.note_prolog.unwrap()() });
+        let task = rig.task();
+        rig.run_noted(task, 0);
+        rig.remembered(task, |tctx| (tctx.woke_exec, tctx.charged) = (0, ROOM_NS.into()));
+        rig.kernel.tasks[task].raw_mut().scx.slice = 1000;
+        let mut tick = |rig: &mut Rig, idle: &[usize]| {
+            rig.only_idle(idle);
+            let now = rig.kernel.now;
+            rig.call(rig.u.check_move, (rig.raw(task), rig.tctx(task), 0, rig.cctx(0), now));
+            rig.kernel.now += u64::from(ROOM_NS) / 2;
+            rig.remembered(task, |tctx| u32::from(tctx.move_why))
+        };
+        assert_eq!(tick(&mut rig, &[2, 3]), move_why_MOVE_NOT);
+        assert_eq!(tick(&mut rig, if sibling_idle { &[1, 3] } else { &[3] }), move_why_MOVE_NOT);
+        assert_eq!(tick(&mut rig, &[2, 3]), if moves { move_why_MOVE_ROOM } else { move_why_MOVE_NOT });
     }
 }
 
