@@ -28,8 +28,7 @@ static bool has_room(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 
 
 	if (machine.ranked && !is_short(tctx) && find_core(p, cpu, l->llc, true) >= 0)
 		return true;
-	if (burst(tctx) < ROOM_NS || machine.pack ||
-	    (!shares_core(l) && find_room(p, cpu) < 0)) {
+	if (burst(tctx) < ROOM_NS || machine.pack || (!shares_core(l) && find_room(p, cpu) < 0)) {
 		tctx->room_since = 0;
 		cpu_ctx(cpu)->move_turn++;
 		return false;
