@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 const DRAWS: usize = 2000;
 /// With fewer rounds there is no interval.
 const MIN_ROUNDS: usize = 5;
-/// Shorter idle times per second, 0 included, count as this many us.
-const LEAST_IDLE: f64 = 1.0;
+/// Where 0 is a figure ([`Kind::is_plain`]), --json has the ratio as if it were this.
+const LEAST_PLAIN: f64 = 1.0;
 const BASE: &str = "eevdf";
 const OURS: &str = "scx_magpie";
 /// Groups in the order of the table, by the prefixes of benchmarks. The longest prefix counts.
@@ -78,23 +78,32 @@ enum Kind {
     ContextSwitches,
     /// Time in which a CPU idles while a task waits, us per second.
     Idle,
+    /// Samples in which no two hogs share a core, %.
+    Apart,
 }
 
 impl Kind {
-    const ALL: [(Kind, &str); 4] = [
+    const ALL: [(Kind, &str); 5] = [
         (Kind::Throughput, "throughput"),
         (Kind::Latency, "latency"),
         (Kind::ContextSwitches, "context switches"),
         (Kind::Idle, "us a second"),
+        (Kind::Apart, "% of the time that no core has two hogs"),
     ];
 
     fn of(benchmark: &str) -> Self {
         match benchmark {
             _ if benchmark.starts_with("idle-") => Kind::Idle,
+            _ if benchmark.ends_with("-apart") => Kind::Apart,
             _ if benchmark.ends_with("-switches") => Kind::ContextSwitches,
             _ if ["-p90", "-p99"].iter().any(|end| benchmark.ends_with(end)) => Kind::Latency,
             _ => Kind::Throughput,
         }
+    }
+
+    /// Return true if the table has its figures as they are, without ratios. Some are 0.
+    fn is_plain(self) -> bool {
+        matches!(self, Kind::Idle | Kind::Apart)
     }
 }
 
@@ -102,7 +111,7 @@ impl Kind {
 fn is_time(benchmark: &str) -> bool {
     let row = ["smt-", "cpu1-"].iter().find_map(|machine| benchmark.strip_prefix(machine)).unwrap_or(benchmark);
     let seconds = ["hackbench", "pinned-hackbench", "cc1"].iter().any(|name| row.starts_with(name));
-    seconds || Kind::of(benchmark) != Kind::Throughput
+    seconds || !matches!(Kind::of(benchmark), Kind::Throughput | Kind::Apart)
 }
 
 /// Return the index in GROUPS.
@@ -220,7 +229,7 @@ impl Results {
         let (values, base) = (row.get(scheduler)?, row.get(BASE)?);
         let (values, base): (Vec<f64>, Vec<f64>) =
             rounds.iter().filter_map(|round| Some((*values.get(round)?, *base.get(round)?))).unzip();
-        let least = if Kind::of(benchmark) == Kind::Idle { LEAST_IDLE } else { 0.0 };
+        let least = if Kind::of(benchmark).is_plain() { LEAST_PLAIN } else { 0.0 };
         if values.is_empty() {
             return None;
         }
@@ -228,9 +237,9 @@ impl Results {
         Some(if is_time(benchmark) { base / values } else { values / base })
     }
 
-    /// Return the rounds in which EEVDF has run one of `benchmarks`.
-    fn rounds_of(&self, benchmarks: &[&String]) -> Vec<u32> {
-        let rows = benchmarks.iter().filter_map(|benchmark| self.values[*benchmark].get(BASE));
+    /// Return the rounds in which the scheduler has run one of `benchmarks`.
+    fn rounds_of(&self, benchmarks: &[&String], scheduler: &str) -> Vec<u32> {
+        let rows = benchmarks.iter().filter_map(|benchmark| self.values[*benchmark].get(scheduler));
         rows.flat_map(|rounds| rounds.keys().copied()).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
@@ -242,7 +251,7 @@ impl Results {
             (!ratios.is_empty())
                 .then(|| (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp())
         };
-        let all = self.rounds_of(benchmarks);
+        let all = self.rounds_of(benchmarks, BASE);
         let mut random = fastrand::Rng::with_seed(1);
         let mut draw = || -> Vec<u32> { all.iter().filter_map(|_| random.choice(&all).copied()).collect() };
         let draws: Vec<f64> = (0..DRAWS).filter_map(|_| mean(&draw())).collect();
@@ -266,7 +275,7 @@ impl Results {
     /// Return true if no scheduler differs from EEVDF by more than this.
     fn is_alike(&self, benchmark: &String, percent: u32) -> bool {
         let most = f64::from(percent) / 100.0;
-        let rounds = self.rounds_of(&[benchmark]);
+        let rounds = self.rounds_of(&[benchmark], BASE);
         let mut ratios = self.others().filter_map(|name| self.ratio_in(benchmark, name, &rounds)).peekable();
         ratios.peek().is_some() && ratios.all(|ratio| (ratio - 1.0).abs() <= most)
     }
@@ -286,11 +295,11 @@ impl Results {
             format!("{bold}{middle}{bold} ({low}..{high})")
         };
         let row = |benchmarks: &[&String]| -> String {
-            let nr_rounds = self.rounds_of(benchmarks).len();
-            names.iter().map(|name| cell(self.ratio(benchmarks, name), nr_rounds)).collect::<Vec<_>>().join(" | ")
+            let cell_of = |name: &String| cell(self.ratio(benchmarks, name), self.rounds_of(benchmarks, name).len());
+            names.iter().map(|name| cell_of(name)).collect::<Vec<_>>().join(" | ")
         };
-        let time = |benchmark: &str, name: &str| {
-            self.median_of(benchmark, name).map_or("-".to_string(), |time| format!("{time:.0}"))
+        let plain = |benchmark: &str, name: &str| {
+            self.median_of(benchmark, name).map_or("-".to_string(), |value| format!("{value:.0}"))
         };
         let mut alike = Vec::new();
         for (group, mut benchmarks) in self.groups() {
@@ -298,11 +307,11 @@ impl Results {
                 alike.extend(benchmarks.extract_if(.., |benchmark| self.is_alike(benchmark, percent)));
             }
             let Some(first) = benchmarks.first() else { continue };
-            if Kind::of(first) == Kind::Idle {
+            if Kind::of(first).is_plain() {
                 writeln!(to, "| **{group}** |{}", " |".repeat(names.len() + 1))?;
                 for benchmark in benchmarks {
-                    let times: Vec<_> = names.iter().map(|name| time(benchmark, name)).collect();
-                    writeln!(to, "| {benchmark} | {} | {} |", time(benchmark, BASE), times.join(" | "))?;
+                    let values: Vec<_> = names.iter().map(|name| plain(benchmark, name)).collect();
+                    writeln!(to, "| {benchmark} | {} | {} |", plain(benchmark, BASE), values.join(" | "))?;
                 }
                 continue;
             }
@@ -314,9 +323,12 @@ impl Results {
         }
         writeln!(
             to,
-            "\n{} rounds; ratio to EEVDF, above 1 is better; 95 % confidence interval; bold: more than noise ({MIN_ROUNDS} rounds at least); a group: the geometric mean of its rows. Times of idle CPUs: medians, not ratios.",
-            self.benchmarks.iter().map(|row| self.rounds_of(&[row]).len()).max().unwrap_or_default()
+            "\n{} rounds; ratio to EEVDF, above 1 is better; 95 % confidence interval; bold: more than noise ({MIN_ROUNDS} rounds at least); a group: the geometric mean of its rows.",
+            self.benchmarks.iter().map(|row| self.rounds_of(&[row], BASE).len()).max().unwrap_or_default()
         )?;
+        if self.benchmarks.iter().any(|benchmark| Kind::of(benchmark).is_plain()) {
+            writeln!(to, "Groups in us or %: medians, not ratios.")?;
+        }
         if !alike.is_empty() {
             let names: Vec<&str> = alike.into_iter().map(String::as_str).collect();
             writeln!(to, "Within {percent} % of EEVDF under all: {}.", names.join(", "))?;
@@ -441,12 +453,29 @@ mod tests {
 
     /// Their ratios would be of thousands, or of nothing.
     #[test]
-    fn idle_times_are_not_ratios() {
-        let mut lines = rounds("idle-waiting-mix", BASE, &[20480.4, 20480.4]);
-        lines.extend(rounds("idle-waiting-mix", OURS, &[0.0, 0.4]));
+    fn figures_that_may_be_0_are_not_ratios() {
+        for (row, base, ours, expected) in [
+            ("idle-waiting-mix", [20480.4, 20480.4], [0.0, 0.4], "| 20480 | 0 |"),
+            ("smt-cores-apart", [97.0, 99.0], [100.0, 90.0], "| 98 | 95 |"),
+        ] {
+            let lines = [rounds(row, BASE, &base), rounds(row, OURS, &ours)].concat();
+            let mut text = Vec::new();
+            results(&lines.iter().map(String::as_str).collect::<Vec<_>>()).markdown(&mut text, 0).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            assert!(text.contains(&format!("| | |\n| {row} {expected}\n")), "{text}");
+        }
+    }
+
+    /// A scheduler that has run once has no range, however often EEVDF has run.
+    #[test]
+    fn the_range_is_of_the_rounds_of_the_scheduler() {
+        let mut lines = rounds("tbench", BASE, &[10.0, 10.0]);
+        lines.extend(rounds("tbench", OURS, &[10.0, 20.0]));
+        lines.extend(rounds("tbench", "scx_once", &[20.0]));
         let mut text = Vec::new();
         results(&lines.iter().map(String::as_str).collect::<Vec<_>>()).markdown(&mut text, 0).unwrap();
-        assert!(String::from_utf8(text).unwrap().contains("| | |\n| idle-waiting-mix | 20480 | 0 |\n"));
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("| tbench | 10.00 | 1.50 (1.00..2.00) | 2.00 |\n"), "{text}");
     }
 
     /// No idle time is better than some, by a finite ratio.
