@@ -138,7 +138,7 @@ fn a_core_need_not_be_idle_all_the_time() {
         rig.run_noted(task, 0);
         rig.remembered(task, |tctx| (tctx.woke_exec, tctx.charged) = (0, ROOM_NS.into()));
         rig.kernel.tasks[task].raw_mut().scx.slice = 1000;
-        let mut tick = |rig: &mut Rig, idle: &[usize]| {
+        let tick = |rig: &mut Rig, idle: &[usize]| {
             rig.only_idle(idle);
             let now = rig.kernel.now;
             rig.call(rig.u.check_move, (rig.raw(task), rig.tctx(task), 0, rig.cctx(0), now));
