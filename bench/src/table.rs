@@ -576,4 +576,23 @@ mod tests {
         let lines = rounds("tbench", OURS, &[1.0]).into_iter().map(Ok);
         assert!(Results::read([lines]).is_err());
     }
+
+    /// docs/benchmarks.md has what `magpie-table --differing 3 bench/rounds/KERNEL-*` prints.
+    #[test]
+    fn the_tables_of_the_docs_are_those_of_bench_rounds() {
+        let top = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+        let docs = fs::read_to_string(top.join("docs/benchmarks.md")).unwrap();
+        for kernel in ["6.18", "7.3"] {
+            let files = fs::read_dir(top.join("bench/rounds")).unwrap().map(|file| file.unwrap().path());
+            let mut files: Vec<_> =
+                files.filter(|file| file.file_name().unwrap().to_str().unwrap().starts_with(kernel)).collect();
+            files.sort();
+            let mut text = Vec::new();
+            let parts = files.iter().map(|file| BufReader::new(File::open(file).unwrap()).lines());
+            Results::read(parts).unwrap().markdown(&mut text, 3).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            let table: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+            assert!(table.len() > 30 && docs.contains(&table.join("\n")), "of {kernel}:\n{text}");
+        }
+    }
 }
