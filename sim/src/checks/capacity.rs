@@ -57,11 +57,16 @@ impl Kernel {
         stronger(self.capacity(to), self.capacity(from)) && !fits(self.task_util(task), self.capacity(from))
     }
 
-    /// Return true if idle `to` offers room: another LLC, a better core, or a core that was shared.
+    /// Return true if idle `to` offers room: on the same node another LLC, a better core, or a core
+    /// that was shared; on another node a core with all online CPUs idle, on a machine with SMT.
     pub fn moves_to_room(&self, task: TaskId, to: usize) -> bool {
         let (from, to_place) = (&self.machine.places[self.tasks[task].cpu], &self.machine.places[to]);
-        let better = to_place.llc != from.llc || self.machine.shape.smt > 1 || to_place.rank > from.rank;
-        to_place.node == from.node && better && self.native.cpu_ctx(to).idle != 0
+        let is_idle = |cpu| self.native.cpu_ctx(cpu).idle != 0;
+        let smt = self.machine.shape.smt > 1;
+        if to_place.node != from.node {
+            return smt && self.machine.siblings(to).filter(|&cpu| self.online.test(cpu)).all(is_idle);
+        }
+        (to_place.llc != from.llc || smt || to_place.rank > from.rank) && is_idle(to)
     }
 
     /// Check that enqueue() may send the running task to `to`.
