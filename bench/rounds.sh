@@ -19,7 +19,7 @@ ulimit -n 4096
 
 # figure NAME VALUE
 figure() {
-	[ -n "$2" ] || { ended "$1: no figure: $(tail -n 1 $BENCH/err)"; return; }
+	[ -n "$2" ] || { ended "$1: no figure: $(tail -n 4 $BENCH/err | tr -s ' \n' ' ')"; return; }
 	jq -nc --arg scheduler "$name" --arg benchmark "$prefix$1" "{round: $round, \$scheduler, \$benchmark, value: $2}"
 }
 
