@@ -146,9 +146,8 @@ static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64
  * In enqueue on @cpu: return the key in its queue for a task with the deadline @at.
  *
  * 1. A preempted task (@credit is 0) comes before the tasks that wait already, except critical
- *    tasks, tasks that were preempted before it, and a short task that has waited for half a slice.
- *    The preempted task may hold a lock, for which the waiting tasks would spin. Its key is 2
- *    before that of the first task.
+ *    tasks and tasks that were preempted before it. The preempted task may hold a lock, for which
+ *    the waiting tasks would spin. Its key is 2 before that of the first task.
  * 2. The @credit of a long task that wakes does not carry it past a preempted task: its key is 1
  *    after that of the preempted task, or its deadline without the credit if that is earlier.
  */
@@ -167,7 +166,5 @@ __noinline u64 queue_key(s32 cpu, u64 at, u64 credit)
 			       : at;
 	if (tctx->resumes)
 		return first_at;
-	if (is_short(tctx) && wait_time(tctx, locked_now(cpu)) > tunables.slice_ns / 2)
-		return at;
 	return time_before(at, first_at) ? at : first_at - 2;
 }

@@ -275,14 +275,6 @@ fn a_pinned_wakee_that_preempts_is_first_in_the_local_dsq() {
 
 /// A task that was preempted after it had run for `ran` of its slice, and another that waits with a deadline before its own.
 fn preempted(cpus: Range<usize>, ran: i64, by: preempter, fifo: u8) -> (Rig, TaskId, TaskId) {
-    let (mut rig, curr, other) = curr_and_next(cpus);
-    rig.cpu(0, |cctx| (cctx.preempted_by, cctx.fifo) = (by as u8, fifo));
-    preempt(&mut rig, curr, ran);
-    (rig, curr, other)
-}
-
-/// A task that runs on CPU 0, and one that waits there with an earlier deadline.
-fn curr_and_next(cpus: Range<usize>) -> (Rig, TaskId, TaskId) {
     let mut rig = Rig::new("1x1x2x1", &[]);
     rig.only_idle(&[]);
     let (curr, other) = (rig.task_on(cpus.clone()), rig.task_on(cpus));
@@ -294,15 +286,12 @@ fn curr_and_next(cpus: Range<usize>) -> (Rig, TaskId, TaskId) {
     } else {
         rig.kernel.cpus[0].local.push_back(other);
     }
-    (rig, curr, other)
-}
-
-/// The task of CPU 0 makes way after `ran` ns.
-fn preempt(rig: &mut Rig, curr: TaskId, ran: i64) {
+    rig.cpu(0, |cctx| (cctx.preempted_by, cctx.fifo) = (by as u8, fifo));
     let raw = rig.kernel.tasks[curr].raw_mut();
     (raw.se.sum_exec_runtime, raw.scx.slice) = (ran as u64, 0);
     rig.stopping(curr, true);
     rig.kernel.do_enqueue(curr, 0, 0);
+    (rig, curr, other)
 }
 
 /// It may hold a lock for which the next one spins. After a slice it comes by its deadline, as where the queue is long.
@@ -322,22 +311,6 @@ fn a_preempted_task_resumes_with_the_rest_of_its_slice() {
     // It was not preempted.
     let (rig, curr, _) = preempted(0..2, 1, preempter_BY_NONE, 0);
     assert_eq!(rig.kernel.tasks[curr].raw().scx.slice, SLICE as u64);
-}
-
-/// Otherwise it would wait for each of many that are preempted.
-#[test]
-fn a_short_task_that_has_waited_for_half_a_slice_is_not_passed() {
-    let half = SLICE as u64 / 2;
-    for (waited, short, passed) in [(half, true, true), (half + 1, true, false), (half + 1, false, true)] {
-        let (mut rig, curr, other) = curr_and_next(0..2);
-        let now = rig.kernel.now;
-        rig.remembered(other, |tctx| {
-            (tctx.burst_est, tctx.enqueued_at) = (if short { 0 } else { SLICE as u64 }, now - waited);
-        });
-        rig.cpu(0, |cctx| cctx.preempted_by = preempter_BY_WAKEE as u8);
-        preempt(&mut rig, curr, 1);
-        assert_eq!(rig.waiting(0), if passed { [curr, other] } else { [other, curr] }, "{waited} ns, short: {short}");
-    }
 }
 
 /// Between them and those that waited already; a light task does not wait for them.
