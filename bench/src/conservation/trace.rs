@@ -107,7 +107,9 @@ impl Trace {
     pub fn ready(buffer_mb: u64) -> Result<Self> {
         // The directory may remain from a run that was killed.
         match fs::create_dir(TRACING) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error).context(format!("{TRACING}: no tracing in this kernel?")),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(error).context(format!("{TRACING}: no tracing in this kernel?"));
+            }
             _ => {}
         }
         let trace = Trace;
