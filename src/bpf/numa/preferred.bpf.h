@@ -10,8 +10,9 @@
  * A task that wake-affine pulls away from its preferred node would be moved back, pulled again, and
  * so on. So neither the task nor its waker is moved back for numa_backoff scan periods (Mel
  * Gorman's delayed retry). Nor is a task that left for a core of its own (search/room.bpf.h). After
- * any other attempt to move a task back, the next one is RETRY_NS later. The kernel adapts its scan period, 1 to 60 s, to the pages that each scan finds. This
- * program scans no pages, so its scan period is always 1 s.
+ * any other attempt to move a task back, the next one is RETRY_NS later. The kernel adapts its scan
+ * period, 1 to 60 s, to the pages that each scan finds. This program scans no pages, so its scan
+ * period is always 1 s.
  */
 #pragma once
 
