@@ -108,7 +108,7 @@ __noinline bool send_away(struct task_struct *p __arg_trusted, s32 cpu, u64 enq_
 			return false;
 		tctx->room_since = 0;
 		/* It would return at once, although its node has no core for it. */
-		if (to >= 0)
+		if (to >= 0 && cpu_node(to) != cpu_node(cpu))
 			back_off(tctx, cpu_node(to), false);
 	}
 	if (to < 0)

@@ -55,19 +55,21 @@ fn a_core_of_its_own_in_place_of_a_shared_one() {
     }
 }
 
-/// A task runs on CPU 0, which is of the other node than its preferred one or of the same.
+/// A task leaves CPU 0 for another node, or for another core of its node, which is not its preferred one.
 #[test]
 fn a_task_that_left_for_a_core_is_not_sent_back() {
-    for (why, preferred, held) in [(move_why_MOVE_ROOM, 0, true), (move_why_MOVE_PREFERRED, 1, false)] {
+    for (why, preferred, to, held) in
+        [(move_why_MOVE_ROOM, 0, 4, true), (move_why_MOVE_ROOM, 1, 2, false), (move_why_MOVE_PREFERRED, 1, 4, false)]
+    {
         let mut rig = Rig::new("2x1x2x2", &["--numa-backoff", "4"]);
         rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.note_prolog.unwrap()() });
-        rig.only_idle(&[4, 5]);
+        rig.only_idle(&[to, to + 1]);
         let task = rig.task();
         rig.run_noted(task, 0);
         rig.kernel.cpus[0].nr_running += 1;
         rig.remembered(task, |tctx| (tctx.move_why, tctx.preferred_node) = (why as u8, preferred));
         rig.kernel.do_enqueue(task, 0, 0);
-        assert_eq!(rig.kernel.tasks[task].place, Place::Local(4));
+        assert_eq!(rig.kernel.tasks[task].place, Place::Local(to));
         let now = rig.kernel.now;
         let retry_at = rig.remembered(task, |tctx| tctx.preferred_retry_at);
         assert_eq!(retry_at > now + 3_900_000_000, held, "{retry_at}, now {now}");
