@@ -273,7 +273,7 @@ enum queued {
  */
 struct cpu_ctx {
 	/* The line that other CPUs read when they place a task or scan for one. */
-	u64 vtime; /* order/: the CPU's virtual time, weighted ns */
+	u64 vtime; /* order/deadline.bpf.h: the CPU's virtual time, weighted ns */
 	/* vtime + voffset is comparable between CPUs; see steal/balance.bpf.h */
 	u64 voffset;
 	u64 queued_load;     /* sum of the weights of the tasks in its queues; atomic */
@@ -302,6 +302,12 @@ struct cpu_ctx {
 	u64 clock_lag;
 	u64 requeued_at; /* scx_bpf_now() of the last DUE_SHARES */
 	s32 nr_queued;	 /* sampled by sample_queues() */
+
+	/* order/deadline.bpf.h */
+	u64 next_load;	 /* weight of a task that is_next(), in the local DSQ; atomic */
+	u64 advanced_at; /* scx_bpf_now() up to which vtime has advanced */
+	s64 advanced;	 /* ... ns by which it has advanced since current was last charged */
+	u64 lent;	 /* ns by which tasks with credit have passed others: 0..slice_ns */
 
 	/* order/pick.bpf.h */
 	u64 starved_at; /* scx_bpf_now() of the last DUE_STARVED */

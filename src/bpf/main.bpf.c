@@ -161,6 +161,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		note_unseen_wakeup(p, tctx);
 	if (throttle(p, tctx, cpu, cctx, enq_flags))
 		return;
+	advance_to(cctx, locked_now(cpu));
 	rest = place_again(p, tctx, cpu, cctx, enq_flags & SCX_ENQ_WAKEUP || is_throttled(tctx));
 	if (tctx->move_why && send_away(p, cpu, enq_flags))
 		return;
@@ -194,20 +195,19 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
-	bool in_turn;
 
 	mark_busy(cpu, cctx);
 	if (!tctx)
 		return;
 
-	in_turn = queue_leave(tctx, cpu, cctx);
+	queue_leave(tctx, cpu, cctx);
 	/* The cgroup or the nice value of @p has changed. */
 	if ((tctx->group && !tctx->counted) || tctx->prio != prio(p))
 		group_enter(p, tctx);
 	rebase(tctx, cpu);
 	tctx->charged = p->se.sum_exec_runtime;
 	cctx->handoff_score = tctx->handoff_score;
-	note_running(p, tctx, cctx, p->scx.slice, in_turn);
+	note_running(p, tctx, cctx, p->scx.slice);
 	if (is_asym())
 		util_starts(p, tctx, cpu, cctx);
 	if (!is_usable(cpu)) {
@@ -246,6 +246,8 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	 */
 	if (runnable && (p->scx.slice || cctx->handed_off))
 		leave_to_higher_class(cpu);
+	if (tctx)
+		charge(p, tctx, cctx);
 	cctx->curr_weight = 0;
 	cctx->curr_critical = false;
 	if (machine.nohz_full)
@@ -254,7 +256,6 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 		return;
 	tctx->preempted_by = runnable ? cctx->preempted_by : BY_NONE;
 	cctx->preempted_by = BY_NONE;
-	charge(p, tctx);
 	if (cctx->sync_wakes)
 		judge_handoff(tctx, cctx, sleeps);
 	if (is_asym())
@@ -322,7 +323,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	if (is_tickless(cctx))
 		advance_tickless(cpu, cctx);
 	if (tctx) {
-		charge(p, tctx);
+		charge(p, tctx, cctx);
 		note_boundary(p, tctx);
 		set_deadline(p, tctx, cctx);
 		note_current(tctx, cctx, task_weight(tctx));

@@ -41,7 +41,7 @@ struct task_ctx {
 	u64 vslice_ns;
 	u32 vslice_weight;
 	u8 sync_wakeup;	 /* the last wakeup was sync */
-	u8 has_credit;	 /* deadline includes the credit */
+	u8 has_credit;	 /* deadline includes credit */
 	u8 preempted_by; /* enum preempter, when it stopped */
 	u8 resumes;	 /* it waits for the rest of its slice */
 	u8 arrives;	 /* sent to an idle CPU, or taken from another one, and has not run since */
@@ -57,6 +57,7 @@ struct task_ctx {
 	/* where it waits, or did; NO_CPU: throttled (cgroup/throttle.bpf.h) */
 	s32 queued_cpu;
 	u32 queued_weight; /* its weight in queued_load; 0: not queued */
+	u32 next_weight;   /* its weight in next_load of queued_cpu; 0: not there */
 	u64 enqueued_at;   /* scx_bpf_now() when it was queued; 0: it has run since */
 	u64 stopped_at;	   /* scx_bpf_now() when it last ran; 0: never */
 

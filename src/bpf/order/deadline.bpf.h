@@ -51,8 +51,6 @@
 enum {
 	/* a task queued again keeps at most a slice plus this of negative lag: 2 ticks at HZ=100 */
 	OVERRUN_NS = 20000000,
-	/* slices of negative lag up to which a task of less weight than nice 0 has credit */
-	CREDIT_SLICES = 3,
 	SHORT_SHARE = 4,	/* a short task runs for less than a slice / SHORT_SHARE */
 	FIFO_SLICE_NS = 100000, /* ends at the next tick */
 };
@@ -62,6 +60,12 @@ enum {
 
 /* The task_weight() of nice 0 outside of cgroups. */
 #define NICE_0 (WEIGHT_DFL << WEIGHT_SHIFT)
+
+/* Return the weights of the tasks that wait on the CPU; see queue.bpf.h. */
+static u64 waiting_load(const struct cpu_ctx *cctx)
+{
+	return READ_ONCE(cctx->queued_load) + READ_ONCE(cctx->next_load);
+}
 
 /* Convert ns of CPU time to virtual time of a task of this task_weight(), up to nine hours. */
 static u64 to_vtime(u64 ns, u32 weight)
@@ -140,36 +144,75 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 					 const struct cpu_ctx *cctx)
 {
 	u32 weight = task_weight(tctx);
-	u64 slice = vslice(tctx, weight), at = tctx->vruntime;
-	s64 neg_lag = at - cctx->vtime, most = min(slice, tunables.slice_ns);
+	u64 at = tctx->vruntime;
 
 	if (!is_short(tctx))
-		at += slice;
-	tctx->has_credit = false;
-	if (burst(tctx) < tunables.slice_ns) {
-		if (!tctx->sync_wakeup && !never_preempts(p, tctx) &&
-		    (weight >= NICE_0 || neg_lag <= CREDIT_SLICES * (s64)tunables.slice_ns)) {
-			tctx->has_credit = true;
-			at -= to_vtime(tunables.credit_ns, weight);
-		}
-		if (neg_lag > 0 && neg_lag <= most)
-			at -= neg_lag;
-	}
+		at += vslice(tctx, weight);
+	tctx->has_credit = !tctx->sync_wakeup && burst(tctx) < tunables.slice_ns &&
+			   cctx->lent < tunables.slice_ns && !never_preempts(p, tctx);
+	if (tctx->has_credit)
+		at -= to_vtime(tunables.credit_ns, weight);
 	tctx->deadline = at;
 }
 
-/* Advance the vruntime by the run time since the last call. sum_exec_runtime is up to date. */
-static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
+/*
+ * Advance the CPU's virtual time by @ns, in which it served all tasks that are runnable there:
+ * current, of this @weight, and the tasks that wait.
+ */
+static void advance_vtime(struct cpu_ctx *cctx, u64 ns, u64 weight)
+{
+	cctx->vtime += ns * NICE_0 / (waiting_load(cctx) + weight);
+}
+
+/*
+ * In enqueue on the CPU of @cctx, whose rq lock is held: advance its virtual time to @now, before a
+ * task joins those that it serves. charge() corrects it by the time that current has really run.
+ */
+static void advance_to(struct cpu_ctx *cctx, u64 now)
+{
+	s64 ran = now - cctx->advanced_at;
+
+	if (!cctx->curr_weight || ran <= 0)
+		return;
+	cctx->advanced_at = now;
+	cctx->advanced += ran;
+	advance_vtime(cctx, ran, cctx->curr_weight);
+}
+
+/*
+ * Charge current of the CPU of @cctx for its run time since the last call, and advance the CPU's
+ * virtual time by it. sum_exec_runtime is up to date; the rq lock is held.
+ */
+static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
+				   struct cpu_ctx *cctx)
 {
 	u64 sum_exec = p->se.sum_exec_runtime, ran = sum_exec - tctx->charged;
+	s64 rest = ran - cctx->advanced;
+	u32 weight;
 
 	/* Before update_share(), which may find a new cpu.max: do not charge earlier time to it. */
 	if (is_limited(tctx))
 		charge_groups(scx_bpf_task_cpu(p), tctx->group, ran);
 	if (tctx->group)
 		update_share(tctx); /* may scale vruntime */
-	tctx->vruntime += to_vtime(ran, task_weight(tctx));
+	weight = task_weight(tctx);
 	tctx->charged = sum_exec;
+	tctx->vruntime += to_vtime(ran, weight);
+
+	cctx->advanced = rest > 0 ? 0 : -rest;
+	cctx->advanced_at = ran_until(p, cctx);
+	if (rest > 0)
+		advance_vtime(cctx, rest, weight);
+	if (!waiting_load(cctx)) {
+		/* Current is alone: it has no negative lag. */
+		if (time_before(cctx->vtime, tctx->vruntime))
+			cctx->vtime = tctx->vruntime;
+		cctx->lent -= min(cctx->lent, ran);
+	} else if (tctx->has_credit) {
+		cctx->lent = min(cctx->lent + ran, tunables.slice_ns);
+	} else if (time_before(tctx->vruntime, cctx->vtime)) {
+		cctx->lent -= min(cctx->lent, ran);
+	}
 }
 
 /* Return true if the task was queued, and has not run since. */
@@ -185,26 +228,16 @@ static void note_current(struct task_ctx *tctx, struct cpu_ctx *cctx, u32 weight
 	cctx->curr_requeued = tctx->deadline + vslice(tctx, weight);
 }
 
-/*
- * In running and dispatch: @p starts to run, or begins another @slice. Advance the CPU's virtual
- * time to the task's vruntime, capped at its deadline. Do not advance it for a task that jumps the
- * queue: one that is critical, or not @in_turn (stolen, or placed directly while others wait). Do
- * not advance it while tasks wait in the local DSQ either. The waiting tasks would lose lag.
- */
+/* In running and dispatch: @p starts to run, or begins another @slice. */
 static __always_inline void note_running(const struct task_struct *p, struct task_ctx *tctx,
-					 struct cpu_ctx *cctx, u64 slice, bool in_turn)
+					 struct cpu_ctx *cctx, u64 slice)
 {
-	u64 at = time_before(tctx->deadline, tctx->vruntime) ? tctx->deadline : tctx->vruntime;
 	u32 weight = task_weight(tctx);
-	bool critical = is_critical(p);
 
-	if (in_turn && time_before(cctx->vtime, at) && !critical &&
-	    !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | scx_bpf_task_cpu(p)))
-		cctx->vtime = at;
 	note_current(tctx, cctx, weight);
-	cctx->curr_started = ran_until(p, cctx);
+	cctx->curr_started = cctx->advanced_at = ran_until(p, cctx);
 	cctx->curr_left = tctx->burst_est - burst(tctx);
-	cctx->curr_critical = critical;
+	cctx->curr_critical = is_critical(p);
 	cctx->higher_class = false;
 	cctx->curr_resumes = tctx->resumes;
 	tctx->resumes = false;
@@ -246,13 +279,8 @@ static void rebase(struct task_ctx *tctx, s32 cpu)
 
 /*
  * Bound the lag of @p, which is about to wait for @cpu or to run there, and compute its deadline.
- *
- * 1. If it slept or was throttled (@woke), it has no positive lag, and a negative lag of at most
- *    two slices, as in EEVDF, plus the credit. With a lower bound, tasks that use the credit at
- *    each wakeup would always come first: other tasks would wait forever.
- * 2. Otherwise its negative lag is at most a slice plus OVERRUN_NS. Without that bound a task that
- *    ran for long (no tick, a stopped virtual CPU) would wait until each other task had run for as
- *    long.
+ * It has no positive lag if it slept or was throttled (@woke), and a negative lag of at most a
+ * slice plus OVERRUN_NS.
  */
 static __always_inline void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 				  bool woke)
@@ -264,10 +292,8 @@ static __always_inline void place(const struct task_struct *p, struct task_ctx *
 	group_enter(p, tctx);
 	rebase(tctx, cpu);
 	weight = task_weight(tctx);
-	latest = cctx->vtime + vslice(tctx, weight) +
-		 (woke ? vslice(tctx, weight) + to_vtime(tunables.credit_ns, max(weight, NICE_0))
-		       : to_vtime(OVERRUN_NS, weight));
-	if (woke && time_before(tctx->vruntime, cctx->vtime))
+	latest = cctx->vtime + vslice(tctx, weight) + to_vtime(OVERRUN_NS, weight);
+	if (woke)
 		tctx->vruntime = cctx->vtime;
 	else if (time_before(latest, tctx->vruntime))
 		tctx->vruntime = latest;

@@ -70,7 +70,7 @@ static bool queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 		slice = FIFO_SLICE_NS;
 		preempt = false;
 	} else if (rest || (tctx->has_credit && !is_short(tctx))) {
-		at = queue_key(cpu, at, rest ? 0 : to_vtime(tunables.credit_ns, task_weight(tctx)));
+		at = queue_key(cpu, at, to_vtime(tunables.credit_ns, task_weight(tctx)), rest);
 	}
 	tctx->resumes = rest > 0;
 	/* A queue of this CPU, because the CPU is busy; idle CPUs take tasks that may migrate. */
@@ -119,6 +119,8 @@ static void insert_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, s
 		   (preempt || is_next(cpu, cctx, tctx))) {
 		if (preempt)
 			enq_flags |= SCX_ENQ_PREEMPT;
+		else
+			next_add(tctx, cpu, cctx);
 		/* The local DSQ, because no other CPU may take the task, and it is the next one. */
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, rest ?: tunables.slice_ns, enq_flags);
 	} else {

@@ -56,7 +56,7 @@ static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 
 	tctx = task_ctx(prev);
 	if (!tctx)
 		return NULL;
-	charge(prev, tctx);
+	charge(prev, tctx, cpu_ctx(cpu));
 	if (is_limited(tctx) && !is_exempt(prev)) {
 		*slice = take_slice(cpu, tctx->group, scx_bpf_now());
 		if (!*slice)
@@ -189,7 +189,7 @@ static void keep_running(s32 cpu, struct cpu_ctx *cctx, struct task_struct *p,
 	}
 	stat_inc(STAT_KEEP);
 	cctx->preempted_by = BY_NONE;
-	note_running(p, tctx, cctx, slice, true);
+	note_running(p, tctx, cctx, slice);
 	if (is_tickless(cctx))
 		slice = tickless_slice(tctx, cpu, cctx, slice);
 	scx_bpf_task_set_slice(p, slice);

@@ -64,14 +64,28 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 	return migratable ? cpu : pinned_queue(cpu);
 }
 
+/* Count @p as waiting in the local DSQ of @cpu, where it is next. The rq lock is held. */
+static void next_add(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+{
+	tctx->queued_cpu = cpu;
+	tctx->next_weight = task_weight(tctx);
+	__sync_fetch_and_add(&cctx->next_load, tctx->next_weight);
+}
+
 /*
  * Stop counting the task as waiting: it runs, leaves sched_ext, or is queued again. Return true if
- * it was counted, and was the last one of its CPU. On any CPU.
+ * it was counted, and was the last one in the queues of its CPU. On any CPU.
  */
 static bool queue_del(struct task_ctx *tctx)
 {
 	u32 weight = tctx->queued_weight;
 
+	if (tctx->next_weight) {
+		__sync_fetch_and_add(&cpu_ctx(tctx->queued_cpu)->next_load,
+				     -(u64)tctx->next_weight);
+		tctx->next_weight = 0;
+		return false;
+	}
 	if (!weight)
 		return false;
 	tctx->queued_weight = 0;
@@ -143,15 +157,16 @@ static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64
 }
 
 /*
- * In enqueue on @cpu: return the key in its queue for a task with the deadline @at.
+ * In enqueue on @cpu: return the key in its queue for a task with the deadline @at, which is
+ * @credit earlier than without credit.
  *
- * 1. A preempted task (@credit is 0) comes before the tasks that wait already, except critical
- *    tasks and tasks that were preempted before it. The preempted task may hold a lock, for which
- *    the waiting tasks would spin. Its key is 2 before that of the first task.
- * 2. The @credit of a long task that wakes does not carry it past a preempted task: its key is 1
- *    after that of the preempted task, or its deadline without the credit if that is earlier.
+ * 1. A preempted task (@resumes) comes before the tasks that wait already, except critical tasks
+ *    and tasks that were preempted before it. The preempted task may hold a lock, for which the
+ *    waiting tasks would spin. Its key is 2 before that of the first task.
+ * 2. The credit of a long task that wakes does not carry it past a preempted task:
+ *    key = min(deadline without credit, key of the preempted task + 1).
  */
-__noinline u64 queue_key(s32 cpu, u64 at, u64 credit)
+__noinline u64 queue_key(s32 cpu, u64 at, u64 credit, bool resumes)
 {
 	u64 queue, first_at;
 	struct task_struct *first = first_queued(cpu, cpu_ctx(cpu), &queue);
@@ -160,7 +175,7 @@ __noinline u64 queue_key(s32 cpu, u64 at, u64 credit)
 	if (!tctx || is_critical(first))
 		return at;
 	first_at = first->scx.dsq_vtime;
-	if (credit)
+	if (!resumes)
 		return tctx->resumes && time_before(at, first_at)
 			       ? at + min(credit, first_at + 1 - at)
 			       : at;

@@ -79,9 +79,8 @@ static void set_tickless(struct task_struct *p, const struct task_ctx *tctx, s32
 }
 
 /*
- * In enqueue and tick on @cpu, whose rq lock is held: advance the CPU's virtual time and the values
- * of current, as ticks would have done, so that an enqueued task gets no lag from the time during
- * which current was alone.
+ * In enqueue and tick on @cpu, whose rq lock is held: advance what current has published, as ticks
+ * would have done.
  */
 static void advance_tickless(s32 cpu, struct cpu_ctx *cctx)
 {
@@ -91,7 +90,6 @@ static void advance_tickless(s32 cpu, struct cpu_ctx *cctx)
 	if (!cctx->curr_weight || ran <= 0)
 		return;
 	vtime = to_vtime(ran, cctx->curr_weight);
-	cctx->vtime += vtime;
 	cctx->curr_deadline += vtime;
 	cctx->curr_requeued += vtime;
 	cctx->curr_started += ran;

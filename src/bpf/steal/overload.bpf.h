@@ -84,23 +84,18 @@ __noinline s32 note_all_taken(s32 victim)
 	return 0;
 }
 
-/*
- * Note that the task waits no more, if it did. Return true if it runs in turn: it was neither taken
- * from another CPU, nor placed directly while other tasks wait. In running.
- */
-static bool queue_leave(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+/* Note that the task waits no more, if it did. In running. */
+static void queue_leave(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
-	bool waited = waits_already(tctx), own = tctx->queued_cpu == cpu;
-	bool in_turn = waited ? own : !cctx->queued;
+	bool own = tctx->queued_cpu == cpu;
 
-	if (waited && !own)
+	if (waits_already(tctx) && !own)
 		stat_add(STAT_STOLEN_NS, wait_time(tctx, scx_bpf_now()));
 	tctx->enqueued_at = 0;
 	if (queue_del(tctx) && !own)
 		note_all_taken(tctx->queued_cpu);
 	if (cctx->queued && !READ_ONCE(cctx->queued_load))
 		note_none_queued(cpu, cctx);
-	return in_turn;
 }
 
 /* Take the first task of @queue, a queue of @cpu. Return false if it is empty. In dispatch. */

@@ -32,6 +32,7 @@ struct pull {
 	u64 before;	 /* ... its deadline is before this, */
 	u64 long_wait;	 /* ... or it has waited for this long, ns by weight */
 	u32 curr_weight; /* weight of the victim's current; 0: none */
+	bool by_load;	 /* PULL_BALANCE: the victim has more load even without the task */
 };
 
 static u64 by_weight(u64 ns, u32 weight)
@@ -69,6 +70,8 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 		       (!is_asym() || fits_cpu(tctx->task_util, cpu) || weak_wait(tctx, now) <= 0);
 	case PULL_BALANCE:
 		weight = task_weight(tctx);
+		if (pull->by_load)
+			return true;
 		if (by_weight(wait, weight) < pull->min_wait)
 			return false;
 		if (time_before(p->scx.dsq_vtime, pull->before) && !outweighs(weight, pull))
