@@ -100,6 +100,16 @@ light() {
 	figure "$1-heavy-rps" "$(json rps $BENCH/heavy)"
 }
 
+# longrun COMMAND...: magpie-longrun, for 2 s.
+longrun() {
+	timeout -s KILL 60 "$@" -r 2 --json >$BENCH/json 2>$BENCH/err
+}
+
+# longest_wait: of the runners, in us. Waits shorter than 500 us are not counted: they are 500.
+longest_wait() {
+	json 'longest_wait_ms * 1000 | [., 500] | max'
+}
+
 # cores: a hog for each core, and two light threads. The percentage of samples in which no core has two hogs. No process is
 # started between samples except sleep.
 cores() {
@@ -197,6 +207,23 @@ run_benchmark() {
 		for _g in ${_top%/*} $_top $_top/pairs; do echo +cpu >$_g/cgroup.subtree_control; done
 		light light-cgroup $_top/pairs/light $_top/pairs/heavy
 		rmdir $_top/pairs/light $_top/pairs/heavy $_top/pairs $_top
+		;;
+	longrun)
+		# On one CPU, a hog next to a loop that forks short children, and next to a pool of which one at a time works.
+		longrun taskset 1 magpie-longrun --forks 1 --run-us 2000
+		figure hog-beside-forks "$(json part)"
+		figure hog-beside-forks-wait "$(longest_wait)"
+		longrun taskset 1 magpie-longrun --pool 32 --run-us 2000
+		figure hog-beside-pool "$(json part)"
+		figure hog-beside-pool-wait "$(longest_wait)"
+		# As many hogs and as many such loops as CPUs.
+		longrun magpie-longrun --runners "$(nproc)" --forks "$(nproc)" --run-us 2000
+		figure hogs-beside-forks "$(json part)"
+		# On one CPU, frames of 7 ms at 60 a second; in %.
+		longrun taskset 1 magpie-longrun --frames 7000,16600 --forks 1 --run-us 2000
+		figure frames-beside-forks "$(json 'frames_on_time * 100 / .frames_due')"
+		longrun taskset 1 magpie-longrun --frames 7000,16600 --pool 8 --run-us 1500
+		figure frames-beside-pool "$(json 'frames_on_time * 100 / .frames_due')"
 		;;
 	limited)
 		# Wakeups at half load, alongside 200 containers that may use 1 % of a CPU each, and would use more.

@@ -27,10 +27,11 @@ const LEAST_PLAIN: f64 = 1.0;
 const BASE: &str = "eevdf";
 const OURS: &str = "scx_magpie";
 /// Groups in the order of the table, by the prefixes of benchmarks. The longest prefix counts.
-const GROUPS: [(&str, &[&str]); 13] = [
+const GROUPS: [(&str, &[&str]); 14] = [
     ("real programs", &["nginx", "redis", "postgres", "cc1", "x264"]),
     ("locks", &["locks"]),
     ("light alongside heavy", &["light"]),
+    ("long runners", &["hog-", "hogs-", "frames-"]),
     ("containers", &["light-cgroup", "limited"]),
     ("wakeups", &["wakeup"]),
     ("hackbench", &["hackbench"]),
@@ -80,30 +81,34 @@ enum Kind {
     Idle,
     /// Samples in which no two hogs share a core, %.
     Apart,
+    /// Frames on time, of those due, %.
+    OnTime,
 }
 
 impl Kind {
-    const ALL: [(Kind, &str); 5] = [
+    const ALL: [(Kind, &str); 6] = [
         (Kind::Throughput, "throughput"),
         (Kind::Latency, "latency"),
         (Kind::ContextSwitches, "context switches"),
         (Kind::Idle, "us a second"),
         (Kind::Apart, "% of the time that no core has two hogs"),
+        (Kind::OnTime, "% of the frames on time"),
     ];
 
     fn of(benchmark: &str) -> Self {
         match benchmark {
             _ if benchmark.starts_with("idle-") => Kind::Idle,
             _ if benchmark.ends_with("-apart") => Kind::Apart,
+            _ if benchmark.starts_with("frames-") => Kind::OnTime,
             _ if benchmark.ends_with("-switches") => Kind::ContextSwitches,
-            _ if ["-p90", "-p99"].iter().any(|end| benchmark.ends_with(end)) => Kind::Latency,
+            _ if ["-p90", "-p99", "-wait"].iter().any(|end| benchmark.ends_with(end)) => Kind::Latency,
             _ => Kind::Throughput,
         }
     }
 
     /// Return true if the table has its figures as they are, without ratios. Some are 0.
     fn is_plain(self) -> bool {
-        matches!(self, Kind::Idle | Kind::Apart)
+        matches!(self, Kind::Idle | Kind::Apart | Kind::OnTime)
     }
 }
 
@@ -111,7 +116,7 @@ impl Kind {
 fn is_time(benchmark: &str) -> bool {
     let row = ["smt-", "cpu1-"].iter().find_map(|machine| benchmark.strip_prefix(machine)).unwrap_or(benchmark);
     let seconds = ["hackbench", "pinned-hackbench", "cc1"].iter().any(|name| row.starts_with(name));
-    seconds || !matches!(Kind::of(benchmark), Kind::Throughput | Kind::Apart)
+    seconds || !matches!(Kind::of(benchmark), Kind::Throughput | Kind::Apart | Kind::OnTime)
 }
 
 /// Return the index in GROUPS.
@@ -389,7 +394,7 @@ mod tests {
         lines.extend(rounds("hackbench-pipe", OURS, &[1.0, 2.0, 1.5]));
         lines.extend(rounds("tbench", BASE, &[10.0, 10.0, 10.0]));
         lines.extend(rounds("tbench", OURS, &[5.0, 5.0, 5.0]));
-        let latencies = ["wakeup-p99", "locks-24-request-p99", "light-p90"];
+        let latencies = ["wakeup-p99", "locks-24-request-p99", "light-p90", "hog-beside-pool-wait"];
         for row in latencies {
             lines.extend(rounds(row, BASE, &[10.0]));
             lines.extend(rounds(row, OURS, &[1.0]));
@@ -414,6 +419,10 @@ mod tests {
             "wakeup-50-rps",
             "pinned-hackbench-switches",
             "light-cgroup-p90",
+            "hog-beside-forks",
+            "frames-beside-pool",
+            "hog-beside-forks-wait",
+            "hogs-beside-forks",
             "pairs-8",
             "cc1",
             "locks-spin-24-rps",
@@ -430,6 +439,9 @@ mod tests {
             r#"real programs: throughput ["cc1"]"#,
             r#"locks: throughput ["locks-spin-24-rps"]"#,
             r#"light alongside heavy: latency ["light-p90"]"#,
+            r#"long runners: throughput ["hog-beside-forks", "hogs-beside-forks"]"#,
+            r#"long runners: latency ["hog-beside-forks-wait"]"#,
+            r#"long runners: % of the frames on time ["frames-beside-pool"]"#,
             r#"containers: latency ["light-cgroup-p90"]"#,
             r#"wakeups: throughput ["wakeup-50-rps", "wakeup-95-rps"]"#,
             r#"wakeups: latency ["wakeup-50-p99"]"#,
@@ -447,8 +459,10 @@ mod tests {
     fn programs_tell_seconds_or_rates() {
         let time = ["cc1", "nginx-p99", "pinned-hackbench", "pinned-hackbench-switches", "cpu1-hackbench-pipe-2g"]
             .map(is_time);
-        let rate = ["x264-fps", "nginx-rps", "postgres-write-tps", "pairs-8"].map(is_time);
-        assert_eq!((time, rate), ([true; 5], [false; 4]));
+        let rate =
+            ["x264-fps", "nginx-rps", "postgres-write-tps", "pairs-8", "hog-beside-forks", "frames-beside-forks"]
+                .map(is_time);
+        assert_eq!((time, rate), ([true; 5], [false; 6]));
     }
 
     /// Their ratios would be of thousands, or of nothing.
@@ -457,6 +471,7 @@ mod tests {
         for (row, base, ours, expected) in [
             ("idle-waiting-mix", [20480.4, 20480.4], [0.0, 0.4], "| 20480 | 0 |"),
             ("smt-cores-apart", [97.0, 99.0], [100.0, 90.0], "| 98 | 95 |"),
+            ("frames-beside-forks", [100.0, 99.0], [0.0, 0.0], "| 100 | 0 |"),
         ] {
             let lines = [rounds(row, BASE, &base), rounds(row, OURS, &ours)].concat();
             let mut text = Vec::new();
