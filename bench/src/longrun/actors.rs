@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the processes do. None of these functions returns.
 
+use std::hint::{black_box, spin_loop};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use nix::sys::prctl::set_pdeathsig;
@@ -31,11 +32,13 @@ impl Speed {
         Speed((ITERATIONS * 1024 / (0..20).map(took).min().unwrap_or(ITERATIONS)).max(1))
     }
 
-    /// Calculate for about `ns` of CPU time.
+    /// Calculate for about `ns` of CPU time. The pause lets QEMU emulate the next CPU: CPUs whose
+    /// tasks never pause may not be emulated for seconds.
     fn spin(self, ns: u64) {
         for i in 0..ns * self.0 / 1024 {
-            std::hint::black_box(i);
+            black_box(i);
         }
+        spin_loop();
     }
 
     /// Use `ns` of CPU time, however often the caller is preempted. Call `each_block` after each

@@ -104,6 +104,8 @@ impl Cli {
 struct Report {
     /// CPU time of the runners, % of the CPUs that they may use.
     part: f64,
+    /// The measured time. A scheduler under which this process waits for long makes it longer.
+    seconds: f64,
     /// The longest time in which a runner did not run.
     longest_wait_ms: f64,
     /// CPU time of the fork loops, their children and the pool, % of the same.
@@ -248,6 +250,7 @@ fn run(cli: &Cli) -> Result<Report> {
     let longest = shared.waits[..children.runners.len()].iter().map(|waits| waits.longest(after.time, began));
     Ok(Report {
         part: part(after.runners - before.runners),
+        seconds: rounded((after.time - before.time) as f64 / 1e9),
         longest_wait_ms: rounded(longest.max().unwrap_or_default() as f64 / 1e6),
         others_part: part(after.others - before.others),
         frames_due: cli.frames.map_or(0, |frames| frames.timeline(began, end).due()),
