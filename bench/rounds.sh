@@ -107,7 +107,7 @@ longrun() {
 
 # longest_wait: of the runners, in us. Waits shorter than 500 us are not counted: they are 500.
 longest_wait() {
-	json 'longest_wait_ms * 1000 | [., 500] | max'
+	json 'longest_wait_ms * 1000 | [round, 500] | max'
 }
 
 # cores: a hog for each core, and two light threads. The percentage of samples in which no core has two hogs. No process is
