@@ -30,10 +30,10 @@ void sim_interrupt(bool user)
 	regs.cs = user ? 3 : 0;
 }
 
-/* Set how current entered the kernel, and the bits that core/context.bpf.h reads. */
-void sim_context(bool syscall, u32 count)
+/* Set current's system call (-1: none), and the bits that core/context.bpf.h reads. */
+void sim_context(s64 syscall, u32 count)
 {
-	regs.orig_ax = syscall ? 0 : -1;
+	regs.orig_ax = syscall;
 	__preempt_count = count;
 }
 

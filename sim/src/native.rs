@@ -78,7 +78,7 @@ unsafe extern "C" {
     static __start_bpf_text: u8;
     static __stop_bpf_text: u8;
     fn sim_interrupt(user: bool);
-    fn sim_context(syscall: bool, count: u32);
+    fn sim_context(syscall: i64, count: u32);
     fn register_loader(ctx: *mut std::ffi::c_void) -> i32;
     fn sample_queues(ctx: *mut std::ffi::c_void) -> i32;
     fn decay_cpuperfs(ctx: *mut std::ffi::c_void) -> i32;
@@ -93,6 +93,8 @@ static PRISTINE_DATA: OnceLock<Vec<u8>> = OnceLock::new();
 #[derive(Clone, Copy, Debug)]
 pub enum Context {
     Syscall,
+    /// The system call of a futex.
+    Futex,
     HardInterrupt,
     /// At the end of a hard interrupt of user space.
     SoftInterrupt,
@@ -256,10 +258,11 @@ impl Native {
     /// Set the context of the executing CPU.
     pub fn context(&self, context: Context) {
         let (syscall, count) = match context {
-            Context::Syscall => (true, 0),
-            Context::HardInterrupt => (true, IN_HARDIRQ_OR_NMI_7_3),
-            Context::SoftInterrupt => (false, SERVING_SOFTIRQ),
-            Context::SoftInSyscall => (true, SERVING_SOFTIRQ),
+            Context::Syscall => (0, 0),
+            Context::Futex => (NR_FUTEX.into(), 0),
+            Context::HardInterrupt => (0, IN_HARDIRQ_OR_NMI_7_3),
+            Context::SoftInterrupt => (-1, SERVING_SOFTIRQ),
+            Context::SoftInSyscall => (0, SERVING_SOFTIRQ),
         };
         // SAFETY: as cpu_ctx().
         unsafe { sim_context(syscall, count) }

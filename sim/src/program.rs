@@ -52,6 +52,9 @@ pub enum Step {
     /// Sleep until this many ns after the task's timer was last due, or at first after its start.
     /// No sleep if that time is past.
     Timer(u64),
+    /// Sleep until the next multiple of this many ns after the task's start. Times that are past
+    /// are skipped, as a program of frames drops some.
+    NextFrame(u64),
     /// Put a message into a channel and wake a task that waits for it. Wait while it is full.
     Send(ChannelId),
     /// Put a message into a channel. If it is full, the message is lost.
@@ -81,6 +84,9 @@ pub enum Step {
     /// Change a task's affinity or nice value, as its system call does.
     Affinity(TaskId, Mask),
     Nice(TaskId, i32),
+    /// The same of the running task. An affinity without an online CPU is refused.
+    OwnAffinity(Mask),
+    OwnNice(i32),
     /// Wake a real-time task that takes a CPU for this many ns.
     HigherClass(usize, u64),
     /// Publish sum_util, as the scheduler's loader.

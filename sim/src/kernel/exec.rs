@@ -9,6 +9,7 @@ use crate::costs::{FORK, MESSAGE_LINES, SYSCALL};
 use crate::dsq::TaskId;
 use crate::kernel::{Curr, Event, Kernel};
 use crate::machine::Distance;
+use crate::native::Context;
 use crate::program::{Dist, Step};
 use crate::task::{State, Task};
 use crate::trace::Op;
@@ -58,6 +59,11 @@ impl Kernel {
                 self.sleep_until(id, self.now + self.cost + ns);
             }
             Step::Timer(period) => self.wait_for_timer(id, period),
+            Step::NextFrame(period) => {
+                let passed = self.now + self.cost - task.started_at.min(self.now);
+                let at = task.started_at + (passed / period + 1) * period;
+                self.sleep_until(id, at);
+            }
             Step::Send(channel) => self.send(cpu, id, channel),
             Step::Post(channel) if self.channels[channel].messages.len() == self.channels[channel].capacity => {
                 self.cost += SYSCALL;
@@ -127,6 +133,16 @@ impl Kernel {
                 self.cost += SYSCALL;
                 self.set_nice(target, nice);
             }
+            Step::OwnAffinity(allowed) => {
+                self.cost += SYSCALL;
+                if !allowed.and(&self.online).is_empty() {
+                    self.set_affinity(id, allowed);
+                }
+            }
+            Step::OwnNice(nice) => {
+                self.cost += SYSCALL;
+                self.set_nice(id, nice);
+            }
             Step::HigherClass(on, ns) => {
                 self.cost += SYSCALL;
                 self.take_cpu(on, ns);
@@ -169,8 +185,13 @@ impl Kernel {
         channel.messages.push_back(cpu);
         let sync = channel.sync;
         if let Some(receiver) = channel.receivers.pop_front() {
-            self.wake(receiver, sync);
+            self.wake_by_message(receiver, sync);
         }
+    }
+
+    /// Wake a task by a pipe or a socket, or by a futex if not `sync`.
+    fn wake_by_message(&mut self, task: TaskId, sync: bool) {
+        self.wake_from(if sync { Context::Syscall } else { Context::Futex }, task, sync);
     }
 
     fn recv(&mut self, cpu: usize, id: TaskId, channel_id: usize) {
@@ -187,7 +208,7 @@ impl Kernel {
         if channel.messages.len() <= channel.low
             && let Some(sender) = channel.senders.pop_front()
         {
-            self.wake(sender, sync);
+            self.wake_by_message(sender, sync);
         }
     }
 
@@ -196,7 +217,7 @@ impl Kernel {
         self.cost += SYSCALL;
         for task in std::mem::take(&mut self.channels[channel].receivers) {
             self.tasks[task].due_at = self.now + self.cost;
-            self.wake(task, false);
+            self.wake_by_message(task, false);
         }
     }
 

@@ -9,6 +9,7 @@ pub mod chaos;
 mod hackbench;
 pub mod hogs;
 mod loopback;
+pub mod neighbors;
 mod schbench;
 
 use std::str::FromStr;
@@ -31,8 +32,11 @@ use crate::task::{SCHED_NORMAL, Traits};
 #[serde(tag = "workload", rename_all = "lowercase")]
 pub enum Workload {
     Chaos(chaos::Chaos),
+    ForkLoops(neighbors::ForkLoops),
+    Frames(neighbors::Frames),
     Hackbench(hackbench::Hackbench),
     Hogs(hogs::Hogs),
+    Pool(neighbors::Pool),
     Rr(loopback::Rr),
     Schbench(schbench::Schbench),
     Sleepers(hogs::Sleepers),
@@ -44,8 +48,11 @@ pub const HOG: &str = "hog";
 
 /// Help for the workloads: names, parameters with defaults, descriptions.
 pub const HELP: &str = "\
+  forkloops:nr=1,run=2000,nice=0,cpu=-1  tasks that fork a child of run us and wait for it, again and again
+  frames:nr=1,run=7000,period=16600,nice=0,cpu=-1  tasks that need run us of each period us, by a timer
   hackbench:groups=1,fds=20,loops=100,pipe=true  groups of fds senders and fds receivers; pipes or sockets
   hogs:nr=1,nice=0,policy=0,cpu=-1    tasks that never sleep; all on one CPU, if that is not -1
+  pool:nr=8,run=2000,nice=0,cpu=-1    nr tasks that work one at a time, run us each, in turn
   rr:pairs=1,work=10                  request and response over loopback (netperf TCP_RR); us of work on each side
   schbench:m=2,t=16,s=10000,c=15000   m message threads that wake t workers each, which spin c us; s us between
   sleepers:nr=30,run=500,sleep=20000  tasks that run and sleep for so many us
@@ -71,8 +78,11 @@ impl Workload {
     pub fn add(&self, mut builder: Builder<'_>) -> Result<()> {
         match self {
             Self::Chaos(chaos) => chaos.add(&mut builder),
+            Self::ForkLoops(loops) => loops.add(&mut builder),
+            Self::Frames(frames) => frames.add(&mut builder),
             Self::Hackbench(hackbench) => hackbench.add(&mut builder),
             Self::Hogs(hogs) => hogs.add(&mut builder),
+            Self::Pool(pool) => pool.add(&mut builder),
             Self::Rr(rr) => rr.add(&mut builder),
             Self::Schbench(schbench) => schbench.add(&mut builder),
             Self::Sleepers(sleepers) => sleepers.add(&mut builder),
@@ -102,6 +112,11 @@ impl<'a> Builder<'a> {
 
     pub fn nr_cpus(&self) -> usize {
         self.kernel.cpus.len()
+    }
+
+    /// Return the slice of the scheduler's flags, ns.
+    pub fn slice(&self) -> u64 {
+        self.kernel.tunables.slice_us * crate::time::USEC
     }
 
     /// Return the number of cgroups, root included.
