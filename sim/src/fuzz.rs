@@ -127,12 +127,12 @@ fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
     // Sometimes long enough for the guard against starvation and the watchdog.
     let tasks = prop_oneof![
         9 => (prop::collection::vec(tasks(), 0..100), 50..500u64),
-        1 => (prop::collection::vec(tasks(), 0..8), 1500..4000u64),
+        1 => (prop::collection::vec(tasks(), 0..12), 1500..4000u64),
     ];
     // Hogs that share one CPU during the entire run.
     let hogs = prop::collection::vec(-20..20i32, 0..4);
-    // Sometimes all tasks on two CPUs: queues are long, and other CPUs cannot help.
-    let confined = prop::bool::weighted(0.1);
+    // Sometimes all tasks on one or two CPUs: queues are long, and other CPUs cannot help.
+    let confined = prop_oneof![8 => Just(0usize), 2 => 1..3usize];
     // Half of the scenarios have all tasks in the root.
     let cgroups = prop_oneof![Just(vec![]), prop::collection::vec(cgroups(), 1..12)];
     (shapes(), flags(), tasks, hogs, faults, any::<bool>(), confined, cgroups).prop_map(
@@ -140,8 +140,8 @@ fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
             for (id, spec) in cgroups.iter_mut().enumerate() {
                 spec.parent %= id + 1;
             }
-            for task in tasks.iter_mut().filter(|task| confined && task.kind != Kind::Kthread) {
-                task.allowed = Mask::first(2);
+            for task in tasks.iter_mut().filter(|task| confined > 0 && task.kind != Kind::Kthread) {
+                task.allowed = Mask::first(confined);
             }
             let hogs = hogs.into_iter().map(|nice| Workload::Hogs(Hogs { nice, cpu: 0, ..Hogs::default() }));
             Scenario {
@@ -196,6 +196,9 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
         prop::option::weighted(0.3, values)
             .prop_map(move |value| value.map_or(vec![], |value| vec![name.to_string(), value.to_string()]))
     };
+    // Often without credit.
+    let lag = prop_oneof![6 => Just(None), 2 => Just(Some(0)), 2 => (0..100_000u64).prop_map(Some)]
+        .prop_map(|us| us.map_or(vec![], |us| vec!["--slice-us-lag".to_string(), us.to_string()]));
     let steal = prop::sample::select(vec!["off", "llc", "node", "all"])
         .prop_map(|reach| vec!["--steal".to_string(), reach.to_string()]);
     let affine = prop::sample::select(vec![
@@ -221,7 +224,7 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
     .prop_map(|flags| flags.iter().map(ToString::to_string).collect::<Vec<_>>());
     (
         flag("--slice-us", 100..20_000),
-        flag("--slice-us-lag", 0..100_000),
+        lag,
         flag("--util-interval", 1..100),
         flag("--migration-cost-llc-us", 0..2000),
         flag("--migration-cost-node-us", 0..2000),
@@ -269,19 +272,25 @@ fn tasks() -> impl Strategy<Value = ChaosTask> {
         3 => Just(Kind::Pair),
         1 => Just(Kind::Fan),
         1 => Just(Kind::Kthread),
+        1 => Just(Kind::ForkLoop),
+        1 => Just(Kind::Pool),
+        1 => Just(Kind::JustBefore),
+        1 => Just(Kind::Hopper),
+        1 => Just(Kind::SeldomGroup),
+        1 => Just(Kind::Renicer),
     ];
     let run = prop_oneof![3 => 1..200u64, 2 => 200..5_000u64, 1 => 5_000..30_000u64];
     let sleep = prop_oneof![3 => 1..500u64, 2 => 500..10_000u64];
     let nice = prop_oneof![3 => Just(0i32), 1 => -20..20i32];
     let policy = prop_oneof![8 => Just(0u32), 1 => Just(3), 1 => Just(5)];
     let cgroup = 0..16usize;
-    (kind, run, sleep, nice, policy, masks(), cgroup).prop_map(
-        |(kind, run_us, sleep_us, nice, policy, allowed, cgroup)| {
+    (kind, run, sleep, nice, policy, masks(), cgroup, 2..33usize).prop_map(
+        |(kind, run_us, sleep_us, nice, policy, allowed, cgroup, nr)| {
             // A kernel thread is bound to one CPU and runs briefly.
             let kthread = kind == Kind::Kthread;
             let allowed = if kthread { Mask::only(allowed.iter().next().unwrap_or(0)) } else { allowed };
             let run_us = if kthread { run_us.min(100) } else { run_us };
-            ChaosTask { kind, run_us, sleep_us, nice, policy, allowed, cgroup }
+            ChaosTask { kind, run_us, sleep_us, nice, policy, allowed, cgroup, nr }
         },
     )
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 use super::Builder;
+use super::neighbors::{add_pool, fork_loop};
 use crate::cgroup::CgroupId;
 use crate::mask::Mask;
 use crate::program::{Dist, Step};
@@ -38,6 +39,18 @@ pub enum Kind {
     Fan,
     /// A kernel thread.
     Kthread,
+    /// Forks a child that runs and exits, waits for it, and forks the next; never sleeps otherwise.
+    ForkLoop,
+    /// `nr` tasks of which one works at a time, and wakes the one that has slept longest.
+    Pool,
+    /// Runs until just before the end of its slice, and sleeps briefly.
+    JustBefore,
+    /// Runs, and changes its own affinity from CPU to CPU, which is a way to lose negative lag.
+    Hopper,
+    /// `nr` tasks of one cgroup that sleep most of the time.
+    SeldomGroup,
+    /// Runs, and changes its own nice value back and forth.
+    Renicer,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,7 +66,19 @@ pub struct ChaosTask {
     /// Index of the cgroup, modulo the number of cgroups.
     #[serde(default)]
     pub cgroup: CgroupId,
+    /// Number of tasks of a Pool or a SeldomGroup.
+    #[serde(default)]
+    pub nr: usize,
 }
+
+/// Shortest child of a ForkLoop, us: the simulator keeps all tasks that have exited.
+const MIN_CHILD: u64 = 500;
+
+/// How many times longer a task of a SeldomGroup sleeps than others.
+const SELDOM: u64 = 20;
+
+/// CPUs between which a Hopper hops.
+const HOPS: usize = 4;
 
 impl Chaos {
     pub fn add(&self, builder: &mut Builder<'_>) -> Result<()> {
@@ -96,6 +121,30 @@ impl ChaosTask {
                 let second = builder.program(group, "second", second);
                 builder.task(second, traits.clone());
                 vec![Step::Begin, run, Step::Send(there), Step::Recv(back), Step::End, again]
+            }
+            Kind::ForkLoop => {
+                let program = fork_loop(builder, group, Dist::Exp(self.run_us.max(MIN_CHILD) * USEC));
+                builder.task(program, traits);
+                return;
+            }
+            Kind::Pool => return add_pool(builder, group, self.nr.max(2), Dist::Exp(self.run_us * USEC), &traits),
+            Kind::JustBefore => {
+                let run = Step::Run(Dist::Fixed(builder.slice() * 95 / 100));
+                vec![run, Step::Sleep(Dist::Uniform(50 * USEC, 100 * USEC)), again]
+            }
+            Kind::Hopper => {
+                let hops = allowed.iter().take(HOPS).flat_map(|cpu| [run, Step::OwnAffinity(Mask::only(cpu))]);
+                hops.chain([again]).collect()
+            }
+            Kind::SeldomGroup => {
+                let sleep = Step::Sleep(Dist::Exp(SELDOM * self.sleep_us * USEC));
+                let member = builder.program(group, "seldom", vec![sleep, run, again]);
+                (0..self.nr).for_each(|_| _ = builder.task(member, traits.clone()));
+                return;
+            }
+            Kind::Renicer => {
+                let other = if self.nice == 0 { 10 } else { (-self.nice).min(19) };
+                vec![run, Step::OwnNice(other), run, Step::OwnNice(self.nice), again]
             }
             Kind::Fan => {
                 let mut steps = vec![run];
