@@ -285,6 +285,7 @@ struct cpu_ctx {
 	u32 curr_util;	     /* task_util of current, when it started or at the last tick */
 	u8 curr_idle_policy; /* SCHED_IDLE or cpu.idle */
 	u8 curr_critical;    /* is_critical() */
+	u8 curr_has_credit;  /* its task_ctx.has_credit */
 	u8 curr_resumes;     /* it runs the rest of its slice */
 	u8 preempted_by;     /* enum preempter: current is being preempted */
 	u8 idle;	     /* in the idle loop */

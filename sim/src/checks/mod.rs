@@ -22,7 +22,7 @@ use crate::dsq::{TaskId, is_pinned_queue, is_throttled_queue, local_on, queue_cp
 pub use crate::kernel::Violation;
 use crate::kernel::cpufreq::MAX_FREQ;
 use crate::kernel::{Call, Curr, Event, FULL_MARGINS, Kernel, Moment, Notes, Util};
-use crate::native::{GROUP_FLAGS, GROUP_IDLE, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT};
+use crate::native::{GROUP_FLAGS, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT};
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, Task};
 use crate::time::{MSEC, USEC};
 use crate::trace::Op;
@@ -256,7 +256,6 @@ impl Kernel {
         let vtime = cctx.vtime;
 
         // The deadline is at most the request after the vruntime, which is near the virtual time.
-        let raw = self.tasks[task].raw();
         let weight = self.weight(task);
         let by_weight = |ns: u64| (ns * (1024 << WEIGHT_SHIFT) / weight) as i64;
         let slice = self.tunables.slice_us * USEC;
@@ -264,19 +263,14 @@ impl Kernel {
         let (burst, limit) = (tctx.charged - tctx.woke_exec, slice / u64::from(SHORT_SHARE));
         let is_short = burst < limit && tctx.burst_est < limit;
         let asks = if is_short { 0 } else { by_weight(slice) };
-        let never_preempts =
-            matches!(raw.policy, SCHED_BATCH | SCHED_IDLE) || tctx.group != 0 && tctx.share & GROUP_IDLE != 0;
-        // Of less weight than nice 0.
-        let is_light = by_weight(slice) > slice as i64;
-        let is_ahead = is_light && tctx.vruntime.wrapping_sub(vtime) as i64 > 3 * slice as i64;
-        let has_credit = tctx.sync_wakeup == 0 && burst < slice && !never_preempts && !is_ahead;
+        let has_credit = tctx.has_credit != 0;
         let credit = if has_credit { by_weight(self.tunables.slice_us_lag * USEC) } else { 0 };
         let asks = asks - credit;
         let ahead = (tctx.deadline.wrapping_sub(vtime) as i64).saturating_sub(asks);
-        let before = tctx.deadline.wrapping_sub(raw.scx.dsq_vtime);
-        let least = if enq_flags & SCX_ENQ_WAKEUP != 0 { 0 } else { i64::MIN };
-        // The weight of a group may have changed since the task was placed.
-        let most = by_weight(slice + OVERRUN + self.tunables.slice_us_lag * USEC);
+        let before = tctx.deadline.wrapping_sub(self.tasks[task].raw().scx.dsq_vtime);
+        // A task that wakes has no lag.
+        let wakes = enq_flags & SCX_ENQ_WAKEUP != 0;
+        let (least, most) = if wakes { (0, 0) } else { (i64::MIN, by_weight(slice + OVERRUN)) };
         let first = self.tasks[task].traits.loader && enq_flags & SCX_ENQ_WAKEUP != 0;
         if first && !pinned && self.dsqs[id].as_ref().unwrap().iter().next() != Some(task) {
             return self.violate("urgent", format!("task {task}, the loader, is not the first that waits on CPU {id}"));

@@ -41,7 +41,8 @@ struct task_ctx {
 	u64 vslice_ns;
 	u32 vslice_weight;
 	u8 sync_wakeup;	 /* the last wakeup was sync */
-	u8 has_credit;	 /* deadline includes credit */
+	u8 is_new;	 /* a timer, a device or a futex woke it, less than a slice ago */
+	u8 has_credit;	 /* ... and its deadline includes the credit */
 	u8 preempted_by; /* enum preempter, when it stopped */
 	u8 resumes;	 /* it waits for the rest of its slice */
 	u8 arrives;	 /* sent to an idle CPU, or taken from another one, and has not run since */

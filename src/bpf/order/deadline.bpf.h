@@ -148,8 +148,9 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 
 	if (!is_short(tctx))
 		at += vslice(tctx, weight);
-	tctx->has_credit = !tctx->sync_wakeup && burst(tctx) < tunables.slice_ns &&
-			   cctx->lent < tunables.slice_ns && !never_preempts(p, tctx);
+	tctx->is_new = !tctx->sync_wakeup && burst(tctx) < tunables.slice_ns &&
+		       !never_preempts(p, tctx);
+	tctx->has_credit = tctx->is_new && cctx->lent < tunables.slice_ns;
 	if (tctx->has_credit)
 		at -= to_vtime(tunables.credit_ns, weight);
 	tctx->deadline = at;
@@ -161,7 +162,11 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
  */
 static void advance_vtime(struct cpu_ctx *cctx, u64 ns, u64 weight)
 {
-	cctx->vtime += ns * NICE_0 / (waiting_load(cctx) + weight);
+	u64 waiting = waiting_load(cctx);
+
+	cctx->vtime += ns * NICE_0 / (waiting + weight);
+	if (waiting && cctx->curr_has_credit)
+		cctx->lent = min(cctx->lent + ns, tunables.slice_ns);
 }
 
 /*
@@ -208,9 +213,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 		if (time_before(cctx->vtime, tctx->vruntime))
 			cctx->vtime = tctx->vruntime;
 		cctx->lent -= min(cctx->lent, ran);
-	} else if (tctx->has_credit) {
-		cctx->lent = min(cctx->lent + ran, tunables.slice_ns);
-	} else if (time_before(tctx->vruntime, cctx->vtime)) {
+	} else if (!tctx->is_new && time_before(tctx->vruntime, cctx->vtime)) {
 		cctx->lent -= min(cctx->lent, ran);
 	}
 }
@@ -225,6 +228,7 @@ static bool waits_already(const struct task_ctx *tctx)
 static void note_current(struct task_ctx *tctx, struct cpu_ctx *cctx, u32 weight)
 {
 	cctx->curr_deadline = tctx->deadline;
+	cctx->curr_has_credit = tctx->has_credit;
 	cctx->curr_requeued = tctx->deadline + vslice(tctx, weight);
 }
 
