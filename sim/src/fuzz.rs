@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::Spec;
 use crate::checks::Violation;
 use crate::fault::Fault;
+use crate::fluid::Largest;
 use crate::machine::Shape;
 use crate::mask::Mask;
 use crate::scenario::Scenario;
@@ -86,6 +87,13 @@ pub fn run_seed(exe: &Path, seed: u64) -> Result<Option<Failure>> {
         }
     }
     Ok(Some(Failure { scenario, verdict }))
+}
+
+/// Run a seed's scenario to its end, whatever the lags of tasks. Return the largest one, and another
+/// violated invariant, which ended the run early.
+pub fn measure_lag(seed: u64) -> Result<(Largest, Option<Violation>)> {
+    let outcome = scenario(seed).run_with(false, |kernel| kernel.checks.fluid.enforced = false)?;
+    Ok((outcome.report.largest_lag, outcome.violation))
 }
 
 /// Run a scenario in a separate process, so that a crash is a result like others.

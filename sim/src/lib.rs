@@ -11,6 +11,7 @@
 //!     task.rs, program.rs, cgroup.rs, dsq.rs, fault.rs    its objects
 //!     trace.rs, stats.rs    its records
 //!     native.rs             the BPF program; instructions.rs counts what its callbacks execute
+//!     fluid.rs              the service that its tasks should have
 //!     machine.rs            its CPUs; costs.rs, cache.rs: costs of operations; lines_log.rs
 //! growth.rs, experiments.rs  series of runs: with growing machines; with a feature off and on
 //!   lines.rs                   and cache lines that move
@@ -26,6 +27,7 @@ pub mod costs;
 pub mod dsq;
 pub mod experiments;
 pub mod fault;
+pub mod fluid;
 pub mod fuzz;
 pub mod growth;
 pub mod instructions;

@@ -6,6 +6,7 @@
 //! magpie-sim ... --trace FILE                                           write a timeline for Perfetto
 //! magpie-sim ... --compare "" "--no-wakeup-preempt"                     compare two sets of flags
 //! magpie-sim fuzz --seeds 0..200                                        scenarios by chance; failures are shrunk
+//! magpie-sim lags --seeds 0..200                                        the largest lag of each such scenario
 //! magpie-sim growth                                                     instructions a callback as an LLC grows
 //! magpie-sim lines                                                      cache lines that move
 //! magpie-sim replay FILE                                                a scenario, such as fuzz leaves
@@ -120,6 +121,15 @@ enum Command {
         #[arg(long, default_value = "sim-failures", value_name = "DIR")]
         out: PathBuf,
     },
+    /// Print the largest lag of a task in each random scenario, in slices, and in relation to its bound.
+    Lags {
+        /// A range of seeds, FROM..TO, or one seed.
+        #[arg(long, default_value = "0..200", value_name = "SEEDS", value_parser = seeds)]
+        seeds: std::ops::Range<u64>,
+        /// Write the scenarios above the bound to this folder, for replay. They are not shrunk.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
     /// Count the instructions of a wakeup and a dispatch in LLCs of 8 to 256 CPUs, idle, half busy and overloaded.
     ///
     /// Fails if a count grows by more than a step for each CPU does.
@@ -188,6 +198,7 @@ fn main() -> ExitCode {
         Some(Command::Fuzz { seeds, out }) => fuzz_seeds(seeds, &out),
         Some(Command::Experiments { runs }) => run_experiments(runs),
         Some(Command::Interleave) => try_orders(),
+        Some(Command::Lags { seeds, out }) => print_lags(seeds, out.as_deref()),
         Some(Command::Growth { samples, seed, flags }) => grow(samples as usize, seed, &flags),
         Some(Command::Lines { seed, flags }) => lines(seed, &flags),
         Some(Command::Replay { file, trace, text, verdict }) => replay(&file, trace.as_deref(), text, verdict),
@@ -313,7 +324,7 @@ fn replay(file: &Path, trace: Option<&Path>, text: bool, verdict: bool) -> Resul
         json = std::fs::read_to_string(file).with_context(|| format!("replay: cannot read {}", file.display()))?;
     }
     let scenario: Scenario = serde_json::from_str(&json).context("replay: not a scenario")?;
-    let outcome = scenario.run(trace.is_some() || text).context("replay:")?;
+    let mut outcome = scenario.run(trace.is_some() || text).context("replay:")?;
     if let Some(path) = trace {
         write_trace(&outcome, path)?;
     }
@@ -325,10 +336,13 @@ fn replay(file: &Path, trace: Option<&Path>, text: bool, verdict: bool) -> Resul
         println!("{}", serde_json::to_string(&verdict)?);
         return Ok(true);
     }
-    match outcome.violation {
+    match &outcome.violation {
         None => println!("all invariants hold"),
         Some(violation) => {
             println!("{violation}");
+            if violation.kind == "service" {
+                print!("{}", outcome.kernel.lags_on(outcome.report.largest_lag.cpu, violation.at));
+            }
             return Ok(false);
         }
     }
@@ -336,6 +350,36 @@ fn replay(file: &Path, trace: Option<&Path>, text: bool, verdict: bool) -> Resul
     table.add("", &[outcome.report]);
     print!("{table}");
     Ok(true)
+}
+
+/// Print the largest lags of random scenarios, the largest one last. Return true if all are in bounds.
+fn print_lags(seeds: std::ops::Range<u64>, out: Option<&Path>) -> Result<bool> {
+    let mut rows = Vec::new();
+    for seed in seeds {
+        let (lag, violation) = fuzz::measure_lag(seed)?;
+        if let Some(out) = out.filter(|_| lag.of_bound > 1.0) {
+            std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+            let json = serde_json::to_string_pretty(&fuzz::scenario(seed))?;
+            std::fs::write(out.join(format!("seed-{seed}.json")), json)?;
+        }
+        rows.push((seed, lag, violation));
+    }
+    rows.sort_by(|(_, a, _), (_, b, _)| a.of_bound.total_cmp(&b.of_bound));
+    for (seed, lag, violation) in &rows {
+        let ended = violation.as_ref().map_or(String::new(), |violation| format!("; ended early: {violation}"));
+        println!(
+            "seed {seed}: {:.3} of the bound: {:.1} slices, {:.1} ms, task {} on CPU {} at {} us{ended}",
+            lag.of_bound,
+            lag.slices,
+            lag.lag_us / 1000.0,
+            lag.task,
+            lag.cpu,
+            lag.at_us
+        );
+    }
+    let above = rows.iter().filter(|(_, lag, _)| lag.of_bound > 1.0).count();
+    println!("{above} of {} are above the bound", rows.len());
+    Ok(above == 0)
 }
 
 /// Run random scenarios. Return true if all invariants held.

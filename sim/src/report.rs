@@ -9,6 +9,7 @@ use hdrhistogram::Histogram;
 use scx_magpie::stats::{Group, Snapshot};
 use serde::Serialize;
 
+use crate::fluid::Largest;
 use crate::kernel::{Curr, Kernel};
 use crate::stats::GroupStats;
 use crate::time::SEC;
@@ -59,6 +60,8 @@ pub struct Report {
     pub stats: Group,
     /// Lines of bitmaps and cgroups that moved between CPUs, per context switch.
     pub lines_a_switch: f64,
+    /// The largest lag of a task in the fluid model.
+    pub largest_lag: Largest,
     pub events: u64,
     pub callbacks: u64,
     /// Hash of the trace. Equal seeds give equal hashes.
@@ -81,6 +84,7 @@ impl Kernel {
         for group in &mut self.groups {
             *group = GroupStats::new(&group.name, group.background);
         }
+        self.checks.fluid.largest = Largest::default();
     }
 
     /// Report the run since the end of the warm-up, or since `from`, the start of the workload.
@@ -120,6 +124,7 @@ impl Kernel {
             groups,
             stats: snapshot.since(&self.warm_up, Duration::from_nanos(elapsed)).total,
             lines_a_switch: self.lines_moved as f64 / self.trace.counts[Op::Switch as usize].max(1) as f64,
+            largest_lag: self.checks.fluid.largest,
             events: self.nr_events,
             callbacks: self.trace.counts[..Op::Switch as usize].iter().sum(),
             hash: format!("{:016x}", self.trace.hash),
@@ -148,6 +153,7 @@ impl Report {
     /// Return the rows of a [`Table`], in order.
     fn rows(&self) -> Rows {
         let mut rows = vec![("busy %".to_string(), self.busy), ("lines a switch".to_string(), self.lines_a_switch)];
+        rows.push(("largest lag, slices".into(), self.largest_lag.slices));
         for group in &self.groups {
             let name = &group.name;
             rows.push((format!("{name}: units/s"), group.throughput));

@@ -94,9 +94,15 @@ impl Kernel {
 impl Scenario {
     /// Run the scenario. Fails if it cannot run; a violated invariant is in the outcome.
     pub fn run(&self, keep_trace: bool) -> Result<Outcome> {
+        self.run_with(keep_trace, |_| {})
+    }
+
+    /// Run the scenario on a kernel that `prepare` has changed.
+    pub fn run_with(&self, keep_trace: bool, prepare: impl FnOnce(&mut Kernel)) -> Result<Outcome> {
         let tunables = parse_flags(&self.flags)?;
         let mut kernel = Kernel::new(Machine::new(&self.machine), &tunables, self.seed)?;
         kernel.trace.keep = keep_trace;
+        prepare(&mut kernel);
         let from = kernel.now + TICK;
         if self.noise {
             add_noise(&mut kernel, from);

@@ -7,12 +7,14 @@
 //!   capacity.rs       ... where CPUs differ: the CPU fits the task
 //! anytime.rs          each CHECK_EVERY: every task in one place; no wait next to an idle CPU; bits agree with queues;
 //!                     waits are bounded
+//! service.rs          at each switch, and each CHECK_EVERY: the lag of each task in a fluid model is bounded
 //! end.rs              counters add up; shares follow weights
 //! ```
 
 mod anytime;
 mod capacity;
 mod end;
+mod service;
 
 use scx_magpie::bpf_intf::*;
 use scx_magpie::tunables::Steal;
@@ -57,7 +59,10 @@ pub fn observe(kernel: &mut Kernel, moment: Moment) {
         }
         Moment::Dispatches { cpu } => kernel.checks.before_dispatch(&kernel.native, cpu),
         Moment::Dispatched { cpu } => kernel.check_dispatch(cpu),
-        Moment::Called => kernel.check_call(),
+        Moment::Called => {
+            kernel.check_call();
+            kernel.model_call();
+        }
         Moment::Released { cpu } => kernel.check_released(cpu),
         Moment::Notified { cpu, running } => {
             kernel.check_util(cpu, running);
@@ -67,14 +72,24 @@ pub fn observe(kernel: &mut Kernel, moment: Moment) {
         }
         Moment::Sent { task, dsq_id } => kernel.check_sent(task, dsq_id),
         Moment::Inserts { task, to } => kernel.check_insert(task, &to),
-        Moment::Enqueued { task, cpu, enq_flags } => kernel.check_enqueued(task, cpu, enq_flags),
+        Moment::Enqueued { task, cpu, enq_flags } => {
+            kernel.check_enqueued(task, cpu, enq_flags);
+            kernel.model_place(task);
+        }
         Moment::Absent => kernel.note_uncounted(),
         Moment::Starts { task, cpu } => kernel.check_start(cpu, task),
-        Moment::Moved => kernel.note_moved(),
+        Moment::Switched { cpu, prev } => kernel.model_switch(cpu, prev),
+        Moment::Moved { task } => {
+            kernel.note_moved();
+            kernel.model_place(task);
+        }
         Moment::Missed => kernel.note_missed(),
         Moment::Kicked => kernel.note_kicked(),
         Moment::Reenqueued => kernel.note_reenqueued(),
-        Moment::Period => kernel.check(),
+        Moment::Period => {
+            kernel.check();
+            kernel.check_services();
+        }
     }
 }
 
@@ -121,7 +136,9 @@ impl Notes {
 impl Kernel {
     /// Start checking a freshly loaded program.
     pub fn checks_attached(&mut self) {
-        self.checks = Notes::new(self.cpus.len(), self.now);
+        let mut fluid = std::mem::take(&mut self.checks.fluid);
+        fluid.restart(self.cpus.len(), self.now);
+        self.checks = Notes { fluid, ..Notes::new(self.cpus.len(), self.now) };
         self.checks.counts = self.trace.counts;
     }
 

@@ -6,6 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::dsq::TaskId;
+use crate::fluid::Fluid;
+use crate::kernel::Curr;
 use crate::task::Insert;
 use crate::time::USEC;
 use crate::trace::Op;
@@ -39,8 +41,10 @@ pub enum Moment {
     Absent,
     /// The task starts to run.
     Starts { task: TaskId, cpu: usize },
-    /// dispatch() has moved a task to a local DSQ.
-    Moved,
+    /// The CPU has switched from `prev` to another task, to idle, or to a higher class.
+    Switched { cpu: usize, prev: Curr },
+    /// dispatch() has moved the task to a local DSQ.
+    Moved { task: TaskId },
     /// dispatch() has found no task in another CPU's queue.
     Missed,
     /// The program kicks an idle CPU.
@@ -91,6 +95,8 @@ pub struct Notes {
     /// Kicks of idle CPUs; tasks enqueued again because a higher class took the CPU.
     pub kicked: u64,
     pub reenqueued: u64,
+    /// The service that tasks should have had.
+    pub fluid: Fluid,
 }
 
 /// A CPU with utilization this close to its capacity has no idle time left, and PELT drops the lag
@@ -117,6 +123,7 @@ impl Notes {
             stuck_since: vec![None; nr_cpus],
             unknown_since: vec![None; nr_cpus],
             deep_at: vec![0; nr_cpus],
+            fluid: Fluid::new(nr_cpus, now),
             utils: vec![Util { at: now, freq: 1.0, ..Util::default() }; nr_cpus],
             ..Self::default()
         }

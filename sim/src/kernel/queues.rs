@@ -150,7 +150,7 @@ impl Kernel {
         }
         self.take_out(task);
         self.put_local(task, cpu, enq_flags);
-        self.tell(Moment::Moved);
+        self.tell(Moment::Moved { task });
         if let Some(call) = self.call.as_mut() {
             call.nr_tasks += 1;
         }

@@ -254,6 +254,7 @@ impl Kernel {
         if let Curr::Task(task) = next {
             self.start_running(cpu, task);
         }
+        self.tell(Moment::Switched { cpu, prev });
     }
 
     fn start_running(&mut self, cpu: usize, id: TaskId) {

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The bound of service: the positive lag of a task in the fluid model (`fluid.rs`) is at most
+//! [`Kernel::service_bound`]. The model is independent of the program's virtual time, so a task that
+//! waits while time stands still, or while newcomers pass it, is seen here.
+//!
+//! In the model are the tasks that wait in the queues of a usable CPU or in its local DSQ, or run
+//! there, with the program's weights. Tasks that sleep, wake, or wait for their cpu.max are not.
+//!
+//! Not counted, and why:
+//!
+//! 1. The time of a higher class, and of a task that runs because it has waited for starve_ns: the
+//!    watchdog would end the program otherwise.
+//! 2. Lag that a task gave up when it yielded.
+//! 3. Lag in FIFO mode, which has another order.
+//! 4. Lag of SCHED_IDLE and cpu.idle tasks, which run when no other task wants to.
+
+use crate::costs::TICK;
+use crate::dsq::{TaskId, is_throttled_queue, queue_cpu};
+use crate::fluid::Largest;
+use crate::kernel::{Curr, Kernel};
+use crate::native::{GROUP_IDLE, WEIGHT_SHIFT};
+use crate::task::{Place, SCHED_IDLE, State};
+use crate::time::{MSEC, USEC};
+use crate::trace::Op;
+
+/// Keys of tasks that come before all others are further than this before the virtual time.
+const FAR_BEFORE: i64 = -(1 << 57);
+
+/// The program's weight of nice 0 outside of cgroups.
+const NICE_0: f64 = (1024u64 << WEIGHT_SHIFT) as f64;
+
+impl Kernel {
+    /// Return the largest positive lag that is allowed, ns of a task's own CPU time:
+    ///
+    /// 1. two slices of negative lag with which a task may wake, and the credit (place());
+    /// 2. a slice by which its deadline is after its vruntime, and a slice of current that ends at
+    ///    a tick;
+    /// 3. OVERRUN_NS of negative lag that a task keeps which ran for too long.
+    ///
+    /// A slice takes at least a tick where no timer ends it.
+    fn service_bound(&self) -> f64 {
+        let slice = (self.tunables.slice_us * USEC).max(TICK);
+        (4 * slice + self.tunables.slice_us_lag * USEC + 20 * MSEC) as f64
+    }
+
+    /// Update the model after `cpu` has switched from `prev`.
+    pub fn model_switch(&mut self, cpu: usize, prev: Curr) {
+        if let Curr::Task(task) = prev {
+            self.model_place(task);
+        }
+        let next = match self.cpus[cpu].curr {
+            Curr::Task(task) => {
+                self.model_place(task);
+                self.check_service(task);
+                Some((task, !self.ran_as_starved(task)))
+            }
+            Curr::Idle | Curr::HigherClass => None,
+        };
+        self.checks.fluid.run(cpu, next, self.now);
+    }
+
+    /// Return true if the task that starts to run had waited for so long that requeue_late() moved
+    /// it before all others.
+    fn ran_as_starved(&self, task: TaskId) -> bool {
+        let task = &self.tasks[task];
+        let waited = self.now.saturating_sub(task.runnable_at);
+        let first = task.raw().scx.dsq_vtime.wrapping_sub(self.native.cpu_ctx(task.cpu).vtime) as i64;
+        waited >= u64::from(self.tunables.timeout_ms) * MSEC / 4 && first < FAR_BEFORE
+    }
+
+    /// Update the model of a task that was queued, moved, or stopped running.
+    pub fn model_place(&mut self, task: TaskId) {
+        let t = &self.tasks[task];
+        let cpu = match (t.state, t.place) {
+            (State::Running, _) => Some(t.cpu),
+            (State::Runnable, Place::Local(cpu)) => Some(cpu),
+            (State::Runnable, Place::Dsq(id)) if !is_throttled_queue(id) => Some(queue_cpu(id)),
+            _ => None,
+        };
+        let cpu = cpu.filter(|&cpu| self.online.test(cpu) && self.native.slot(cpu).is_some());
+        let weight = self.weight(task).max(1);
+        self.checks.fluid.place(task, cpu, weight, self.now);
+    }
+
+    /// Update the model after a callback, which may have changed the weight of its task.
+    pub fn model_call(&mut self) {
+        let Some(call) = self.call else { return };
+        let Some(task) = call.task else { return };
+        let weight = self.weight(task).max(1);
+        self.checks.fluid.reweigh(task, weight, self.now);
+        if call.op == Op::Yield {
+            self.checks.fluid.limit(task, 0.0, self.now);
+        }
+    }
+
+    /// Update the model from all tasks and CPUs, after changes that are not reported (hotplug, the
+    /// end of a throttling, weights of waiting tasks), and check the bound.
+    pub fn check_services(&mut self) {
+        for cpu in 0..self.cpus.len() {
+            let curr = self.cpus[cpu].curr;
+            if !matches!(curr, Curr::Task(_)) {
+                self.checks.fluid.run(cpu, None, self.now);
+            }
+        }
+        for task in 0..self.tasks.len() {
+            let state = self.tasks[task].state;
+            if !matches!(state, State::Runnable | State::Running) && self.checks.fluid.cpu(task).is_none() {
+                continue;
+            }
+            self.model_place(task);
+            if self.checks.fluid.cpu(task).is_some_and(|cpu| self.native.cpu_ctx(cpu).fifo != 0) {
+                self.checks.fluid.limit(task, 0.0, self.now);
+            }
+            self.check_service(task);
+        }
+    }
+
+    /// Return a table of the tasks of a CPU in the model, the one that lacks most first: to explain
+    /// the violation at `now`. "program's" is the lag by the program's virtual time, "deadline" the
+    /// distance to the deadline, both in us of the task's CPU time.
+    pub fn lags_on(&mut self, cpu: usize, now: u64) -> String {
+        let mut tasks: Vec<TaskId> =
+            (0..self.tasks.len()).filter(|&task| self.checks.fluid.cpu(task) == Some(cpu)).collect();
+        tasks.sort_by_cached_key(|&task| -self.checks.fluid.lag(task, now) as i64);
+        let vtime = self.native.cpu_ctx(cpu).vtime;
+        let mut text = format!("CPU {cpu}, virtual time {vtime}\n  task  weight   lag us   program's  deadline\n");
+        for task in tasks {
+            let lag = self.checks.fluid.lag(task, now) / USEC as f64;
+            let (weight, _) = self.checks.fluid.weights(task);
+            let t = &self.tasks[task];
+            let name = &self.programs[t.program].name;
+            let Some(tctx) = t.tctx() else { continue };
+            let us = |at: u64| at.wrapping_sub(vtime) as i64 as f64 * weight as f64 / NICE_0 / USEC as f64;
+            let (behind, deadline) = (-us(tctx.vruntime), us(tctx.deadline));
+            let waits = (now - t.runnable_at.min(now)) / USEC;
+            let (state, place, nice, group) = (t.state, t.place, t.traits.nice, t.cgroup);
+            text += &format!(
+                "{task:6} {weight:7} {lag:8.0} {behind:10.0} {deadline:10.0}  {name}, nice {nice}, cgroup {group}, \
+                 {state:?} in {place:?} for {waits} us\n"
+            );
+        }
+        text
+    }
+
+    /// Check the lag of a task in the model.
+    fn check_service(&mut self, task: TaskId) {
+        let Some(cpu) = self.checks.fluid.cpu(task) else { return };
+        let is_idle = self.tasks[task].raw().policy == SCHED_IDLE
+            || self.tasks[task].tctx().is_some_and(|tctx| tctx.share & GROUP_IDLE != 0);
+        if is_idle || self.native.cpu_ctx(cpu).fifo != 0 {
+            return;
+        }
+        let (lag, bound) = (self.checks.fluid.lag(task, self.now), self.service_bound());
+        let of_bound = lag / bound;
+        if of_bound > self.checks.fluid.largest.of_bound {
+            let slices = lag / (self.tunables.slice_us * USEC) as f64;
+            let (lag_us, at_us) = (lag / USEC as f64, self.now / USEC);
+            self.checks.fluid.largest = Largest { of_bound, slices, lag_us, task, cpu, at_us };
+        }
+        if lag > bound && self.checks.fluid.enforced {
+            let (weight, all) = self.checks.fluid.weights(task);
+            self.violate(
+                "service",
+                format!(
+                    "task {task} of weight {weight} among {all} lacks {:.0} us on CPU {cpu}, more than {:.0}",
+                    lag / USEC as f64,
+                    bound / USEC as f64
+                ),
+            );
+        }
+    }
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A fluid model of the CPUs: in it, all runnable tasks of a CPU run at the same time, each at a
+//! speed in proportion to its weight. The lag of a task is the service that the model gave it,
+//! minus the time for which it really ran.
+//!
+//! ```text
+//! a task runs for dt    V += dt / W                  W: the weights of all tasks of the CPU
+//! lag of each task      lag0 + w * (V - V0) - ran    V0: V when the task came to the CPU, or when
+//!                                                        its weight changed; ran: since then
+//! ```
+//!
+//! Invariant: the lags of the tasks that are on a CPU from V0 = V on add up to 0. V stands still
+//! while no task of the model runs: while the CPU is idle, and while a higher class has it.
+//!
+//! Except: a task that is alone on its CPU has no negative lag, as no other task was due that time.
+//!
+//! A task that comes to a CPU has no lag; the lag of a task that leaves is forgotten. A change of
+//! the weight keeps the lag. Nothing here depends on the virtual time of the BPF program.
+
+use serde::Serialize;
+
+use crate::dsq::TaskId;
+
+/// A CPU.
+#[derive(Clone, Copy, Debug, Default)]
+struct Server {
+    /// V is current up to this time.
+    at: u64,
+    v: f64,
+    /// Sum of weights.
+    weight: u64,
+    /// The task that runs, and whether its time counts in V.
+    running: Option<(TaskId, bool)>,
+}
+
+/// A task.
+#[derive(Clone, Copy, Debug, Default)]
+struct Client {
+    /// The CPU; None: the task is not runnable.
+    cpu: Option<usize>,
+    weight: u64,
+    v0: f64,
+    lag0: f64,
+    ran: u64,
+}
+
+impl Client {
+    /// Return the lag on its CPU, whose V is current.
+    fn lag(&self, server: &Server) -> f64 {
+        self.lag0 + self.weight as f64 * (server.v - self.v0) - self.ran as f64
+    }
+
+    fn set_lag(&mut self, lag: f64, server: &Server) {
+        (self.lag0, self.v0, self.ran) = (lag, server.v, 0);
+    }
+}
+
+/// The largest lag of a run, in relation to its bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Largest {
+    /// Lag / bound.
+    pub of_bound: f64,
+    /// Lag in slices of the scheduler's flags.
+    pub slices: f64,
+    pub lag_us: f64,
+    pub task: TaskId,
+    pub cpu: usize,
+    pub at_us: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Fluid {
+    servers: Vec<Server>,
+    clients: Vec<Client>,
+    pub largest: Largest,
+    /// A lag above the bound is a violation.
+    pub enforced: bool,
+}
+
+impl Fluid {
+    pub fn new(nr_cpus: usize, now: u64) -> Self {
+        Self { servers: vec![Server { at: now, ..Server::default() }; nr_cpus], ..Self::default() }
+    }
+
+    /// Forget all tasks; what was measured remains.
+    pub fn restart(&mut self, nr_cpus: usize, now: u64) {
+        let (largest, enforced) = (self.largest, self.enforced);
+        *self = Self { largest, enforced, ..Self::new(nr_cpus, now) };
+    }
+
+    /// Advance the CPU's V up to now.
+    fn advance(&mut self, cpu: usize, now: u64) {
+        let server = &mut self.servers[cpu];
+        let dt = now - std::mem::replace(&mut server.at, now);
+        let Some((task, counts)) = server.running else { return };
+        let client = &mut self.clients[task];
+        if client.cpu == Some(cpu) {
+            client.ran += dt;
+            if counts {
+                server.v += dt as f64 / server.weight as f64;
+            }
+            let lag = client.lag(server);
+            if client.weight == server.weight && lag < 0.0 {
+                client.set_lag(0.0, server);
+            }
+        }
+    }
+
+    fn client(&mut self, task: TaskId) -> &mut Client {
+        if self.clients.len() <= task {
+            self.clients.resize(task + 1, Client::default());
+        }
+        &mut self.clients[task]
+    }
+
+    /// Set the task that runs on the CPU from now on. If it does not count, all other tasks lose
+    /// nothing while it runs.
+    pub fn run(&mut self, cpu: usize, task: Option<(TaskId, bool)>, now: u64) {
+        if let Some((task, _)) = task {
+            self.client(task);
+        }
+        self.advance(cpu, now);
+        self.servers[cpu].running = task;
+    }
+
+    /// Return the CPU of a task that is in the model.
+    pub fn cpu(&self, task: TaskId) -> Option<usize> {
+        self.clients.get(task).and_then(|client| client.cpu)
+    }
+
+    /// Set the CPU and the weight of a task. On another CPU it starts without lag.
+    pub fn place(&mut self, task: TaskId, cpu: Option<usize>, weight: u64, now: u64) {
+        let was = *self.client(task);
+        if was.cpu == cpu {
+            return self.reweigh(task, weight, now);
+        }
+        if let Some(from) = was.cpu {
+            self.advance(from, now);
+            self.servers[from].weight -= was.weight;
+        }
+        let mut client = Client { cpu, weight, ..Client::default() };
+        if let Some(to) = cpu {
+            self.advance(to, now);
+            self.servers[to].weight += weight;
+            client.v0 = self.servers[to].v;
+        }
+        self.clients[task] = client;
+    }
+
+    /// Set the weight of a task, which keeps its lag.
+    pub fn reweigh(&mut self, task: TaskId, weight: u64, now: u64) {
+        let Some((cpu, was)) = self.clients.get(task).and_then(|client| Some((client.cpu?, client.weight))) else {
+            return;
+        };
+        if was != weight {
+            let lag = self.lag(task, now);
+            self.servers[cpu].weight = self.servers[cpu].weight - was + weight;
+            self.clients[task].set_lag(lag, &self.servers[cpu]);
+            self.clients[task].weight = weight;
+        }
+    }
+
+    /// Set the lag of a task to `most` if it is more.
+    pub fn limit(&mut self, task: TaskId, most: f64, now: u64) {
+        if let Some(cpu) = self.cpu(task)
+            && self.lag(task, now) > most
+        {
+            self.clients[task].set_lag(most, &self.servers[cpu]);
+        }
+    }
+
+    /// Return the lag of a task, ns of CPU time; 0 if the task is not in the model.
+    pub fn lag(&mut self, task: TaskId, now: u64) -> f64 {
+        let Some(cpu) = self.cpu(task) else { return 0.0 };
+        self.advance(cpu, now);
+        self.clients[task].lag(&self.servers[cpu])
+    }
+
+    /// Return the weights of a task and of all tasks of its CPU.
+    pub fn weights(&self, task: TaskId) -> (u64, u64) {
+        self.cpu(task).map_or((0, 0), |cpu| (self.clients[task].weight, self.servers[cpu].weight))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fluid() -> Fluid {
+        let mut fluid = Fluid::new(2, 0);
+        fluid.place(0, Some(0), 1, 0);
+        fluid.place(1, Some(0), 3, 0);
+        fluid.run(0, Some((0, true)), 0);
+        fluid
+    }
+
+    fn lags(fluid: &mut Fluid, now: u64) -> [f64; 2] {
+        [0, 1].map(|task| fluid.lag(task, now))
+    }
+
+    #[test]
+    fn lags_follow_weights_and_add_up_to_0() {
+        let mut fluid = fluid();
+        assert_eq!(lags(&mut fluid, 400), [-300.0, 300.0]);
+        fluid.run(0, Some((1, true)), 400);
+        assert_eq!(lags(&mut fluid, 800), [-200.0, 200.0]);
+        fluid.run(0, Some((1, true)), 1600);
+        assert_eq!(lags(&mut fluid, 1600), [0.0, 0.0]);
+        // While a higher class has the CPU.
+        fluid.run(0, None, 1600);
+        assert_eq!(lags(&mut fluid, 5000), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_change_of_weight_keeps_the_lag() {
+        let mut fluid = fluid();
+        fluid.reweigh(1, 1, 400);
+        assert_eq!(lags(&mut fluid, 400), [-300.0, 300.0]);
+        assert_eq!(lags(&mut fluid, 500), [-350.0, 350.0]);
+    }
+
+    #[test]
+    fn another_cpu_and_a_sleep_forget_the_lag() {
+        let mut fluid = fluid();
+        fluid.place(1, Some(1), 3, 400);
+        assert_eq!(lags(&mut fluid, 800), [-300.0, 0.0]);
+        fluid.place(1, Some(0), 3, 800);
+        assert_eq!(lags(&mut fluid, 1200), [-600.0, 300.0]);
+        fluid.place(0, None, 1, 1200);
+        assert_eq!(lags(&mut fluid, 2000), [0.0, 300.0]);
+    }
+
+    #[test]
+    fn alone_nothing_is_lost_and_nothing_is_regained() {
+        let mut fluid = fluid();
+        fluid.place(1, None, 3, 400);
+        assert_eq!(lags(&mut fluid, 400), [-300.0, 0.0]);
+        assert_eq!(lags(&mut fluid, 401), [0.0, 0.0]);
+        fluid.place(1, Some(0), 3, 401);
+        fluid.run(0, Some((1, true)), 401);
+        fluid.place(1, None, 3, 801);
+        fluid.run(0, Some((0, true)), 801);
+        assert_eq!(lags(&mut fluid, 2000), [100.0, 0.0]);
+    }
+
+    #[test]
+    fn time_that_does_not_count_is_only_its_own() {
+        let mut fluid = fluid();
+        fluid.run(0, Some((0, false)), 0);
+        assert_eq!(lags(&mut fluid, 400), [-400.0, 0.0]);
+    }
+
+    #[test]
+    fn a_lag_that_is_given_up() {
+        let mut fluid = fluid();
+        fluid.limit(1, 0.0, 400);
+        fluid.limit(0, 0.0, 400);
+        assert_eq!(lags(&mut fluid, 400), [-300.0, 0.0]);
+        assert_eq!(lags(&mut fluid, 800), [-600.0, 300.0]);
+    }
+}
