@@ -241,7 +241,7 @@ fn run(args: &Run) -> Result<bool> {
             };
             let trace = args.trace.as_deref().filter(|_| i == 0 && seed == args.seed);
             let started = Instant::now();
-            let outcome = scenario.run(trace.is_some())?;
+            let mut outcome = scenario.run(trace.is_some())?;
             let took = started.elapsed().as_secs_f64();
             if let Some(path) = trace {
                 write_trace(&outcome, path)?;
@@ -250,6 +250,7 @@ fn run(args: &Run) -> Result<bool> {
                 held = false;
                 println!("seed {seed}: {violation}");
             }
+            print_lags_at_violation(&mut outcome);
             let events = outcome.report.events as f64;
             eprintln!("seed {seed}: {events} events in {took:.2} s: {:.2} million a second", events / took / 1e6);
             reports.push(outcome.report);
@@ -265,6 +266,13 @@ fn run(args: &Run) -> Result<bool> {
         print!("{table}");
     }
     Ok(held)
+}
+
+/// Explain a violated bound of service.
+fn print_lags_at_violation(outcome: &mut Outcome) {
+    if let Some(violation) = outcome.violation.as_ref().filter(|violation| violation.kind == "service") {
+        print!("{}", outcome.kernel.lags_on(outcome.report.largest_lag.cpu, violation.at));
+    }
 }
 
 /// Measure growth. Return true if no count grows by too much per CPU.
@@ -340,9 +348,7 @@ fn replay(file: &Path, trace: Option<&Path>, text: bool, verdict: bool) -> Resul
         None => println!("all invariants hold"),
         Some(violation) => {
             println!("{violation}");
-            if violation.kind == "service" {
-                print!("{}", outcome.kernel.lags_on(outcome.report.largest_lag.cpu, violation.at));
-            }
+            print_lags_at_violation(&mut outcome);
             return Ok(false);
         }
     }

@@ -8,11 +8,13 @@
 //!
 //! Not counted, and why:
 //!
-//! 1. The time of a higher class, and of a task that runs because it has waited for starve_ns: the
-//!    watchdog would end the program otherwise.
-//! 2. Lag that a task gave up when it yielded.
-//! 3. Lag in FIFO mode, which has another order.
-//! 4. Lag of SCHED_IDLE and cpu.idle tasks, which run when no other task wants to.
+//! 1. The time of a higher class, and of critical tasks (kernel threads of one CPU, the loader),
+//!    which run immediately when they wake, however much they have run.
+//! 2. The time of a task that runs because it has waited for starve_ns: the watchdog would end the
+//!    program otherwise.
+//! 3. Lag that a task gave up when it yielded.
+//! 4. Lag in FIFO mode, which has another order.
+//! 5. Lag of SCHED_IDLE and cpu.idle tasks, which run when no other task wants to.
 
 use crate::costs::TICK;
 use crate::dsq::{TaskId, is_throttled_queue, queue_cpu};
@@ -52,11 +54,18 @@ impl Kernel {
             Curr::Task(task) => {
                 self.model_place(task);
                 self.check_service(task);
-                Some((task, !self.ran_as_starved(task)))
+                Some((task, !self.ran_as_starved(task) && !self.is_critical(task)))
             }
             Curr::Idle | Curr::HigherClass => None,
         };
         self.checks.fluid.run(cpu, next, self.now);
+    }
+
+    /// Return true if the task runs immediately whenever it wakes: a kernel thread of one CPU, or
+    /// the loader.
+    fn is_critical(&self, task: TaskId) -> bool {
+        let traits = &self.tasks[task].traits;
+        traits.loader || traits.kthread && self.tasks[task].raw().nr_cpus_allowed == 1
     }
 
     /// Return true if the task that starts to run had waited for so long that requeue_late() moved
