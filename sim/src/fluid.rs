@@ -80,7 +80,7 @@ pub struct Fluid {
 impl Fluid {
     pub fn new(nr_cpus: usize, now: u64) -> Self {
         let servers = vec![Server { at: now, ..Server::default() }; nr_cpus];
-        Self { servers, ..Self::default() }
+        Self { servers, enforced: true, ..Self::default() }
     }
 
     /// Forget all tasks; what was measured remains.
