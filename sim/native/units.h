@@ -42,7 +42,7 @@
 	X(mark_overloaded) X(note_taken) X(note_none_queued) X(note_all_taken) X(take_queued) \
 	X(hot_remaining) X(kick_idle_for) X(kick_idle_for_queued) \
 	X(pull) X(steal) X(work_in_reach) \
-	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(carry_over) X(balance) X(note_due) \
+	X(account_idle) X(next_overloaded) X(balance_victim) X(trim_drift) X(balance) X(note_due) \
 	X(requeue_late) \
 	X(note_latency) \
 	X(throttled_queue) X(is_throttled) X(unthrottle)

@@ -146,8 +146,7 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 	u32 weight = task_weight(tctx);
 	u64 at = tctx->vruntime;
 
-	if (!is_short(tctx))
-		at += vslice(tctx, weight);
+	at += is_short(tctx) ? to_vtime(tctx->burst_est, weight) : vslice(tctx, weight);
 	tctx->is_new = !tctx->sync_wakeup && burst(tctx) < tunables.slice_ns &&
 		       !never_preempts(p, tctx);
 	tctx->has_credit = tctx->is_new && cctx->lent < tunables.slice_ns;
@@ -213,7 +212,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 		if (time_before(cctx->vtime, tctx->vruntime))
 			cctx->vtime = tctx->vruntime;
 		cctx->lent -= min(cctx->lent, ran);
-	} else if (!tctx->is_new && time_before(tctx->vruntime, cctx->vtime)) {
+	} else if (!tctx->is_new) {
 		cctx->lent -= min(cctx->lent, ran);
 	}
 }

@@ -84,25 +84,6 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 }
 
 /*
- * Move the task to the virtual time of @cpu. It keeps its place on the common scale vtime +
- * voffset, not its lag. Bound its positive lag by the credit: it must not shut out tasks that wake
- * on @cpu.
- */
-static void carry_over(struct task_ctx *tctx, s32 cpu, s32 victim)
-{
-	const struct cpu_ctx *cctx = cpu_ctx(cpu);
-	u64 earliest = cctx->vtime - to_vtime(tunables.credit_ns, task_weight(tctx));
-	u64 at = tctx->vruntime + cpu_ctx(victim)->voffset - cctx->voffset;
-
-	if (time_before(at, earliest))
-		at = earliest;
-	tctx->deadline += at - tctx->vruntime;
-	tctx->vruntime = at;
-	tctx->recent = tctx->vtime_cpu;
-	tctx->vtime_cpu = cpu;
-}
-
-/*
  * Take the first task of @queue, a queue of @victim, that the caller wants and that may run on
  * @cpu. Return true if one was taken. In dispatch of @cpu, whose rq lock is held, and dropped while
  * the task moves. Bounded by MAX_PULL_CHECKS tasks.
@@ -121,9 +102,8 @@ __noinline bool pull(s32 cpu, s32 victim, u64 queue, struct pull *pull __arg_non
 			tctx = task_ctx(p);
 			if (tctx && pull_wants(pull, p, tctx, cpu, victim, now) &&
 			    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_LOCAL, 0)) {
-				if (pull->why == PULL_BALANCE)
-					carry_over(tctx, cpu, victim);
-				else if (pulls_to_preferred(tctx, cpu, victim, now))
+				if (pull->why == PULL_IDLE &&
+				    pulls_to_preferred(tctx, cpu, victim, now))
 					stat_inc(STAT_PREFERRED_STEAL);
 				tctx->arrives = true;
 				return true;
