@@ -16,8 +16,7 @@ use bytemuck::Zeroable;
 
 use crate::bpf_intf::{
     cpu_layout, cpu_state_CPU_PLACED as CPU_PLACED, llc_layout, machine, magpie_limits_MAX_CPUS as MAX_CPUS,
-    magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_LONG_QUEUE as MAX_LONG_QUEUE,
-    magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS, magpie_limits_MAX_SLOTS as MAX_SLOTS,
+    magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS, magpie_limits_MAX_SLOTS as MAX_SLOTS,
     pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE, tunables,
 };
 use crate::energy::power::POWERSAVE_PERF_SCALE;
@@ -157,15 +156,13 @@ fn machine_of(layout: &Layout, tunables: &Tunables, possible: Possible) -> machi
 }
 
 fn tunables_of(tunables: &Tunables) -> tunables {
-    let slice_ns = tunables.slice_us * NSEC_PER_USEC;
     tunables {
-        slice_ns,
+        slice_ns: tunables.slice_us * NSEC_PER_USEC,
         credit_ns: tunables.slice_us_lag * NSEC_PER_USEC,
         handoff_ns: tunables.handoff_us * NSEC_PER_USEC,
         llc_cost_ns: tunables.migration_cost_llc_us * NSEC_PER_USEC,
         node_cost_ns: tunables.migration_cost_node_us * NSEC_PER_USEC,
         util_interval_ns: tunables.util_interval * NSEC_PER_MSEC,
-        long_queue: (starve_ns(tunables) / slice_ns).min(MAX_LONG_QUEUE.into()) as u32,
         imbalance_pct: tunables.imbalance_pct,
         steal_tries: tunables.steal_tries,
         numa_backoff: tunables.numa_backoff,

@@ -18,9 +18,9 @@
 	X(group) X(group_add) X(group_enter) X(group_leave) X(flush_cpu) X(flush) X(group_share) \
 	X(update_share) X(task_weight) X(is_idle_policy) X(free_group) \
 	X(bw_refill) X(take_slice) X(charge_groups) X(next_refill) X(cpu_budget) \
-	X(peak) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(set_deadline) X(charge) \
+	X(peak) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(set_deadline) X(charge) X(advance_to) \
 	X(note_current) X(note_running) X(yield_turn) X(rebase) X(place) \
-	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) X(update_fifo) \
+	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) \
 	X(preempts) X(is_about_to_sleep) X(run_at_once) X(arrival_flags) \
 	X(set_tickless) X(advance_tickless) \
 	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) X(is_big) \

@@ -24,8 +24,10 @@ fn run(
         seed,
         ..Scenario::default()
     };
-    let outcome = scenario.run(false).unwrap();
-    assert_eq!(outcome.violation, None);
+    let mut outcome = scenario.run(false).unwrap();
+    if let Some(violation) = &outcome.violation {
+        panic!("{violation}\n{}", outcome.kernel.lags_on(outcome.report.largest_lag.cpu, violation.at));
+    }
     outcome
 }
 

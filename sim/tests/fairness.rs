@@ -60,7 +60,7 @@ fn hogs_of_mixed_weights_share_by_weight() {
         ("1x1x2x1", 2.0, &["hogs:nr=1,nice=-10", "hogs:nr=2"]),
     ] {
         let worst = unfairness(machine, nr_cpus, hogs, &[]);
-        assert!(worst < 0.08, "{hogs:?} on {machine}: {worst:.3}");
+        assert!(worst < 0.1, "{hogs:?} on {machine}: {worst:.3}");
     }
 }
 

@@ -43,8 +43,7 @@ enum magpie_limits {
 	MAX_NODE_IDS = 1024, /* node ids of the kernel */
 	/* processes whose memory is known; the kernel evicts those that ran least recently */
 	MAX_PROCESSES = 1024,
-	/* a CPU with more waiting tasks is in FIFO mode */
-	MAX_LONG_QUEUE = 1024,
+	MAX_STARVE_CHECKS = 1024, /* last waiting tasks of a queue that are checked for starving */
 };
 
 enum { NO_NODE = -1, NO_CPU = -1 };
@@ -99,11 +98,6 @@ struct tunables {
 	u64 llc_cost_ns;
 	u64 node_cost_ns;     /* ... and idle CPUs of other nodes */
 	u64 util_interval_ns; /* time between two rounds of the publisher */
-	/*
-	 * a CPU with more waiting tasks is in FIFO mode: their slices add up to starve_ns; at most
-	 * MAX_LONG_QUEUE
-	 */
-	u32 long_queue;
 	u32 imbalance_pct; /* an LLC of utilization above 100 / this is not searched */
 	/* overloaded CPUs that one steal() tries */
 	u32 steal_tries;
@@ -292,15 +286,12 @@ struct cpu_ctx {
 	u8 higher_class;     /* a higher class took the CPU; no task of sched_ext has run since */
 	u8 misfit;	     /* current is too big for this CPU */
 	u8 queued;	     /* enum queued */
-	u8 fifo;	     /* FIFO mode: deadlines do not matter */
 	u8 due;		     /* DUE_*: work for dispatch(), set by the tick */
 	u8 tickless;	     /* current has no tick: order/tickless.bpf.h */
 
 	/* Only the CPU itself uses these, except where noted. */
-	/* the latest deadline with which a task was queued */
-	u64 last_deadline __attribute__((aligned(CACHE_LINE)));
 	/* scx_bpf_now() - the kernel's clock_task, which leaves out interrupts; at the last tick */
-	u64 clock_lag;
+	u64 clock_lag __attribute__((aligned(CACHE_LINE)));
 	u64 requeued_at; /* scx_bpf_now() of the last DUE_SHARES */
 	s32 nr_queued;	 /* sampled by sample_queues() */
 

@@ -162,7 +162,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	if (throttle(p, tctx, cpu, cctx, enq_flags))
 		return;
 	advance_to(cctx, locked_now(cpu));
-	rest = place_again(p, tctx, cpu, cctx, enq_flags & SCX_ENQ_WAKEUP || is_throttled(tctx));
+	rest = place_again(p, tctx, cpu, enq_flags & SCX_ENQ_WAKEUP || is_throttled(tctx));
 	if (tctx->move_why && send_away(p, cpu, enq_flags))
 		return;
 	if (cctx->idle && claim_idle(cpu)) {
@@ -263,7 +263,7 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	if (machine.nr_llcs > 1)
 		tctx->stopped_at = ran_until(p, cctx);
 	if (sleeps)
-		note_sleep(tctx);
+		note_sleep(tctx, cctx);
 	if (!runnable) {
 		tctx->move_why = MOVE_NOT;
 		tctx->at_user = false;
@@ -314,7 +314,6 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	estimate_nr_scan(cpu, cctx);
 	flush(cpu, cctx);
 	check_unusable(cctx);
-	update_fifo(cpu, cctx);
 	note_due(cpu, cctx, now);
 	if (!is_usable(cpu)) {
 		run_on_unusable(p, true);
@@ -362,8 +361,6 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 	}
 	if (!is_usable(cpu))
 		return;
-	/* Leave FIFO mode here: no task waits, and an idle CPU has no tick that would leave it. */
-	cctx->fifo = false;
 	cctx->checks_again = false;
 	mark_idle(cpu, cctx);
 	/*

@@ -198,7 +198,7 @@ impl Kernel {
             let by = self.tasks[task].tctx().map(|tctx| u32::from(tctx.preempted_by));
             self.tasks[task].behind_kthread = by == Some(preempter_BY_KTHREAD);
         }
-        for (checks, most) in [(checks, MAX_CHECKS), (checks_back, magpie_limits_MAX_LONG_QUEUE)] {
+        for (checks, most) in [(checks, MAX_CHECKS), (checks_back, magpie_limits_MAX_STARVE_CHECKS)] {
             if checks > most && op != Op::CpuOffline {
                 self.violate("budget", format!("{op:?} checked {checks} waiting tasks, more than {most}"));
             }
@@ -279,31 +279,32 @@ impl Kernel {
         let Some(tctx) = self.tasks[task].tctx() else { return };
         let (burst, limit) = (tctx.charged - tctx.woke_exec, slice / u64::from(SHORT_SHARE));
         let is_short = burst < limit && tctx.burst_est < limit;
-        let asks = if is_short { 0 } else { by_weight(slice) };
+        let of_short = (by_weight(slice) - slice as i64).max(0) / i64::from(SHORT_SHARE);
+        let asks = if is_short { of_short } else { by_weight(slice) };
         let has_credit = tctx.has_credit != 0;
-        let credit = if has_credit { by_weight(self.tunables.slice_us_lag * USEC) } else { 0 };
+        let credit = self.tunables.slice_us_lag * USEC;
+        let credit = if has_credit { by_weight(credit).min(credit as i64) } else { 0 };
         let asks = asks - credit;
         let ahead = (tctx.deadline.wrapping_sub(vtime) as i64).saturating_sub(asks);
         let before = tctx.deadline.wrapping_sub(self.tasks[task].raw().scx.dsq_vtime);
-        // A task that wakes has no lag.
+        // A task that wakes has no lag, except for a short one of little weight.
         let wakes = enq_flags & SCX_ENQ_WAKEUP != 0;
-        let (least, most) = if wakes { (0, 0) } else { (i64::MIN, by_weight(slice + OVERRUN)) };
+        let kept = if is_short { of_short } else { 0 };
+        let (least, most) = if wakes { (-kept, 0) } else { (i64::MIN, by_weight(slice + OVERRUN)) };
         let first = self.tasks[task].traits.loader && enq_flags & SCX_ENQ_WAKEUP != 0;
         if first && !pinned && self.dsqs[id].as_ref().unwrap().iter().next() != Some(task) {
             return self.violate("urgent", format!("task {task}, the loader, is not the first that waits on CPU {id}"));
         }
-        // A long queue is FIFO.
-        let cctx = self.native.cpu_ctx(id);
         // A preempted task precedes others. Long tasks that wake with credit come after it.
         let in_place = match (before as i64).signum() {
             0 => true,
             1 => tctx.resumes != 0,
             _ => tctx.resumes != 0 || tctx.has_credit != 0 && !is_short,
         };
-        if !first && cctx.fifo == 0 && !in_place {
+        if !first && !in_place {
             return self.violate("virtual time", format!("task {task} waits {before} ns before its deadline"));
         }
-        if !first && cctx.fifo == 0 && !(least.saturating_sub(1)..=most + 1).contains(&ahead) {
+        if !first && !(least.saturating_sub(1)..=most + 1).contains(&ahead) {
             let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
             return self.violate("virtual time", what);
         }

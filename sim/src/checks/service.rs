@@ -13,8 +13,9 @@
 //! 2. The time of a task that runs because it has waited for starve_ns: the watchdog would end the
 //!    program otherwise.
 //! 3. Lag that a task gave up when it yielded.
-//! 4. Lag in FIFO mode, which has another order.
-//! 5. Lag of SCHED_IDLE and cpu.idle tasks, which run when no other task wants to.
+//! 4. Lag of SCHED_IDLE and cpu.idle tasks, which run when no other task wants to.
+
+use scx_magpie::bpf_intf::magpie_stat_STAT_STARVED;
 
 use crate::costs::TICK;
 use crate::dsq::{TaskId, is_throttled_queue, queue_cpu};
@@ -32,17 +33,21 @@ const FAR_BEFORE: i64 = -(1 << 57);
 const NICE_0: f64 = (1024u64 << WEIGHT_SHIFT) as f64;
 
 impl Kernel {
-    /// Return the largest positive lag that is allowed, ns of a task's own CPU time:
+    /// Return the largest positive lag that is allowed, ns of the CPU time of a task of this weight:
     ///
-    /// 1. two slices of negative lag with which a task may wake, and the credit (place());
+    /// 1. the credit, which is virtual time: more CPU time for a task that is heavier than nice 0;
     /// 2. a slice by which its deadline is after its vruntime, and a slice of current that ends at
-    ///    a tick;
-    /// 3. OVERRUN_NS of negative lag that a task keeps which ran for too long.
+    ///    a tick; the same once more, because a preempted task resumes first;
+    /// 3. OVERRUN_NS of negative lag that a task keeps which ran for too long;
+    /// 4. a slice for each task of `cpu` that ran because it had waited for starve_ns, as the model
+    ///    does not see when such a task is preempted and resumes.
     ///
     /// A slice takes at least a tick where no timer ends it.
-    fn service_bound(&self) -> f64 {
+    fn service_bound(&self, cpu: usize, weight: u64) -> f64 {
         let slice = (self.tunables.slice_us * USEC).max(TICK);
-        (4 * slice + self.tunables.slice_us_lag * USEC + 20 * MSEC) as f64
+        let starved = self.native.cpu_ctx(cpu).stats[magpie_stat_STAT_STARVED as usize];
+        let credit = (self.tunables.slice_us_lag * USEC) as f64;
+        ((4 + starved) * slice + 20 * MSEC) as f64 + credit * (weight as f64 / NICE_0).max(1.0)
     }
 
     /// Update the model after `cpu` has switched from `prev`.
@@ -117,9 +122,6 @@ impl Kernel {
                 continue;
             }
             self.model_place(task);
-            if self.checks.fluid.cpu(task).is_some_and(|cpu| self.native.cpu_ctx(cpu).fifo != 0) {
-                self.checks.fluid.limit(task, 0.0, self.now);
-            }
             self.check_service(task);
         }
     }
@@ -132,7 +134,7 @@ impl Kernel {
             (0..self.tasks.len()).filter(|&task| self.checks.fluid.cpu(task) == Some(cpu)).collect();
         tasks.sort_by_cached_key(|&task| -self.checks.fluid.lag(task, now) as i64);
         let vtime = self.native.cpu_ctx(cpu).vtime;
-        let mut text = format!("CPU {cpu}, virtual time {vtime}\n  task  weight   lag us   program's  deadline\n");
+        let mut text = format!("CPU {cpu}, virtual time {vtime}\n  task  weight  as queued   lag us   program's  deadline        key\n");
         for task in tasks {
             let lag = self.checks.fluid.lag(task, now) / USEC as f64;
             let (weight, _) = self.checks.fluid.weights(task);
@@ -140,11 +142,12 @@ impl Kernel {
             let name = &self.programs[t.program].name;
             let Some(tctx) = t.tctx() else { continue };
             let us = |at: u64| at.wrapping_sub(vtime) as i64 as f64 * weight as f64 / NICE_0 / USEC as f64;
-            let (behind, deadline) = (-us(tctx.vruntime), us(tctx.deadline));
+            let (behind, deadline, key) = (-us(tctx.vruntime), us(tctx.deadline), us(t.raw().scx.dsq_vtime));
+            let queued = tctx.queued_weight;
             let waits = (now - t.runnable_at.min(now)) / USEC;
             let (state, place, nice, group) = (t.state, t.place, t.traits.nice, t.cgroup);
             text += &format!(
-                "{task:6} {weight:7} {lag:8.0} {behind:10.0} {deadline:10.0}  {name}, nice {nice}, cgroup {group}, \
+                "{task:6} {weight:7} {queued:10} {lag:8.0} {behind:10.0} {deadline:10.0} {key:10.0}  {name}, nice {nice}, cgroup {group}, \
                  {state:?} in {place:?} for {waits} us\n"
             );
         }
@@ -156,10 +159,11 @@ impl Kernel {
         let Some(cpu) = self.checks.fluid.cpu(task) else { return };
         let is_idle = self.tasks[task].raw().policy == SCHED_IDLE
             || self.tasks[task].tctx().is_some_and(|tctx| tctx.share & GROUP_IDLE != 0);
-        if is_idle || self.native.cpu_ctx(cpu).fifo != 0 {
+        if is_idle {
             return;
         }
-        let (lag, bound) = (self.checks.fluid.lag(task, self.now), self.service_bound());
+        let (weight, all) = self.checks.fluid.weights(task);
+        let (lag, bound) = (self.checks.fluid.lag(task, self.now), self.service_bound(cpu, weight));
         let of_bound = lag / bound;
         if of_bound > self.checks.fluid.largest.of_bound {
             let slices = lag / (self.tunables.slice_us * USEC) as f64;
@@ -167,7 +171,6 @@ impl Kernel {
             self.checks.fluid.largest = Largest { of_bound, slices, lag_us, task, cpu, at_us };
         }
         if lag > bound && self.checks.fluid.enforced {
-            let (weight, all) = self.checks.fluid.weights(task);
             self.violate(
                 "service",
                 format!(

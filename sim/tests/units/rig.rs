@@ -174,7 +174,7 @@ impl Rig {
         self.kernel.tasks[task].set_queued(true);
         self.set_deadline(task, cpu);
         let slice = self.kernel.tasks[task].raw().scx.slice;
-        self.call(self.u.note_running, (self.raw(task), self.tctx(task), self.cctx(cpu), slice, true));
+        self.call(self.u.note_running, (self.raw(task), self.tctx(task), self.cctx(cpu), slice));
     }
 
     /// Computes the deadline of the task, which is on the virtual time of the CPU. Returns it.

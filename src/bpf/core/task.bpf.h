@@ -37,6 +37,7 @@ struct task_ctx {
 	/* order/deadline.bpf.h */
 	u64 vruntime; /* weighted ns of CPU time, on the virtual time of vtime_cpu */
 	u64 deadline; /* its place in the order, on the same virtual time */
+	s64 lag;      /* when it last slept */
 	u64 vslice;   /* virtual time of a slice of vslice_ns at vslice_weight */
 	u64 vslice_ns;
 	u32 vslice_weight;

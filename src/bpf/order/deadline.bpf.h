@@ -52,7 +52,6 @@ enum {
 	/* a task queued again keeps at most a slice plus this of negative lag: 2 ticks at HZ=100 */
 	OVERRUN_NS = 20000000,
 	SHORT_SHARE = 4,	/* a short task runs for less than a slice / SHORT_SHARE */
-	FIFO_SLICE_NS = 100000, /* ends at the next tick */
 };
 
 /* All deadlines are closer than this to a CPU's virtual time. */
@@ -86,6 +85,12 @@ static u64 vslice(struct task_ctx *tctx, u32 weight)
 		tctx->vslice = to_vtime(slice, weight);
 	}
 	return tctx->vslice;
+}
+
+/* Return the credit in virtual time: of a task lighter than nice 0, that of nice 0. */
+static u64 credit_of(u32 weight)
+{
+	return to_vtime(tunables.credit_ns, max(weight, NICE_0));
 }
 
 /* Return the ns of CPU time that the task has used since it last woke. */
@@ -133,10 +138,25 @@ static void note_unseen_wakeup(struct task_struct *p, struct task_ctx *tctx)
 			    SCX_WAKE_TTWU | (in_interrupt() || in_futex() ? 0 : SCX_WAKE_SYNC));
 }
 
-/* In stopping of a task that sleeps: update the estimate that says whether the task is short. */
-static void note_sleep(struct task_ctx *tctx)
+/*
+ * In stopping of a task that sleeps on the CPU of @cctx: update the estimate that says whether the
+ * task is short, and keep the lag.
+ */
+static void note_sleep(struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
 	tctx->burst_est = peak(tctx->burst_est, burst(tctx));
+	tctx->lag = cctx->vtime - tctx->vruntime;
+}
+
+/*
+ * Return the request of the task in virtual time. A short task requests what its run takes longer
+ * in virtual time than that of a task of nice 0: short tasks of nice 0 run in FIFO order.
+ */
+static u64 request(struct task_ctx *tctx, u32 weight)
+{
+	if (!is_short(tctx))
+		return vslice(tctx, weight);
+	return weight < NICE_0 ? (vslice(tctx, weight) - tunables.slice_ns) / SHORT_SHARE : 0;
 }
 
 /* Compute the deadline as at the head of this file. @p is on the virtual time of @cctx's CPU. */
@@ -144,14 +164,13 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 					 const struct cpu_ctx *cctx)
 {
 	u32 weight = task_weight(tctx);
-	u64 at = tctx->vruntime;
+	u64 at = tctx->vruntime + request(tctx, weight);
 
-	at += is_short(tctx) ? to_vtime(tctx->burst_est, weight) : vslice(tctx, weight);
 	tctx->is_new = !tctx->sync_wakeup && burst(tctx) < tunables.slice_ns &&
 		       !never_preempts(p, tctx);
 	tctx->has_credit = tctx->is_new && cctx->lent < tunables.slice_ns;
 	if (tctx->has_credit)
-		at -= to_vtime(tunables.credit_ns, weight);
+		at -= credit_of(weight);
 	tctx->deadline = at;
 }
 
@@ -212,7 +231,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 		if (time_before(cctx->vtime, tctx->vruntime))
 			cctx->vtime = tctx->vruntime;
 		cctx->lent -= min(cctx->lent, ran);
-	} else if (!tctx->is_new) {
+	} else if (!tctx->is_new && time_before(tctx->vruntime, cctx->vtime)) {
 		cctx->lent -= min(cctx->lent, ran);
 	}
 }
@@ -281,6 +300,17 @@ static void rebase(struct task_ctx *tctx, s32 cpu)
 }
 
 /*
+ * Return the positive lag that the task keeps over a sleep: none, except a short task of less
+ * weight than nice 0, of which each run would else take less than its request.
+ */
+static u64 kept_lag(struct task_ctx *tctx)
+{
+	if (tctx->lag <= 0 || !is_short(tctx))
+		return 0;
+	return min((u64)tctx->lag, request(tctx, task_weight(tctx)));
+}
+
+/*
  * Bound the lag of @p, which is about to wait for @cpu or to run there, and compute its deadline.
  * It has no positive lag if it slept or was throttled (@woke), and a negative lag of at most a
  * slice plus OVERRUN_NS.
@@ -289,16 +319,17 @@ static __always_inline void place(const struct task_struct *p, struct task_ctx *
 				  bool woke)
 {
 	const struct cpu_ctx *cctx = cpu_ctx(cpu);
-	u64 latest;
-	u32 weight;
+	s64 lag, most;
 
 	group_enter(p, tctx);
 	rebase(tctx, cpu);
-	weight = task_weight(tctx);
-	latest = cctx->vtime + vslice(tctx, weight) + to_vtime(OVERRUN_NS, weight);
+	lag = cctx->vtime - tctx->vruntime;
+	most = vslice(tctx, task_weight(tctx)) + to_vtime(OVERRUN_NS, task_weight(tctx));
 	if (woke)
-		tctx->vruntime = cctx->vtime;
-	else if (time_before(latest, tctx->vruntime))
-		tctx->vruntime = latest;
+		tctx->vruntime = cctx->vtime - kept_lag(tctx);
+	else if (lag < -most)
+		tctx->vruntime = cctx->vtime + most;
+	else if (lag > most + (s64)tunables.credit_ns)
+		tctx->vruntime = cctx->vtime - most - tunables.credit_ns;
 	set_deadline(p, tctx, cctx);
 }

@@ -11,12 +11,10 @@
 /*
  * In enqueue: place @p in the order of @cpu. @woke: it slept or was throttled. Return the rest of
  * its slice if it was preempted before the end of the slice; such a task keeps its deadline if that
- * is earlier than the new one. Return 0 if it gets a new slice: in all other cases, always in FIFO
- * mode, and for SCHED_IDLE and cpu.idle, because no other task should wait for their rest. The rq
- * lock is held.
+ * is earlier than the new one. Return 0 if it gets a new slice: in all other cases, and for
+ * SCHED_IDLE and cpu.idle, because no other task should wait for their rest. The rq lock is held.
  */
-static u64 place_again(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
-		       bool woke)
+static u64 place_again(struct task_struct *p, struct task_ctx *tctx, s32 cpu, bool woke)
 {
 	s64 left = tctx->slice_end - p->se.sum_exec_runtime;
 	u64 kept;
@@ -24,7 +22,7 @@ static u64 place_again(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
 	rebase(tctx, cpu);
 	kept = tctx->deadline;
 	place(p, tctx, cpu, woke);
-	if (!tctx->preempted_by || left <= 0 || cctx->fifo || is_idle_policy(p, tctx))
+	if (!tctx->preempted_by || left <= 0 || is_idle_policy(p, tctx))
 		return 0;
 	if (time_before(kept, tctx->deadline))
 		tctx->deadline = kept;
@@ -51,26 +49,18 @@ static void run_at_once(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_fla
 /*
  * In enqueue: put @p into a queue of @cpu, with the @rest of its slice (0: a new slice). @critical:
  * @p is the loader, and wakes. Even if @preempt, @p does not preempt current if an idle CPU takes
- * @p, or in FIFO mode, which does not apply to kernel threads and the loader. Return true if @p
- * preempts current. The rq lock of @cpu is held.
+ * @p. Return true if @p preempts current. The rq lock of @cpu is held.
  */
 static bool queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
 		       u64 rest, bool preempt, bool critical, u64 enq_flags)
 {
 	u64 now = locked_now(cpu), at = tctx->deadline, slice = rest ?: tunables.slice_ns, queue;
-	bool waits = waits_already(tctx) && tctx->queued_cpu == cpu; /* queue_add() overwrites it */
 
 	queue = queue_add(p, tctx, cpu, cctx, now);
-	if (time_before(cctx->last_deadline, at))
-		cctx->last_deadline = at;
 	if (critical) {
 		at = cctx->vtime - FIRST_NS;
-	} else if (cctx->fifo && !is_critical(p) && !(p->flags & PF_KTHREAD)) {
-		at = waits ? p->scx.dsq_vtime : ++cctx->last_deadline;
-		slice = FIFO_SLICE_NS;
-		preempt = false;
 	} else if (rest || (tctx->has_credit && !is_short(tctx))) {
-		at = queue_key(cpu, at, to_vtime(tunables.credit_ns, task_weight(tctx)), rest);
+		at = queue_key(cpu, at, credit_of(task_weight(tctx)), rest);
 	}
 	tctx->resumes = rest > 0;
 	/* A queue of this CPU, because the CPU is busy; idle CPUs take tasks that may migrate. */

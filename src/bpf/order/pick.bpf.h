@@ -8,7 +8,7 @@
  * 3. If balancing with another CPU is due, and a task there has more positive lag or has waited for
  *    longer, run that task (steal/balance.bpf.h).
  * 4. If current may continue, and its deadline is before that of the first waiting task, run
- *    current. In FIFO mode only if no task waits.
+ *    current.
  * 5. If tasks wait, run the first one.
  * 6. Otherwise steal a task (steal/steal.bpf.h), or run a task that was queued during the search.
  *    If there is none, the CPU goes idle.
@@ -221,8 +221,8 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		note_taken(cpu, cctx);
 	if (!preempted || !cctx->queued)
 		tctx = can_keep_running(cpu, prev, &slice);
-	if (due & (DUE_SHARES | DUE_STARVED) && cctx->queued && !cctx->fifo) {
-		u32 checks = due & DUE_STARVED ? MAX_LONG_QUEUE : MAX_PULL_CHECKS;
+	if (due & (DUE_SHARES | DUE_STARVED) && cctx->queued) {
+		u32 checks = due & DUE_STARVED ? MAX_STARVE_CHECKS : MAX_PULL_CHECKS;
 
 		requeue_late(cpu, cpu, checks);
 		requeue_late(cpu, pinned_queue(cpu), checks);
@@ -233,7 +233,7 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		next = first_queued(cpu, cctx, &queue);
 	keep = tctx;
 	at = tctx ? tctx->deadline : 0;
-	if (next && (!tctx || cctx->fifo || !time_before(at, next->scx.dsq_vtime))) {
+	if (next && (!tctx || !time_before(at, next->scx.dsq_vtime))) {
 		at = next->scx.dsq_vtime;
 		keep = false;
 	}

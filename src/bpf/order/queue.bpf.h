@@ -102,14 +102,14 @@ static u64 cpu_load(const struct cpu_ctx *cctx)
  * Return true if a task that is pinned to @cpu is next whatever current does. It may then wait in
  * the local DSQ, and needs no dispatch(). Return false if
  *
- * 1. dispatch() is needed: tasks wait in the queues, work is due, FIFO mode, or no tick;
+ * 1. dispatch() is needed: tasks wait in the queues, work is due, or no tick;
  * 2. a critical task runs: other critical tasks that wake meanwhile come first;
  * 3. the deadline of current may still be first after another slice;
  * 4. the local DSQ has a task: its tasks are in FIFO order, not in the order of deadlines.
  */
 static bool is_next(s32 cpu, const struct cpu_ctx *cctx, const struct task_ctx *tctx)
 {
-	return !cctx->queued && !cctx->due && !cctx->fifo && !cctx->curr_critical &&
+	return !cctx->queued && !cctx->due && !cctx->curr_critical &&
 	       !is_tickless(cctx) && !time_before(cctx->curr_requeued, tctx->deadline) &&
 	       !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 }
@@ -120,23 +120,6 @@ static u64 wait_time(const struct task_ctx *tctx, u64 now)
 	s64 wait = tctx->enqueued_at ? now - tctx->enqueued_at : 0;
 
 	return wait > 0 ? wait : 0;
-}
-
-/*
- * In tick of @cpu: switch to FIFO mode if one round of the queues, a slice for each task, exceeds
- * starve_ns, or if more than MAX_LONG_QUEUE tasks wait. In the order of deadlines some tasks would
- * wait for several such rounds. Switch back when half of that number is left. In FIFO mode each
- * task runs until the next tick. Kernel threads and the loader are still ordered by deadline.
- */
-static void update_fifo(s32 cpu, struct cpu_ctx *cctx)
-{
-	u32 nr = 0;
-
-	if (cctx->queued & QUEUED_MOVABLE)
-		nr = scx_bpf_dsq_nr_queued(cpu);
-	if (cctx->queued & QUEUED_PINNED)
-		nr += scx_bpf_dsq_nr_queued(pinned_queue(cpu));
-	cctx->fifo = nr > (cctx->fifo ? tunables.long_queue / 2 : tunables.long_queue);
 }
 
 /* Return the first task of both queues of @cpu, or NULL, and in *@queue the queue that has it. */
@@ -179,7 +162,7 @@ __noinline u64 queue_key(s32 cpu, u64 at, u64 credit, bool resumes)
 		return tctx->resumes && time_before(at, first_at)
 			       ? at + min(credit, first_at + 1 - at)
 			       : at;
-	if (tctx->resumes)
-		return first_at;
-	return time_before(at, first_at) ? at : first_at - 2;
+	if (time_before(at, first_at))
+		return at;
+	return tctx->resumes ? first_at : first_at - 2;
 }

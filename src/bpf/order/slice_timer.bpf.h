@@ -54,7 +54,7 @@ static int slice_timer_fires(void *map, u32 *key, struct slice_timer *t)
 	u64 now = unlocked_now();
 
 	cctx->slice_timer_at = 0;
-	if (!cctx->curr_weight || cctx->fifo || !others_wait(cpu, cctx))
+	if (!cctx->curr_weight || !others_wait(cpu, cctx))
 		return 0;
 	if ((s64)(cctx->slice_ends - now) > SLICE_SLACK_NS)
 		start_slice_timer(cpu, now);
@@ -81,7 +81,7 @@ static void init_slice_timer(s32 cpu)
 static void note_slice(s32 cpu, struct cpu_ctx *cctx, u64 now, u64 slice, bool waits)
 {
 	cctx->slice_ends = now + slice;
-	if (!waits || cctx->fifo || is_tickless(cctx) || !slice ||
+	if (!waits || is_tickless(cctx) || !slice ||
 	    (cctx->slice_timer_at &&
 	     (s64)(cctx->slice_timer_at - cctx->slice_ends) < SLICE_SLACK_NS))
 		return;

@@ -134,7 +134,7 @@ __noinline bool balance(s32 cpu, u64 deadline, struct task_ctx *own)
 	trim_drift(cctx, from, curr ? min(curr, weight) : weight);
 	gran = to_vtime(share_llc(cpu, victim) ? BALANCE_GRAN_NS : 2 * BALANCE_GRAN_NS, weight);
 	want.before = deadline + cctx->voffset - from->voffset - gran;
-	want.by_load = cpu_load(from) >= cpu_load(cctx) + 2 * (u64)weight;
+	want.by_load = weight >= curr / 2 && cpu_load(from) >= cpu_load(cctx) + 2 * (u64)weight;
 	if (own)
 		want.min_wait = by_weight(wait_time(own, scx_bpf_now()), task_weight(own));
 	/* A heavy current of the victim is entitled to many slices before a light task has one. */

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `order/deadline.bpf.h`: time is charged by weight, what is short and what is sync make the deadline, and what a task is owed
-//! or ahead is kept and bounded.
+//! `order/deadline.bpf.h`: virtual time advances by service, the vruntime by weight; the request and the credit make the
+//! deadline; lag is kept and bounded.
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{
     Context, OVERRUN_NS, SCX_ENQ_WAKEUP, SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, SHORT_SHARE, WEIGHT_SHIFT,
 };
-use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
+use magpie_sim::task::{SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
 use proptest::prelude::*;
 
 use crate::rig::{Rig, nice_weight};
@@ -27,6 +27,12 @@ fn clock() -> impl Strategy<Value = u64> {
 
 fn burst() -> impl Strategy<Value = i64> {
     prop_oneof![Just(SHORT - 1), Just(SHORT), Just(SLICE - 1), Just(SLICE), 0..SHORT, 0..2 * SLICE]
+}
+
+/// What a task of this weight asks for, by weight, that has run for `burst` since it woke and is expected to run for `estimate`.
+fn request(burst: i64, estimate: i64, weight: u32) -> i64 {
+    let is_short = burst.max(estimate) < SHORT;
+    if is_short { (by_weight(estimate, weight) - estimate).max(0) } else { by_weight(SLICE, weight) }
 }
 
 fn by_weight(ns: i64, weight: u32) -> i64 {
@@ -57,7 +63,7 @@ fn has_run(rig: &mut Rig, task: TaskId, burst: i64, estimate: i64) {
 /// The task runs for so long.
 fn run_for(rig: &mut Rig, task: TaskId, ns: u64) {
     rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime += ns;
-    rig.call(rig.u.charge, (rig.raw(task), rig.tctx(task)));
+    rig.call(rig.u.charge, (rig.raw(task), rig.tctx(task), rig.cctx(0)));
 }
 
 fn is_short(rig: &mut Rig, task: TaskId) -> bool {
@@ -118,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn the_deadline_is_a_slice_away_if_not_short_less_the_credit_by_weight(
+    fn the_deadline_is_the_request_less_the_credit_by_weight(
         vruntime in clock(), weight in nice_weight(), burst in burst(), estimate in burst(), sync: bool,
         policy in prop::sample::select(&[SCHED_NORMAL, SCHED_BATCH, SCHED_IDLE]),
     ) {
@@ -127,31 +133,10 @@ proptest! {
         rig.kernel.tasks[task].raw_mut().policy = policy;
         has_run(&mut rig, task, burst, estimate);
         rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
-        let request = if burst.max(estimate) < SHORT { 0 } else { SLICE };
+        let request = request(burst, estimate, weight);
         let credit = if !sync && burst < SLICE && policy == SCHED_NORMAL { CREDIT } else { 0 };
         let ahead = deadline(&mut rig, task).wrapping_sub(vruntime) as i64;
-        prop_assert_eq!(ahead, by_weight(request, weight) - by_weight(credit, weight));
-    }
-
-    /// Tasks of a kind come in the order in which they came. What is further ahead than that comes later.
-    #[test]
-    fn a_small_negative_lag_counts_for_nothing(
-        vtime in clock(), ns in prop_oneof![-SLICE..4 * SLICE, -1i64 << 30..1 << 30, Just(SLICE), Just(3 * SLICE)],
-        weight in nice_weight(), burst in burst(), estimate in burst(), sync: bool,
-    ) {
-        let mut rig = Rig::new("1x1x1x1", &[]);
-        let (slice, ahead) = (by_weight(SLICE, weight), by_weight(ns, weight));
-        let task = task_at(&mut rig, 0, vtime, ahead, weight);
-        has_run(&mut rig, task, burst, estimate);
-        rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
-        let (least, begins) = (slice.min(SLICE), burst < SLICE);
-        let cancelled = if begins && ahead <= least { ahead.max(0) } else { 0 };
-        let has_credit = begins && !sync && (weight >= 1024 || ahead <= 3 * SLICE);
-        let credit = if has_credit { by_weight(CREDIT, weight) } else { 0 };
-        let request = if burst.max(estimate) < SHORT { 0 } else { slice };
-        let at = deadline(&mut rig, task).wrapping_sub(vtime) as i64;
-        prop_assert_eq!(at, ahead + request - credit - cancelled);
-        prop_assert_eq!(rig.remembered(task, |tctx| tctx.has_credit != 0), credit > 0);
+        prop_assert_eq!(ahead, request - by_weight(credit, weight.max(1024)));
     }
 
     /// It is divided again when one of them has changed.
@@ -204,7 +189,7 @@ proptest! {
         }
     }
 
-    /// A task that did not sleep keeps what it is owed.
+    /// A task that wakes has no lag.
     #[test]
     fn what_a_waiting_task_is_owed_or_ahead_is_bounded(
         from in clock(), to in clock(), ahead in prop_oneof![-1i64 << 40..1 << 40, -SLICE..10 * SLICE],
@@ -215,13 +200,8 @@ proptest! {
         rig.cpu(1, |cctx| cctx.vtime = to);
         let task = task_at(&mut rig, 0, from, ahead, weight);
         rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), moves.into(), wakes));
-        let (least, more) = if wakes {
-            (0, by_weight(SLICE, weight) + by_weight(CREDIT, weight.max(1024)))
-        } else {
-            (i64::MIN, by_weight(i64::from(OVERRUN_NS), weight))
-        };
-        let most = by_weight(SLICE, weight) + more;
-        prop_assert_eq!(distance(&mut rig, task), ahead.clamp(least, most));
+        let most = by_weight(SLICE, weight) + by_weight(i64::from(OVERRUN_NS), weight);
+        prop_assert_eq!(distance(&mut rig, task), if wakes { 0 } else { ahead.clamp(-most - CREDIT, most) });
     }
 
     #[test]
@@ -236,24 +216,83 @@ proptest! {
         // Its negative lag counts.
         let behind = ahead.max(by_weight(SLICE, weight) + 1);
         prop_assert_eq!(distance(&mut rig, task), behind);
-        let due = behind + if estimate < SHORT { 0 } else { by_weight(SLICE, weight) };
+        let due = behind + request(0, estimate, weight);
         prop_assert_eq!(deadline(&mut rig, task).wrapping_sub(vtime) as i64, due);
     }
 
-    /// Critical tasks take more than their share.
+    /// The task that runs and the tasks that wait, in the queues or as the next one, share the time.
     #[test]
-    fn the_clock_follows_what_runs_and_never_goes_back(
-        vtime in clock(), ahead in -1i64 << 40..1 << 40, critical: bool
+    fn virtual_time_advances_by_service(
+        vtime in clock(), weight in nice_weight(), queued in 0..1000u64, next in 0..1000u64, ran in 0..1u64 << 30,
     ) {
         let mut rig = Rig::new("1x1x1x1", &[]);
-        let task = task_at(&mut rig, 0, vtime, ahead, 1024);
-        if critical {
-            rig.kernel.tasks[task].raw_mut().tgid = LOADER_TGID;
-        }
-        rig.run_noted(task, 0);
-        let moved = rig.cpu(0, |cctx| cctx.vtime.wrapping_sub(vtime));
-        prop_assert_eq!(moved as i64, if critical { 0 } else { ahead.max(0) });
+        let task = task_at(&mut rig, 0, vtime, 0, weight);
+        rig.cpu(0, |cctx| (cctx.queued_load, cctx.next_load) = (queued << WEIGHT_SHIFT, next << WEIGHT_SHIFT));
+        run_for(&mut rig, task, ran);
+        let advanced = rig.cpu(0, |cctx| cctx.vtime.wrapping_sub(vtime)) as f64;
+        let exact = ran as f64 * 1024.0 / (queued + next + u64::from(weight)) as f64;
+        prop_assert!((advanced - exact).abs() <= 1.0, "{advanced} for {exact}");
     }
+
+    /// Before a task joins those that wait, by the time; the rest when current is charged, so that the sum is what it has run.
+    #[test]
+    fn virtual_time_advances_before_a_task_joins(before in 0..1u64 << 30, after in 0..1u64 << 30, early in 0..1u64 << 20) {
+        let mut rig = Rig::new("1x1x1x1", &[]);
+        let task = task_at(&mut rig, 0, 0, 0, 1024);
+        rig.cpu(0, |cctx| (cctx.curr_weight, cctx.advanced_at) = (1024 << WEIGHT_SHIFT, 1000));
+        // The clock has also counted an interrupt.
+        rig.call(rig.u.advance_to, (rig.cctx(0), 1000 + before + early));
+        prop_assert_eq!(rig.cpu(0, |cctx| cctx.vtime), before + early);
+        rig.cpu(0, |cctx| cctx.queued_load = 1024 << WEIGHT_SHIFT);
+        run_for(&mut rig, task, before + after);
+        let left = after.saturating_sub(early);
+        prop_assert_eq!(rig.cpu(0, |cctx| cctx.vtime), before + early + left / 2);
+        // What was counted too much is not counted again.
+        run_for(&mut rig, task, early.saturating_sub(after));
+        prop_assert_eq!(rig.cpu(0, |cctx| cctx.vtime), before + early + left / 2);
+    }
+
+    #[test]
+    fn a_task_alone_has_no_negative_lag(vtime in clock(), ahead in -1i64 << 40..1 << 40, others in 0..2u64) {
+        let mut rig = Rig::new("1x1x1x1", &[]);
+        let task = task_at(&mut rig, 0, vtime, ahead, 1024);
+        rig.cpu(0, |cctx| cctx.queued_load = others << 10 << WEIGHT_SHIFT);
+        run_for(&mut rig, task, 0);
+        prop_assert_eq!(distance(&mut rig, task), if others > 0 { ahead } else { ahead.min(0) });
+    }
+}
+
+/// Run a task, which a timer woke if `new`, alongside another one that waits.
+fn alongside(rig: &mut Rig, new: bool, lag: i64, ran: i64) -> u64 {
+    let task = task_at(rig, 0, 1 << 40, -lag, 1024);
+    has_run(rig, task, 0, SLICE);
+    rig.remembered(task, |tctx| tctx.sync_wakeup = (!new).into());
+    rig.set_deadline(task, 0);
+    let has_credit = rig.remembered(task, |tctx| tctx.has_credit);
+    rig.cpu(0, |cctx| cctx.curr_has_credit = has_credit);
+    run_for(rig, task, ran as u64);
+    rig.cpu(0, |cctx| cctx.lent)
+}
+
+/// Tasks with credit pass others for a slice in all. Then no task has credit, until one that lacks service has run, or no task
+/// waits.
+#[test]
+fn credit_is_lent_for_a_slice() {
+    let mut rig = Rig::new("1x1x1x1", &[]);
+    rig.cpu(0, |cctx| cctx.queued_load = 1024 << WEIGHT_SHIFT);
+    assert_eq!(alongside(&mut rig, true, 0, SLICE - 1), SLICE as u64 - 1);
+    assert_eq!(alongside(&mut rig, true, 0, SLICE), SLICE as u64);
+    let wakee = task_at(&mut rig, 0, 1 << 40, 0, 1024);
+    has_run(&mut rig, wakee, 0, SLICE);
+    note_wakeup(&mut rig, wakee, SCX_WAKE_TTWU);
+    assert_eq!(deadline(&mut rig, wakee) as i64, (1 << 40) + SLICE);
+    // A new task, with credit or without, and one that is ahead return nothing.
+    assert_eq!(alongside(&mut rig, true, SLICE, 1000), SLICE as u64);
+    assert_eq!(alongside(&mut rig, false, 0, 1000), SLICE as u64);
+    assert_eq!(alongside(&mut rig, false, SLICE, 1000), SLICE as u64 - 1000);
+    assert_eq!(deadline(&mut rig, wakee) as i64, (1 << 40) + SLICE - CREDIT);
+    rig.cpu(0, |cctx| cctx.queued_load = 0);
+    assert_eq!(alongside(&mut rig, false, 0, SLICE), 0);
 }
 
 #[test]
@@ -292,7 +331,7 @@ fn a_task_that_runs_at_attach_is_not_charged_for_its_past() {
     rig.kernel.activate(task, 0, 0);
     assert_eq!(rig.call(rig.u.burst, (rig.tctx(task).cast_const(),)), 0);
     run_for(&mut rig, task, 1000);
-    assert_eq!((distance(&mut rig, task), deadline(&mut rig, task) as i64), (1000, (1 << 50) + SLICE));
+    assert_eq!((distance(&mut rig, task), deadline(&mut rig, task) as i64), (500, (1 << 50) + 1000 + SLICE));
 }
 
 #[test]
@@ -303,25 +342,24 @@ fn one_long_burst_is_remembered_for_some_sleeps() {
         has_run(&mut rig, task, 0, estimate);
         let nr = (0..).take_while(|_| {
             let long = !is_short(&mut rig, task);
-            rig.call(rig.u.note_sleep, (rig.tctx(task),));
+            rig.call(rig.u.note_sleep, (rig.tctx(task), rig.cctx(0).cast_const()));
             long
         });
         assert_eq!(nr.count(), sleeps, "{estimate}");
     }
 }
 
-/// At a quarter of a slice it is short no more, and after a slice its credit is gone, and its negative lag counts.
+/// At a quarter of a slice it is short no more, and after a slice its credit is gone.
 #[test]
 fn a_task_that_runs_on_comes_later() {
-    for (ran, at) in
-        [(0, -CREDIT), (SHORT - 1, -CREDIT), (SHORT, SLICE - CREDIT), (SLICE - 1, SLICE - CREDIT), (SLICE, 2 * SLICE)]
+    for (ran, request) in [(0, -CREDIT), (SHORT - 1, -CREDIT), (SHORT, SLICE - CREDIT), (SLICE - 1, SLICE - CREDIT), (SLICE, SLICE)]
     {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let task = task_at(&mut rig, 0, 1 << 40, 0, 1024);
         has_run(&mut rig, task, 0, 0);
         note_wakeup(&mut rig, task, SCX_WAKE_TTWU);
         run_for(&mut rig, task, ran as u64);
-        assert_eq!(deadline(&mut rig, task) as i64 - (1 << 40), at, "after {ran} ns");
+        assert_eq!(deadline(&mut rig, task) as i64 - (1 << 40), ran + request, "after {ran} ns");
     }
 }
 
@@ -329,45 +367,11 @@ fn a_task_that_runs_on_comes_later() {
 fn tasks_of_a_kind_wait_in_the_order_in_which_they_came() {
     let mut rig = Rig::new("1x1x2x1", &[]);
     rig.only_idle(&[]);
-    let tasks = [2 * SLICE, SLICE - 1, 1, SLICE / 2, 0].map(|ahead| task_at(&mut rig, 0, 1 << 40, ahead, 1024));
+    let tasks = [2 * SLICE, SLICE - 1, 1, -SLICE, 0].map(|ahead| task_at(&mut rig, 0, 1 << 40, ahead, 1024));
     for task in tasks {
-        rig.kernel.activate(task, 0, 0);
+        rig.kernel.activate(task, 0, SCX_ENQ_WAKEUP);
     }
-    // The first has had a slice more.
-    assert_eq!(rig.waiting(0), [&tasks[1..], &tasks[..1]].concat());
-}
-
-/// A light task has credit for hundreds of its own milliseconds: the clock must not go there with it.
-#[test]
-fn the_clock_does_not_follow_where_credit_leads() {
-    for (sync, follows) in [(true, 4_000_000), (false, 0)] {
-        let mut rig = Rig::new("1x1x2x1", &[]);
-        let task = task_at(&mut rig, 0, 1 << 40, 4_000_000, 15);
-        has_run(&mut rig, task, 0, 0);
-        rig.remembered(task, |tctx| tctx.sync_wakeup = sync.into());
-        rig.run_noted(task, 0);
-        assert_eq!(rig.cpu(0, |cctx| cctx.vtime) - (1 << 40), follows, "sync: {sync}");
-    }
-}
-
-/// A negative lag of less than a slice counts for nothing: a light task's slice is far. And a task that another CPU takes out of its
-/// turn does not move the clock.
-#[test]
-fn the_clock_follows_no_further_than_the_deadline_that_brought_the_task_here() {
-    for (queued_cpu, others_wait, follows) in [(0, 1, 70), (1, 1, 0), (-1, 0, 70), (-1, 1, 0)] {
-        let mut rig = Rig::new("1x1x2x1", &[]);
-        rig.only_idle(&[]);
-        let task = task_at(&mut rig, 0, 1 << 40, 400, 1024);
-        rig.remembered(task, |tctx| (tctx.sync_wakeup, tctx.enqueued_at, tctx.queued_cpu) = (1, 1, queued_cpu));
-        rig.remembered(task, |tctx| tctx.deadline = (1 << 40) + 70);
-        rig.cpu(0, |cctx| (cctx.queued, cctx.queued_load) = (others_wait, u64::from(others_wait) << WEIGHT_SHIFT));
-        rig.running(task, 0);
-        assert_eq!(
-            rig.cpu(0, |cctx| cctx.vtime) - (1 << 40),
-            follows,
-            "queued at CPU {queued_cpu}, {others_wait} others"
-        );
-    }
+    assert_eq!(rig.waiting(0), tasks);
 }
 
 /// Its CPU had not finished to switch away from it: the kernel queues it there (SCX_OPS_ALLOW_QUEUED_WAKEUP). Or it may use one
@@ -388,29 +392,6 @@ fn a_wakeup_that_select_cpu_has_not_seen_is_noted() {
             rig.kernel.native.context(Context::Syscall);
             assert_eq!(rig.remembered(task, |tctx| (tctx.woke_exec, tctx.sync_wakeup)), (5, sync), "{context:?}");
         }
-    }
-}
-
-/// Of less weight than nice 0, and ahead by more than three slices of nice 0.
-#[test]
-fn a_light_weight_that_is_ahead_has_no_credit() {
-    for (weight, ahead, has) in [
-        (1024, 3 * SLICE + 1, true),
-        (9548, 20 * SLICE, true),
-        (820, 3 * SLICE, true),
-        (820, 3 * SLICE + 1, false),
-        (15, 3 * SLICE, true),
-        (15, 3 * SLICE + 1, false),
-        (15, -SLICE, true),
-    ] {
-        let mut rig = Rig::new("1x1x1x1", &[]);
-        let task = task_at(&mut rig, 0, 1 << 40, ahead, weight);
-        has_run(&mut rig, task, 0, 0);
-        rig.remembered(task, |tctx| tctx.sync_wakeup = 0);
-        let credit = if has { by_weight(CREDIT, weight) } else { 0 };
-        let cancelled = if ahead <= SLICE.min(by_weight(SLICE, weight)) { ahead.max(0) } else { 0 };
-        let at = deadline(&mut rig, task).wrapping_sub(1 << 40) as i64;
-        assert_eq!(at, ahead - credit - cancelled, "weight {weight}, {ahead} ns ahead");
     }
 }
 
@@ -480,7 +461,7 @@ fn wakers_see_what_runs() {
     }
 }
 
-/// What it asks for is that of now. A task that is told to make way stays so, and the clock stands until it has run.
+/// What it asks for is that of now. A task that is told to make way stays so.
 #[test]
 fn a_tick_begins_no_slice() {
     let mut rig = Rig::new("1x1x1x1", &[]);
@@ -494,5 +475,5 @@ fn a_tick_begins_no_slice() {
     rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime += SHORT as u64;
     rig.tick(task);
     let seen = rig.cpu(0, |c| (c.curr_started, c.curr_weight, c.curr_deadline as i64, c.vtime));
-    assert_eq!(seen, (started, 0, (1 << 40) + SLICE, 1 << 40));
+    assert_eq!(seen, (started, 0, (1 << 40) + SHORT + SLICE, (1 << 40) + SHORT as u64));
 }

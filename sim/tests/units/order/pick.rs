@@ -164,7 +164,7 @@ proptest! {
     ) {
         let (starved, others): (Vec<_>, Vec<_>) = (0..waits.len()).partition(|&i| waits[i] >= STARVE);
         let expected: Vec<_> = starved.into_iter().rev().chain(others).collect();
-        prop_assert_eq!(requeued(pinned, &waits, magpie_limits_MAX_LONG_QUEUE), expected);
+        prop_assert_eq!(requeued(pinned, &waits, magpie_limits_MAX_STARVE_CHECKS), expected);
     }
 }
 

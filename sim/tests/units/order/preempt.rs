@@ -80,11 +80,9 @@ impl Pair {
     fn expected(&self) -> bool {
         let due = |short: bool, sync: bool, policy, weight: u32, ahead: i64| {
             let slice = SLICE * 1024 / i64::from(weight);
-            let (least, request) = (slice.min(SLICE), if short { 0 } else { slice });
-            let has_credit = !sync && policy == SCHED_NORMAL && (weight >= 1024 || ahead <= 3 * SLICE);
-            let credit = if has_credit { CREDIT * 1024 / i64::from(weight) } else { 0 };
-            let cancelled = if ahead <= least { ahead.max(0) } else { 0 };
-            ahead + request - credit - cancelled
+            let request = if short { 0 } else { slice };
+            let credit = if !sync && policy == SCHED_NORMAL { CREDIT * 1024 / i64::from(weight.max(1024)) } else { 0 };
+            ahead + request - credit
         };
         let deadline = due(self.short, self.sync, self.policy, self.weight, -self.owed);
         let curr_deadline = due(self.curr_short, self.curr_sync, self.curr_policy, self.curr_weight, 0);
@@ -124,9 +122,7 @@ fn at_the_edges() {
         // By the deadlines.
         (Pair { owed: 1, ..PLAIN }, true),
         (PLAIN, false),
-        // A negative lag of up to a slice counts for nothing, and the credit outweighs one of less than that.
-        (Pair { curr_sync: true, owed: -SLICE, ..PLAIN }, true),
-        (Pair { curr_sync: true, owed: -2 * SLICE, ..PLAIN }, true),
+        // The credit outweighs a negative lag of less than that.
         (Pair { curr_sync: true, owed: 1 - CREDIT, ..PLAIN }, true),
         (Pair { curr_sync: true, owed: -CREDIT, ..PLAIN }, false),
         // The wakee is short, and current is not.
@@ -210,7 +206,7 @@ fn rig_of(idle: &[usize], policy: u32, flags: &[&str]) -> (Rig, TaskId) {
     rig.run_noted(curr, 0);
     rig.kernel.now += SLICE as u64;
     rig.kernel.tasks[curr].raw_mut().se.sum_exec_runtime += SLICE as u64;
-    rig.call(rig.u.charge, (rig.raw(curr), rig.tctx(curr)));
+    rig.call(rig.u.charge, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
     rig.set_deadline(curr, 0);
     rig.call(rig.u.note_current, (rig.tctx(curr), rig.cctx(0), 1024 << WEIGHT_SHIFT));
     (rig, curr)
@@ -274,7 +270,7 @@ fn a_pinned_wakee_that_preempts_is_first_in_the_local_dsq() {
 }
 
 /// A task that was preempted after it had run for `ran` of its slice, and another that waits with a deadline before its own.
-fn preempted(cpus: Range<usize>, ran: i64, by: preempter, fifo: u8) -> (Rig, TaskId, TaskId) {
+fn preempted(cpus: Range<usize>, ran: i64, by: preempter) -> (Rig, TaskId, TaskId) {
     let mut rig = Rig::new("1x1x2x1", &[]);
     rig.only_idle(&[]);
     let (curr, other) = (rig.task_on(cpus.clone()), rig.task_on(cpus));
@@ -286,7 +282,7 @@ fn preempted(cpus: Range<usize>, ran: i64, by: preempter, fifo: u8) -> (Rig, Tas
     } else {
         rig.kernel.cpus[0].local.push_back(other);
     }
-    rig.cpu(0, |cctx| (cctx.preempted_by, cctx.fifo) = (by as u8, fifo));
+    rig.cpu(0, |cctx| cctx.preempted_by = by as u8);
     let raw = rig.kernel.tasks[curr].raw_mut();
     (raw.se.sum_exec_runtime, raw.scx.slice) = (ran as u64, 0);
     rig.stopping(curr, true);
@@ -294,22 +290,20 @@ fn preempted(cpus: Range<usize>, ran: i64, by: preempter, fifo: u8) -> (Rig, Tas
     (rig, curr, other)
 }
 
-/// It may hold a lock for which the next one spins. After a slice it comes by its deadline, as where the queue is long.
+/// It may hold a lock for which the next one spins. After a slice it comes by its deadline.
 #[test]
 fn a_preempted_task_resumes_with_the_rest_of_its_slice() {
     for by in [preempter_BY_WAKEE, preempter_BY_KTHREAD] {
-        for (ran, fifo, resumes) in
-            [(0, 0, true), (SLICE - 1, 0, true), (SLICE, 0, false), (SLICE + 1, 0, false), (1, 1, false)]
-        {
-            let (rig, curr, other) = preempted(0..2, ran, by, fifo);
+        for (ran, resumes) in [(0, true), (SLICE - 1, true), (SLICE, false), (SLICE + 1, false)] {
+            let (rig, curr, other) = preempted(0..2, ran, by);
             let order = if resumes { [curr, other] } else { [other, curr] };
-            assert_eq!(rig.waiting(0), order, "after {ran} ns, FIFO: {fifo}");
+            assert_eq!(rig.waiting(0), order, "after {ran} ns");
             let slice = rig.kernel.tasks[curr].raw().scx.slice as i64;
             assert_eq!(slice == SLICE - ran, resumes, "{slice} after {ran} ns");
         }
     }
     // It was not preempted.
-    let (rig, curr, _) = preempted(0..2, 1, preempter_BY_NONE, 0);
+    let (rig, curr, _) = preempted(0..2, 1, preempter_BY_NONE);
     assert_eq!(rig.kernel.tasks[curr].raw().scx.slice, SLICE as u64);
 }
 
@@ -317,7 +311,7 @@ fn a_preempted_task_resumes_with_the_rest_of_its_slice() {
 #[test]
 fn a_long_task_that_wakes_comes_after_those_that_resume() {
     for light in [false, true] {
-        let (mut rig, curr, other) = preempted(0..2, 1, preempter_BY_WAKEE, 0);
+        let (mut rig, curr, other) = preempted(0..2, 1, preempter_BY_WAKEE);
         let wakee = rig.task();
         let vtime = rig.cpu(0, |cctx| cctx.vtime);
         rig.remembered(wakee, |tctx| {
@@ -332,7 +326,7 @@ fn a_long_task_that_wakes_comes_after_those_that_resume() {
 /// In the order in which they were.
 #[test]
 fn tasks_that_resume_come_one_after_the_other() {
-    let (mut rig, first, other) = preempted(0..2, 1, preempter_BY_WAKEE, 0);
+    let (mut rig, first, other) = preempted(0..2, 1, preempter_BY_WAKEE);
     let second = rig.task();
     rig.kernel.tasks[second].raw_mut().scx.slice = SLICE as u64;
     rig.running(second, 0);
@@ -345,7 +339,7 @@ fn tasks_that_resume_come_one_after_the_other() {
 
 #[test]
 fn a_kthread_comes_before_a_pinned_task_that_is_next() {
-    let (mut rig, curr, other) = preempted(0..1, 1, preempter_BY_WAKEE, 0);
+    let (mut rig, curr, other) = preempted(0..1, 1, preempter_BY_WAKEE);
     let kthread = kthread(&mut rig);
     rig.cpu(0, |cctx| cctx.curr_critical = 1);
     rig.wake(kthread, 0);
@@ -355,7 +349,7 @@ fn a_kthread_comes_before_a_pinned_task_that_is_next() {
 /// It resumes once.
 #[test]
 fn a_task_that_slept_since_it_was_preempted_does_not_resume() {
-    let (mut rig, curr, _) = preempted(0..2, 1, preempter_BY_WAKEE, 0);
+    let (mut rig, curr, _) = preempted(0..2, 1, preempter_BY_WAKEE);
     rig.kernel.take_out(curr);
     rig.running(curr, 0);
     rig.cpu(0, |cctx| cctx.preempted_by = preempter_BY_WAKEE as u8);

@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 
 use magpie_sim::dsq::{TaskId, pinned_queue};
-use magpie_sim::native::{FIFO_SLICE_NS, PF_KTHREAD, SCX_ENQ_LAST, SCX_ENQ_REENQ, SCX_ENQ_WAKEUP, WEIGHT_SHIFT};
-use magpie_sim::task::LOADER_TGID;
+use magpie_sim::native::{SCX_ENQ_LAST, SCX_ENQ_REENQ, SCX_ENQ_WAKEUP, WEIGHT_SHIFT};
 use proptest::prelude::*;
-use scx_magpie::bpf_intf::{due_DUE_BALANCE, magpie_stat_STAT_PREEMPT, queued_QUEUED_MOVABLE, queued_QUEUED_PINNED};
+use scx_magpie::bpf_intf::{due_DUE_BALANCE, queued_QUEUED_MOVABLE, queued_QUEUED_PINNED};
 
 use crate::rig::{Rig, nice_weight};
 
@@ -102,159 +101,11 @@ fn the_first_of_two_queues_is_the_one_with_the_earlier_deadline() {
     }
 }
 
-/// CPU 0 of a machine where more than two tasks are many: a quarter of the time-out is two slices and a half. The tasks wait
-/// there, the last one with the earliest deadline, and came with a tick after each.
-fn long_queue<const N: usize>() -> (Rig, [TaskId; N]) {
-    let mut rig = Rig::new("1x1x2x1", &["--slice-us", "100000", "--timeout-ms", "1000"]);
-    rig.only_idle(&[]);
-    let mut ahead = 0;
-    let tasks = [(); N].map(|()| {
-        let task = rig.task();
-        ahead -= 1_000_000_i64;
-        rig.remembered(task, |tctx| {
-            (tctx.vruntime, tctx.vtime_cpu, tctx.sync_wakeup) = ((1_u64 << 40).wrapping_add_signed(ahead), 0, 1)
-        });
-        task
-    });
-    rig.cpu(0, |cctx| cctx.vtime = 1 << 40);
-    for task in tasks {
-        rig.kernel.activate(task, 0, 0);
-        tick(&mut rig);
-    }
-    (rig, tasks)
-}
-
-/// What a tick of CPU 0 looks at here.
-fn tick(rig: &mut Rig) {
-    rig.call(rig.u.update_fifo, (0, rig.cctx(0)));
-}
-
-#[test]
-fn a_tick_finds_a_queue_that_has_become_long() {
-    let (mut rig, _) = long_queue::<6>();
-    rig.cpu(0, |cctx| cctx.fifo = 0);
-    let curr = rig.task();
-    rig.run_noted(curr, 0);
-    rig.tick(curr);
-    assert_eq!(rig.cpu(0, |cctx| cctx.fifo), 1);
-}
-
-fn slice(rig: &Rig, task: TaskId) -> u64 {
-    rig.kernel.tasks[task].raw().scx.slice
-}
-
-#[test]
-fn a_long_queue_is_served_fifo_first_served() {
-    let (rig, [a, b, c, d, e]) = long_queue();
-    assert_eq!(rig.waiting(0), [c, b, a, d, e]);
-    assert_eq!([slice(&rig, a), slice(&rig, d)], [100_000_000, FIFO_SLICE_NS.into()]);
-}
-
-#[test]
-fn kernel_threads_and_the_loader_do_not_wait_in_a_long_queue() {
-    let (mut rig, _) = long_queue::<5>();
-    let [loader, kthread] = [rig.task(), rig.task()];
-    rig.kernel.tasks[kthread].raw_mut().flags |= PF_KTHREAD;
-    rig.kernel.tasks[loader].raw_mut().tgid = LOADER_TGID;
-    rig.kernel.tasks[loader].traits.loader = true;
-    rig.wake(kthread, 0);
-    rig.wake(loader, 0);
-    assert_eq!(rig.waiting(0)[..2], [loader, kthread]);
-}
-
-/// Its nice value is set, say: the kernel takes it out and queues it anew.
-#[test]
-fn a_task_that_is_queued_anew_keeps_its_place() {
-    let (mut rig, _) = long_queue::<6>();
-    let before = rig.waiting(0);
-    let first = before[0];
-    let came = rig.remembered(first, |tctx| tctx.enqueued_at);
-    rig.kernel.now += 1000;
-    rig.kernel.set_nice(first, 0);
-    assert_eq!(rig.waiting(0), before);
-    assert_eq!(rig.remembered(first, |tctx| tctx.enqueued_at), came);
-}
-
-#[test]
-fn current_does_not_keep_the_cpu_while_a_long_queue_waits() {
-    let (mut rig, [first, ..]) = long_queue::<6>();
-    let curr = rig.task();
-    rig.remembered(curr, |tctx| (tctx.vruntime, tctx.vtime_cpu, tctx.sync_wakeup) = (1 << 39, 0, 1));
-    rig.run_noted(curr, 0);
-    rig.kernel.tasks[curr].raw_mut().scx.slice = 0;
-    let third = rig.waiting(0)[0];
-    assert_ne!(third, first);
-    assert_eq!(rig.dispatch(0, Some(curr)), [third]);
-}
-
-/// Until half of it has gone: by their deadlines tasks would come before all that are there.
-#[test]
-fn a_long_queue_is_one_until_it_is_half_as_long() {
-    for (left, fifo) in [(3, true), (2, true), (1, false)] {
-        let (mut rig, _) = long_queue::<6>();
-        while rig.waiting(0).len() > left {
-            rig.dispatch(0, None);
-        }
-        tick(&mut rig);
-        let last = *rig.waiting(0).last().unwrap();
-        let task = rig.task();
-        rig.remembered(task, |tctx| (tctx.vruntime, tctx.vtime_cpu, tctx.sync_wakeup) = (1 << 39, 0, 1));
-        rig.kernel.activate(task, 0, 0);
-        assert_eq!(rig.waiting(0).last() == Some(&task), fifo, "{left} left");
-        assert_eq!(rig.waiting(0).last() == Some(&last), !fifo, "{left} left");
-    }
-}
-
-/// An idle CPU has no ticks.
-#[test]
-fn a_cpu_that_goes_idle_has_no_long_queue() {
-    let (mut rig, _) = long_queue::<6>();
-    while !rig.waiting(0).is_empty() {
-        rig.dispatch(0, None);
-    }
-    assert_eq!(rig.cpu(0, |cctx| cctx.fifo), 1);
-    rig.go_idle(0);
-    assert_eq!(rig.cpu(0, |cctx| cctx.fifo), 0);
-}
-
-/// Of two queues, too, though one of them comes first when deadlines are the same.
-#[test]
-fn a_long_queue_takes_turns_with_the_one_of_pinned_tasks() {
-    let (mut rig, _) = long_queue::<6>();
-    while rig.waiting(0).len() > 3 {
-        rig.dispatch(0, None);
-    }
-    let tasks = [rig.task_on([0]), rig.task(), rig.task_on([0])];
-    for task in tasks {
-        rig.remembered(task, |tctx| (tctx.vruntime, tctx.vtime_cpu, tctx.sync_wakeup) = (1 << 39, 0, 1));
-        rig.kernel.activate(task, 0, 0);
-    }
-    let taken = [(); 6].map(|()| *rig.dispatch(0, None).last().unwrap());
-    assert_eq!(taken[3..], tasks);
-}
-
-#[test]
-fn no_task_preempts_into_a_long_queue() {
-    for (waiting, preempts) in [(1, 1), (6, 0)] {
-        let (mut rig, _) = long_queue::<6>();
-        while rig.waiting(0).len() > waiting {
-            rig.dispatch(0, None);
-        }
-        tick(&mut rig);
-        let [curr, wakee] = [rig.task(), rig.task()];
-        rig.remembered(curr, |tctx| (tctx.vruntime, tctx.vtime_cpu, tctx.sync_wakeup) = (1 << 40, 0, 1));
-        rig.run_noted(curr, 0);
-        rig.remembered(wakee, |tctx| (tctx.burst_est, tctx.vtime_cpu) = (0, 0));
-        rig.wake(wakee, 0);
-        assert_eq!(rig.stat(magpie_stat_STAT_PREEMPT), preempts, "{waiting} wait");
-    }
-}
-
 /// The kernel takes it from there, and no dispatch() has to find it.
 #[test]
 fn a_pinned_task_that_is_next_goes_to_the_local_dsq() {
     type Change = fn(&mut Rig, TaskId);
-    let cases: [(&str, bool, u64, Change); 10] = [
+    let cases: [(&str, bool, u64, Change); 9] = [
         ("its deadline is before current's next", true, SCX_ENQ_WAKEUP, |_, _| ()),
         ("... also when it did not wake", true, 0, |_, _| ()),
         ("a task waits", false, SCX_ENQ_WAKEUP, |rig, other| rig.queue(other, 0, u64::MAX >> 1)),
@@ -263,7 +114,6 @@ fn a_pinned_task_that_is_next_goes_to_the_local_dsq() {
             rig.cpu(0, |cctx| cctx.due = due_DUE_BALANCE as u8)
         }),
         ("a kernel thread runs", false, SCX_ENQ_WAKEUP, |rig, _| rig.cpu(0, |cctx| cctx.curr_critical = 1)),
-        ("the queue was long", false, SCX_ENQ_WAKEUP, |rig, _| rig.cpu(0, |cctx| cctx.fifo = 1)),
         ("its deadline is after current's next", false, SCX_ENQ_WAKEUP, |rig, _| {
             rig.cpu(0, |cctx| cctx.curr_requeued = 2_999_999)
         }),

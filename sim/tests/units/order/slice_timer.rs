@@ -124,16 +124,6 @@ fn it_leaves_a_task_that_sends_alone() {
     assert!(!is_set(&rig));
 }
 
-/// There each task runs until the next tick.
-#[test]
-fn there_is_none_in_fifo_mode() {
-    let (mut rig, task) = rig();
-    waits(&mut rig);
-    rig.cpu(0, |cctx| cctx.fifo = 1);
-    starts(&mut rig, task, SLICE);
-    assert!(!is_set(&rig));
-}
-
 /// The kernel may have no memory for it: then the tick ends the slice.
 #[test]
 fn a_timer_that_cannot_be_set_is_tried_again() {

@@ -85,11 +85,6 @@ fn the_weight_is_that_of_its_group() {
         of_half_weight(&mut rig, wait);
         assert_eq!(balance(&mut rig), taken, "{wait}");
     }
-    let mut rig = rig("1x1x2x1");
-    let task = of_half_weight(&mut rig, 0);
-    rig.remembered(task, |tctx| (tctx.vruntime, tctx.vtime_cpu) = ((-10 * GRAN) as u64, 1));
-    rig.call(rig.u.carry_over, (rig.tctx(task), 0, 1));
-    assert_eq!(rig.remembered(task, |tctx| tctx.vruntime as i64), -2000 * rig.kernel.tunables.slice_us_lag as i64);
 }
 
 #[test]

@@ -14,7 +14,7 @@ const LOOKS: usize = MAX_PULL_CHECKS as usize;
 const USEC: u64 = 1000;
 
 const IDLE: pull =
-    pull { why: pull_why_PULL_IDLE, pid: 0, cost: 0, min_wait: 0, before: 0, long_wait: 0, curr_weight: 0 };
+    pull { why: pull_why_PULL_IDLE, pid: 0, cost: 0, min_wait: 0, before: 0, long_wait: 0, curr_weight: 0, by_load: false };
 const BALANCE: pull = pull { why: pull_why_PULL_BALANCE, long_wait: u64::MAX, ..IDLE };
 
 /// All CPUs are busy.
@@ -184,42 +184,5 @@ proptest! {
         let weighted = wait * u64::from(weight) / 1024;
         let long = wait >= u64::from(BALANCE_WAIT_NS) && weighted >= long_wait;
         prop_assert_eq!(taken.is_some(), weighted >= min_wait && (deadline < before || long));
-    }
-}
-
-/// Else it keeps its distance to the clock when it runs.
-#[test]
-fn a_task_that_balances_keeps_its_turn() {
-    for (want, vtime_cpu) in [(BALANCE, 0), (IDLE, 1)] {
-        let mut rig = rig("1x1x2x1");
-        let task = rig.task();
-        rig.remembered(task, |tctx| tctx.vtime_cpu = 1);
-        waits(&mut rig, task, 1, 0);
-        assert!(pulls(&mut rig, 1, pull { before: u64::MAX >> 1, ..want }).is_some());
-        assert_eq!(rig.remembered(task, |tctx| tctx.vtime_cpu), vtime_cpu);
-    }
-}
-
-proptest! {
-    /// On the common scale. It is owed no more than a wakeup's credit.
-    #[test]
-    fn carry_over_keeps_the_turn(
-        vruntime in -50_000_000..50_000_000i64, clock in any::<u64>(), offsets in any::<[i32; 2]>(),
-        weight in nice_weight(),
-    ) {
-        let mut rig = rig("1x1x2x1");
-        let task = rig.task();
-        rig.set_weight(task, weight);
-        let (here, there) = (clock, 0u64);
-        rig.remembered(task, |tctx| (tctx.vruntime, tctx.vtime_cpu) = (there.wrapping_add_signed(vruntime), 1));
-        // Both clocks and their offsets make up the common scale.
-        let [own, other] = offsets.map(i64::from);
-        rig.cpu(0, |cctx| (cctx.vtime, cctx.voffset) = (here, 0u64.wrapping_sub(here).wrapping_add_signed(own)));
-        rig.cpu(1, |cctx| (cctx.vtime, cctx.voffset) = (there, other as u64));
-        rig.call(rig.u.carry_over, (rig.tctx(task), 0, 1));
-        let (now, vtime_cpu, recent) = rig.remembered(task, |tctx| (tctx.vruntime, tctx.vtime_cpu, tctx.recent));
-        let owed = rig.kernel.tunables.slice_us_lag as i64 * 1_024_000 / i64::from(weight);
-        prop_assert_eq!(now.wrapping_sub(here) as i64, (vruntime + other - own).max(-owed));
-        prop_assert_eq!((vtime_cpu, recent), (0, 1));
     }
 }
