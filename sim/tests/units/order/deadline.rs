@@ -31,8 +31,8 @@ fn burst() -> impl Strategy<Value = i64> {
 
 /// What a task of this weight asks for, by weight, that has run for `burst` since it woke and is expected to run for `estimate`.
 fn request(burst: i64, estimate: i64, weight: u32) -> i64 {
-    let is_short = burst.max(estimate) < SHORT;
-    if is_short { (by_weight(estimate, weight) - estimate).max(0) } else { by_weight(SLICE, weight) }
+    let slice = by_weight(SLICE, weight);
+    if burst.max(estimate) < SHORT { (slice - SLICE).max(0) / i64::from(SHORT_SHARE) } else { slice }
 }
 
 fn by_weight(ns: i64, weight: u32) -> i64 {

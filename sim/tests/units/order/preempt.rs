@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
-use magpie_sim::native::{PF_KTHREAD, SCX_WAKE_SYNC, SCX_WAKE_TTWU, WEIGHT_SHIFT};
+use magpie_sim::native::{PF_KTHREAD, SCX_WAKE_SYNC, SCX_WAKE_TTWU, SHORT_SHARE, WEIGHT_SHIFT};
 use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_IDLE, SCHED_NORMAL};
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
@@ -80,7 +80,7 @@ impl Pair {
     fn expected(&self) -> bool {
         let due = |short: bool, sync: bool, policy, weight: u32, ahead: i64| {
             let slice = SLICE * 1024 / i64::from(weight);
-            let request = if short { 0 } else { slice };
+            let request = if short { (slice - SLICE).max(0) / i64::from(SHORT_SHARE) } else { slice };
             let credit = if !sync && policy == SCHED_NORMAL { CREDIT * 1024 / i64::from(weight.max(1024)) } else { 0 };
             ahead + request - credit
         };
