@@ -142,7 +142,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
-	u64 rest;
+	u64 now, rest;
 
 	if (tctx)
 		queue_del(tctx);
@@ -161,7 +161,8 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		note_unseen_wakeup(p, tctx);
 	if (throttle(p, tctx, cpu, cctx, enq_flags))
 		return;
-	advance_to(cctx, locked_now(cpu));
+	now = locked_now(cpu);
+	advance_to(cctx, now);
 	rest = place_again(p, tctx, cpu, enq_flags & SCX_ENQ_WAKEUP || is_throttled(tctx));
 	if (tctx->move_why && send_away(p, cpu, enq_flags))
 		return;
@@ -172,7 +173,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags | SCX_ENQ_IMMED);
 		return;
 	}
-	insert_task(p, tctx, cpu, cctx, rest, enq_flags);
+	insert_task(p, tctx, cpu, cctx, now, rest, enq_flags);
 }
 
 /*

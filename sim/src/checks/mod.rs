@@ -280,12 +280,13 @@ impl Kernel {
         let (burst, limit) = (tctx.charged - tctx.woke_exec, slice / u64::from(SHORT_SHARE));
         let is_short = burst < limit && tctx.burst_est < limit;
         let of_short = (by_weight(slice) - slice as i64).max(0) / i64::from(SHORT_SHARE);
-        let asks = if is_short { of_short } else { by_weight(slice) };
-        let has_credit = tctx.has_credit != 0;
-        let credit = self.tunables.slice_us_lag * USEC;
-        let credit = if has_credit { by_weight(credit).min(credit as i64) } else { 0 };
-        let asks = asks - credit;
-        let ahead = (tctx.deadline.wrapping_sub(vtime) as i64).saturating_sub(asks);
+        let request = if is_short { of_short } else { by_weight(slice) };
+        let ahead = tctx.vruntime.wrapping_sub(vtime) as i64;
+        let credit = (tctx.vruntime.wrapping_add_signed(request)).wrapping_sub(tctx.deadline) as i64;
+        // A task that is preempted keeps its earlier deadline.
+        if credit < -1 || credit > 1 && tctx.has_credit == 0 && tctx.resumes == 0 {
+            return self.violate("virtual time", format!("task {task} has a credit of {credit} ns"));
+        }
         let before = tctx.deadline.wrapping_sub(self.tasks[task].raw().scx.dsq_vtime);
         // A task that wakes has no lag, except for a short one of little weight.
         let wakes = enq_flags & SCX_ENQ_WAKEUP != 0;

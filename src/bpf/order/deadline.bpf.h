@@ -87,9 +87,16 @@ static u64 vslice(struct task_ctx *tctx, u32 weight)
 	return tctx->vslice;
 }
 
-/* Return the credit in virtual time: of a task lighter than nice 0, that of nice 0. */
-static u64 credit_of(u32 weight)
+/*
+ * Return the credit in virtual time, of a task of this @weight: that of nice 0 if it is lighter, and
+ * more if all tasks of the CPU together are lighter, because virtual time is faster then.
+ */
+static u64 credit_of(const struct cpu_ctx *cctx, u32 weight)
 {
+	u64 load = waiting_load(cctx) + cctx->curr_weight;
+
+	if (load && load < NICE_0)
+		return tunables.credit_ns * NICE_0 / load;
 	return to_vtime(tunables.credit_ns, max(weight, NICE_0));
 }
 
@@ -170,7 +177,7 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 		       !never_preempts(p, tctx);
 	tctx->has_credit = tctx->is_new && cctx->lent < tunables.slice_ns;
 	if (tctx->has_credit)
-		at -= credit_of(weight);
+		at -= credit_of(cctx, weight);
 	tctx->deadline = at;
 }
 

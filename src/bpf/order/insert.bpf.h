@@ -52,15 +52,15 @@ static void run_at_once(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_fla
  * @p. Return true if @p preempts current. The rq lock of @cpu is held.
  */
 static bool queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
-		       u64 rest, bool preempt, bool critical, u64 enq_flags)
+		       u64 now, u64 rest, bool preempt, bool critical, u64 enq_flags)
 {
-	u64 now = locked_now(cpu), at = tctx->deadline, slice = rest ?: tunables.slice_ns, queue;
+	u64 at = tctx->deadline, slice = rest ?: tunables.slice_ns, queue;
 
 	queue = queue_add(p, tctx, cpu, cctx, now);
 	if (critical) {
 		at = cctx->vtime - FIRST_NS;
 	} else if (rest || (tctx->has_credit && !is_short(tctx))) {
-		at = queue_key(cpu, at, credit_of(task_weight(tctx)), rest);
+		at = queue_key(cpu, at, tctx->vruntime + request(tctx, task_weight(tctx)), rest);
 	}
 	tctx->resumes = rest > 0;
 	/* A queue of this CPU, because the CPU is busy; idle CPUs take tasks that may migrate. */
@@ -86,7 +86,7 @@ static bool queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
  * 4. All other tasks wait in a queue, from where idle CPUs may take them, even if they preempt.
  */
 static void insert_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
-			u64 rest, u64 enq_flags)
+			u64 now, u64 rest, u64 enq_flags)
 {
 	bool wakes = enq_flags & SCX_ENQ_WAKEUP, pinned = !is_migratable(p);
 	bool critical = false, preempt;
@@ -114,7 +114,7 @@ static void insert_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, s
 		/* The local DSQ, because no other CPU may take the task, and it is the next one. */
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, rest ?: tunables.slice_ns, enq_flags);
 	} else {
-		preempt = queue_task(p, tctx, cpu, cctx, rest, preempt, critical, enq_flags);
+		preempt = queue_task(p, tctx, cpu, cctx, now, rest, preempt, critical, enq_flags);
 	}
 	if (preempt)
 		cctx->preempted_by = BY_WAKEE;

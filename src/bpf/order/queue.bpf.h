@@ -140,8 +140,8 @@ static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64
 }
 
 /*
- * In enqueue on @cpu: return the key in its queue for a task with the deadline @at, which is
- * @credit earlier than without credit.
+ * In enqueue on @cpu: return the key in its queue for a task with the deadline @at, which is @later
+ * without credit.
  *
  * 1. A preempted task (@resumes) comes before the tasks that wait already, except critical tasks
  *    and tasks that were preempted before it. The preempted task may hold a lock, for which the
@@ -149,7 +149,7 @@ static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64
  * 2. The credit of a long task that wakes does not carry it past a preempted task:
  *    key = min(deadline without credit, key of the preempted task + 1).
  */
-__noinline u64 queue_key(s32 cpu, u64 at, u64 credit, bool resumes)
+__noinline u64 queue_key(s32 cpu, u64 at, u64 later, bool resumes)
 {
 	u64 queue, first_at;
 	struct task_struct *first = first_queued(cpu, cpu_ctx(cpu), &queue);
@@ -158,10 +158,11 @@ __noinline u64 queue_key(s32 cpu, u64 at, u64 credit, bool resumes)
 	if (!tctx || is_critical(first))
 		return at;
 	first_at = first->scx.dsq_vtime;
-	if (!resumes)
-		return tctx->resumes && time_before(at, first_at)
-			       ? at + min(credit, first_at + 1 - at)
-			       : at;
+	if (!resumes) {
+		if (!tctx->resumes || !time_before(at, first_at))
+			return at;
+		return time_before(later, first_at) ? later : first_at + 1;
+	}
 	if (time_before(at, first_at))
 		return at;
 	return tctx->resumes ? first_at : first_at - 2;
