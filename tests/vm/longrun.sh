@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 1 --llcs 1 --nodes 1 --icount 0 --turn 50 --timeout 900
-# vm: --cpus 2 --llcs 1 --nodes 1 --icount 0 --turn 50 --timeout 1200
+# matrix: --cpus 2 --llcs 1 --nodes 1 --icount 0 --turn 50 --timeout 1200
 # matrix: --cpus 8 --llcs 2 --nodes 2 --icount 0 --turn 50 --timeout 3600
 # carry: magpie-longrun
 # A process that never sleeps keeps its part of a CPU, and does not wait for long, alongside newcomers: a loop that forks short

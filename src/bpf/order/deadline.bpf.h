@@ -1,15 +1,43 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The order of tasks on a CPU: the task with the earliest virtual deadline runs next.
  *
  * The vruntime of a task grows by its run time, times 1024, over its weight (task_weight() of
- * cgroup/weight.bpf.h). Each CPU has a virtual time, vtime, that follows the vruntime of the tasks
- * that it runs. The lag of a task is the virtual time of its CPU minus its vruntime:
+ * cgroup/weight.bpf.h). The virtual time of a CPU, vtime, is a clock of service: while a task of
+ * sched_ext runs there for dt, whichever it is,
+ *
+ *	vtime += dt * 1024 / (sum of the weights of all tasks that are runnable on the CPU)
+ *
+ * So would the vruntime of each of them grow if all ran at the same time, each on its weight's part
+ * of the CPU (the fluid system). The lag of a task is the virtual time of its CPU minus its
+ * vruntime: the service that it lacks.
  *
  *	   positive lag              negative lag
  *	-------|-----------|--------------|--------> virtual time of the CPU
  *	   vruntime      vtime        vruntime
  *	  (waited)                     (just ran)
+ *
+ * Invariants, which sim/src/checks/service.rs checks in a model of its own:
+ *
+ * 1. vtime never goes back. It stands still only while no task of sched_ext runs.
+ * 2. A task that wakes, or is new, has vruntime = vtime, or a little before (kept_lag()). So no
+ *    task starts before time that others have waited, however often it forks, sleeps or moves.
+ * 3. Therefore a task that stays runnable on a CPU has its weight's part of the CPU's time, less
+ *    at most 4 slices, OVERRUN_NS, and the credit (times its weight over 1024, if that is more).
+ *
+ * EEVDF's clock is the weighted mean of the vruntimes instead. The mean goes back when a task that
+ * ran ahead sleeps, so EEVDF has to keep such a task in its queue until its lag is 0. Fluid time
+ * needs no such rule: what the remaining tasks lost stays their lag.
+ *
+ * Who writes vtime: only the CPU's own callbacks, with its rq lock held.
+ *
+ *	charge()       stopping, tick, dispatch: by the time that current has run
+ *	advance_to()   enqueue: before a task joins those that share the time
+ *
+ * What vtime does not see: a task in the local DSQ that is about to run, for some us (the next one,
+ * is_next(), is counted in next_load); and a task that a thief takes counts until the thief runs it.
+ * Both make vtime slower, for at most a slice. A current that is alone has no negative lag, because
+ * nobody lost what it had. A task keeps its lag when it moves (rebase()), and when its weight
+ * changes (reweight(), as CPU time). A throttled task is as one that sleeps.
  *
  * Two properties of a task determine the terms of its deadline:
  *
@@ -19,21 +47,19 @@
  *	       or forked it; or the kernel skipped select_cpu(), and neither an interrupt nor a
  *	       futex woke the task. Any other wakeup comes from a timer, a device or a futex
  *
- *	deadline = start + request - credit
+ *	deadline = vruntime + request - credit
  *
- *	start    the vruntime; but the CPU's virtual time until the task has run for a slice, if
- *	         its negative lag is at most a slice of the task, and at most a slice of nice 0.
- *	         Similar tasks then run in FIFO order. In the order of their lag, the last one
- *	         would wait for longer
- *	request  a slice of the task; 0 if the task is short
+ *	request  a slice of the task; 0 if the task is short. A short task of less weight than nice
+ *	         0 requests a quarter of what its slice is longer in virtual time than that of
+ *	         nice 0: else a thousand of them would each come before a heavier one
  *	credit   --slice-us-lag, until the task has run for a slice, because the task did not
  *	         choose the moment of its wakeup. 0 after a sync wakeup, because a reader of a
  *	         pipe finds more to read when it runs later. 0 for SCHED_BATCH, SCHED_IDLE and
- *	         cpu.idle. 0 for a task of less weight than nice 0 whose negative lag exceeds three
- *	         slices of nice 0, because its credit is long in virtual time
+ *	         cpu.idle. 0 while tasks with credit have passed others for a slice (cctx->lent)
  *
- * A task with credit runs before others, but not for more than its share: place() keeps more
- * negative lag than the credit, so a task that has used the credit up waits like any other.
+ * Tasks with credit run before others, together for a slice. Then a task that they passed, and that
+ * lacks service, returns with each ns that it runs a ns to be lent again. So a program that draws
+ * frames is on time alongside a pool of threads that wake each other, whatever --slice-us-lag is.
  *
  * place() computes the deadline when the task wakes or is queued again. set_deadline() computes it
  * again at a tick and when a slice ends. All comparisons use the stored deadline: of the tasks in
@@ -42,14 +68,11 @@
  *
  * A task that is preempted before its slice is over keeps its deadline and the rest of its slice,
  * and comes before the tasks that wait already (queue.bpf.h).
- *
- * A task that changes CPUs keeps its lag (rebase()), unless balance() pulls it (carry_over()). Each
- * CPU has its own virtual time, which is written under the CPU's rq lock.
  */
 #pragma once
 
 enum {
-	/* a task queued again keeps at most a slice plus this of negative lag: 2 ticks at HZ=100 */
+	/* a task queued again keeps at most a slice plus this of lag: 2 ticks at HZ=100 */
 	OVERRUN_NS = 20000000,
 	SHORT_SHARE = 4,	/* a short task runs for less than a slice / SHORT_SHARE */
 };
@@ -155,10 +178,7 @@ static void note_sleep(struct task_ctx *tctx, const struct cpu_ctx *cctx)
 	tctx->lag = cctx->vtime - tctx->vruntime;
 }
 
-/*
- * Return the request of the task in virtual time. A short task requests what its run takes longer
- * in virtual time than that of a task of nice 0: short tasks of nice 0 run in FIFO order.
- */
+/* Return the request of the task, of this @weight, in virtual time. See the head of this file. */
 static u64 request(struct task_ctx *tctx, u32 weight)
 {
 	if (!is_short(tctx))
@@ -276,8 +296,8 @@ static __always_inline void note_running(const struct task_struct *p, struct tas
 }
 
 /*
- * In yield: give up the credit, and raise the negative lag to at least a slice and 1 ns, because
- * set_deadline() would cancel a negative lag of at most a slice.
+ * In yield: give up the credit, and raise the negative lag to at least a slice and 1 ns, so that
+ * tasks without lag run first.
  */
 static void yield_turn(struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
@@ -319,8 +339,12 @@ static u64 kept_lag(struct task_ctx *tctx)
 
 /*
  * Bound the lag of @p, which is about to wait for @cpu or to run there, and compute its deadline.
- * It has no positive lag if it slept or was throttled (@woke), and a negative lag of at most a
- * slice plus OVERRUN_NS.
+ *
+ * 1. If it slept or was throttled (@woke), it has no lag, except kept_lag().
+ * 2. Otherwise its negative lag is at most a slice plus OVERRUN_NS. Without that bound a task that
+ *    ran for long (no tick, a stopped virtual CPU) would wait until each other task had run for as
+ *    long. Its positive lag is at most that plus the credit: by invariant 3 it has more only after
+ *    tasks that ran out of turn (starving, critical), which newcomers should not pay for.
  */
 static __always_inline void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 				  bool woke)
