@@ -16,8 +16,8 @@ use bytemuck::Zeroable;
 
 use crate::bpf_intf::{
     cpu_layout, cpu_state_CPU_PLACED as CPU_PLACED, llc_layout, machine, magpie_limits_MAX_CPUS as MAX_CPUS,
-    magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS, magpie_limits_MAX_SLOTS as MAX_SLOTS,
-    pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE, tunables,
+    magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS,
+    magpie_limits_MAX_SLOTS as MAX_SLOTS, pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE, tunables,
 };
 use crate::energy::power::POWERSAVE_PERF_SCALE;
 use crate::pelt;

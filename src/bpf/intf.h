@@ -98,7 +98,7 @@ struct tunables {
 	u64 llc_cost_ns;
 	u64 node_cost_ns;     /* ... and idle CPUs of other nodes */
 	u64 util_interval_ns; /* time between two rounds of the publisher */
-	u32 imbalance_pct; /* an LLC of utilization above 100 / this is not searched */
+	u32 imbalance_pct;    /* an LLC of utilization above 100 / this is not searched */
 	/* overloaded CPUs that one steal() tries */
 	u32 steal_tries;
 	/* scan periods for which a task that wake-affine moved to another node is not moved back */

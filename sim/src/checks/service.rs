@@ -134,7 +134,9 @@ impl Kernel {
             (0..self.tasks.len()).filter(|&task| self.checks.fluid.cpu(task) == Some(cpu)).collect();
         tasks.sort_by_cached_key(|&task| -self.checks.fluid.lag(task, now) as i64);
         let vtime = self.native.cpu_ctx(cpu).vtime;
-        let mut text = format!("CPU {cpu}, virtual time {vtime}\n  task  weight  as queued   lag us   program's  deadline        key\n");
+        let mut text = format!(
+            "CPU {cpu}, virtual time {vtime}\n  task  weight  as queued   lag us   program's  deadline        key\n"
+        );
         for task in tasks {
             let lag = self.checks.fluid.lag(task, now) / USEC as f64;
             let (weight, _) = self.checks.fluid.weights(task);

@@ -74,7 +74,7 @@
 enum {
 	/* a task queued again keeps at most a slice plus this of lag: 2 ticks at HZ=100 */
 	OVERRUN_NS = 20000000,
-	SHORT_SHARE = 4,	/* a short task runs for less than a slice / SHORT_SHARE */
+	SHORT_SHARE = 4, /* a short task runs for less than a slice / SHORT_SHARE */
 };
 
 /* All deadlines are closer than this to a CPU's virtual time. */
@@ -193,8 +193,8 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 	u32 weight = task_weight(tctx);
 	u64 at = tctx->vruntime + request(tctx, weight);
 
-	tctx->is_new = !tctx->sync_wakeup && burst(tctx) < tunables.slice_ns &&
-		       !never_preempts(p, tctx);
+	tctx->is_new =
+		!tctx->sync_wakeup && burst(tctx) < tunables.slice_ns && !never_preempts(p, tctx);
 	tctx->has_credit = tctx->is_new && cctx->lent < tunables.slice_ns;
 	if (tctx->has_credit)
 		at -= credit_of(cctx, weight);

@@ -109,8 +109,8 @@ static u64 cpu_load(const struct cpu_ctx *cctx)
  */
 static bool is_next(s32 cpu, const struct cpu_ctx *cctx, const struct task_ctx *tctx)
 {
-	return !cctx->queued && !cctx->due && !cctx->curr_critical &&
-	       !is_tickless(cctx) && !time_before(cctx->curr_requeued, tctx->deadline) &&
+	return !cctx->queued && !cctx->due && !cctx->curr_critical && !is_tickless(cctx) &&
+	       !time_before(cctx->curr_requeued, tctx->deadline) &&
 	       !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 }
 

@@ -352,7 +352,8 @@ fn one_long_burst_is_remembered_for_some_sleeps() {
 /// At a quarter of a slice it is short no more, and after a slice its credit is gone.
 #[test]
 fn a_task_that_runs_on_comes_later() {
-    for (ran, request) in [(0, -CREDIT), (SHORT - 1, -CREDIT), (SHORT, SLICE - CREDIT), (SLICE - 1, SLICE - CREDIT), (SLICE, SLICE)]
+    for (ran, request) in
+        [(0, -CREDIT), (SHORT - 1, -CREDIT), (SHORT, SLICE - CREDIT), (SLICE - 1, SLICE - CREDIT), (SLICE, SLICE)]
     {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let task = task_at(&mut rig, 0, 1 << 40, 0, 1024);
