@@ -362,6 +362,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 	}
 	if (!is_usable(cpu))
 		return;
+	cctx->lent = 0;
 	cctx->checks_again = false;
 	mark_idle(cpu, cctx);
 	/*

@@ -58,7 +58,8 @@
  *	         cpu.idle. 0 while tasks with credit have passed others for a slice (cctx->lent)
  *
  * Tasks with credit run before others, together for a slice. Then a task that they passed, and that
- * lacks service, returns with each ns that it runs a ns to be lent again. So a program that draws
+ * lacks service, returns with each ns that it runs a ns to be lent again; a CPU that idles has lent
+ * nothing. So a program that draws
  * frames is on time alongside a pool of threads that wake each other, whatever --slice-us-lag is.
  *
  * place() computes the deadline when the task wakes or is queued again. set_deadline() computes it
