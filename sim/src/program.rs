@@ -109,6 +109,8 @@ pub struct Channel {
     pub low: usize,
     /// The waker announces that it is about to sleep (WF_SYNC), as pipes and sockets do.
     pub sync: bool,
+    /// Tasks are woken by a futex, and not by an eventfd, say.
+    pub futex: bool,
     /// The CPU on which each message was written.
     pub messages: VecDeque<usize>,
     pub receivers: VecDeque<TaskId>,
@@ -118,7 +120,7 @@ pub struct Channel {
 impl Channel {
     pub fn new(capacity: usize, sync: bool) -> Self {
         let (messages, receivers, senders) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
-        Self { capacity, low: capacity - 1, sync, messages, receivers, senders }
+        Self { capacity, low: capacity - 1, sync, futex: false, messages, receivers, senders }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::dsq::TaskId;
 use crate::kernel::{Curr, Event, Kernel};
 use crate::machine::Distance;
 use crate::native::Context;
-use crate::program::{Dist, Step};
+use crate::program::{Channel, Dist, Step};
 use crate::task::{State, Task};
 use crate::trace::Op;
 
@@ -183,15 +183,15 @@ impl Kernel {
             return self.block(id);
         }
         channel.messages.push_back(cpu);
-        let sync = channel.sync;
         if let Some(receiver) = channel.receivers.pop_front() {
-            self.wake_by_message(receiver, sync);
+            self.wake_by_message(receiver, channel_id);
         }
     }
 
-    /// Wake a task by a pipe or a socket, or by a futex if not `sync`.
-    fn wake_by_message(&mut self, task: TaskId, sync: bool) {
-        self.wake_from(if sync { Context::Syscall } else { Context::Futex }, task, sync);
+    /// Wake a task that waits for this channel.
+    fn wake_by_message(&mut self, task: TaskId, channel: usize) {
+        let Channel { sync, futex, .. } = self.channels[channel];
+        self.wake_from(if futex { Context::Futex } else { Context::Syscall }, task, sync);
     }
 
     fn recv(&mut self, cpu: usize, id: TaskId, channel_id: usize) {
@@ -202,13 +202,12 @@ impl Kernel {
             self.tasks[id].pc -= 1;
             return self.block(id);
         };
-        let sync = channel.sync;
         self.cost += MESSAGE_LINES * transfer(self.machine.distance(from, cpu));
         let channel = &mut self.channels[channel_id];
         if channel.messages.len() <= channel.low
             && let Some(sender) = channel.senders.pop_front()
         {
-            self.wake_by_message(sender, sync);
+            self.wake_by_message(sender, channel_id);
         }
     }
 
@@ -217,7 +216,7 @@ impl Kernel {
         self.cost += SYSCALL;
         for task in std::mem::take(&mut self.channels[channel].receivers) {
             self.tasks[task].due_at = self.now + self.cost;
-            self.wake_by_message(task, false);
+            self.wake_by_message(task, channel);
         }
     }
 

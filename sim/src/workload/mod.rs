@@ -137,7 +137,7 @@ impl<'a> Builder<'a> {
     }
 
     pub fn channel(&mut self, capacity: usize, sync: bool) -> ChannelId {
-        self.kernel.channels.push(Channel::new(capacity, sync));
+        self.kernel.channels.push(Channel { futex: !sync, ..Channel::new(capacity, sync) });
         self.kernel.channels.len() - 1
     }
 
