@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The order of tasks on a CPU: the task with the earliest virtual deadline runs next.
  *
@@ -34,8 +35,8 @@
  *	advance_to()   enqueue: before a task joins those that share the time
  *
  * What vtime does not see: a task in the local DSQ that is about to run, for some us (the next one,
- * is_next(), is counted in next_load); and a task that a thief takes counts until the thief runs it.
- * Both make vtime slower, for at most a slice. A current that is alone has no negative lag, because
+ * is_next(), is counted in next_load); and that a thief takes a task, until the thief runs it. The
+ * error is at most a slice. A current that is alone has no negative lag, because
  * nobody lost what it had. A task keeps its lag when it moves (rebase()), and when its weight
  * changes (reweight(), as CPU time). A throttled task is as one that sleeps.
  *
@@ -59,8 +60,8 @@
  *
  * Tasks with credit run before others, together for a slice. Then a task that they passed, and that
  * lacks service, returns with each ns that it runs a ns to be lent again; a CPU that idles has lent
- * nothing. So a program that draws
- * frames is on time alongside a pool of threads that wake each other, whatever --slice-us-lag is.
+ * nothing. So a program that draws frames is on time alongside a pool of threads that wake each
+ * other, whatever --slice-us-lag is.
  *
  * place() computes the deadline when the task wakes or is queued again. set_deadline() computes it
  * again at a tick and when a slice ends. All comparisons use the stored deadline: of the tasks in
@@ -112,8 +113,8 @@ static u64 vslice(struct task_ctx *tctx, u32 weight)
 }
 
 /*
- * Return the credit in virtual time, of a task of this @weight: that of nice 0 if it is lighter, and
- * more if all tasks of the CPU together are lighter, because virtual time is faster then.
+ * Return the credit in virtual time, of a task of this @weight: that of nice 0 if it is lighter,
+ * and more if all tasks of the CPU together are lighter, because virtual time is faster then.
  */
 static u64 credit_of(const struct cpu_ctx *cctx, u32 weight)
 {
