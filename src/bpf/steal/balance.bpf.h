@@ -11,6 +11,9 @@
  * 2. have waited for longer by BALANCE_WAIT_NS of a task of nice 0, or of the victim's current, if
  *    that is heavier.
  *
+ * Or, however long the task has waited, its CPU has more load by at least twice the weight of the
+ * task, and the task is at least half as heavy as current there (by_load).
+ *
  * Virtual times of CPUs advance at different speeds. The distance between vtime + voffset of two
  * CPUs is the lag between their tasks:
  *
@@ -140,8 +143,10 @@ __noinline bool balance(s32 cpu, u64 deadline, struct task_ctx *own)
 	/* A heavy current of the victim is entitled to many slices before a light task has one. */
 	want.long_wait = want.min_wait + by_weight(BALANCE_WAIT_NS, max(curr, NICE_0));
 	/* A strong CPU with a big task pulls from a weak CPU only after a long wait. */
-	if (is_asym() && is_weak(victim) && !is_weak(cpu) && !fits_all(cctx->curr_util))
+	if (is_asym() && is_weak(victim) && !is_weak(cpu) && !fits_all(cctx->curr_util)) {
 		want.before = deadline - (1ULL << 62);
+		want.by_load = false;
+	}
 	if (!pull(cpu, victim, victim, &want))
 		return false;
 	stat_inc(STAT_BALANCE);
