@@ -161,15 +161,6 @@ impl Fluid {
         }
     }
 
-    /// Set the lag of a task to `most` if it is more.
-    pub fn limit(&mut self, task: TaskId, most: f64, now: u64) {
-        if let Some(cpu) = self.cpu(task)
-            && self.lag(task, now) > most
-        {
-            self.clients[task].set_lag(most, &self.servers[cpu]);
-        }
-    }
-
     /// Return the lag of a task, ns of CPU time; 0 if the task is not in the model.
     pub fn lag(&mut self, task: TaskId, now: u64) -> f64 {
         let Some(cpu) = self.cpu(task) else { return 0.0 };
@@ -249,14 +240,5 @@ mod tests {
         let mut fluid = fluid();
         fluid.run(0, Some((0, false)), 0);
         assert_eq!(lags(&mut fluid, 400), [-400.0, 0.0]);
-    }
-
-    #[test]
-    fn a_lag_that_is_given_up() {
-        let mut fluid = fluid();
-        fluid.limit(1, 0.0, 400);
-        fluid.limit(0, 0.0, 400);
-        assert_eq!(lags(&mut fluid, 400), [-300.0, 0.0]);
-        assert_eq!(lags(&mut fluid, 800), [-600.0, 300.0]);
     }
 }

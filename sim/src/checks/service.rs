@@ -12,7 +12,7 @@
 //!    which run immediately when they wake, however much they have run.
 //! 2. The time of a task that runs because it has waited for starve_ns: the watchdog would end the
 //!    program otherwise.
-//! 3. Lag that a task gave up when it yielded.
+//! 3. A task that has yielded, until it runs again.
 //! 4. Lag of SCHED_IDLE and cpu.idle tasks, which run when no other task wants to.
 
 use scx_magpie::bpf_intf::magpie_stat_STAT_STARVED;
@@ -24,7 +24,6 @@ use crate::kernel::{Curr, Kernel};
 use crate::native::{GROUP_IDLE, WEIGHT_SHIFT};
 use crate::task::{Place, SCHED_IDLE, State};
 use crate::time::{MSEC, USEC};
-use crate::trace::Op;
 
 /// Keys of tasks that come before all others are further than this before the virtual time.
 const FAR_BEFORE: i64 = -(1 << 57);
@@ -87,6 +86,7 @@ impl Kernel {
         let t = &self.tasks[task];
         let cpu = match (t.state, t.place) {
             (State::Running, _) => Some(t.cpu),
+            (State::Runnable, _) if t.tctx().is_some_and(|tctx| tctx.yielded != 0) => None,
             (State::Runnable, Place::Local(cpu)) => Some(cpu),
             (State::Runnable, Place::Dsq(id)) if !is_throttled_queue(id) => Some(queue_cpu(id)),
             _ => None,
@@ -102,9 +102,6 @@ impl Kernel {
         let Some(task) = call.task else { return };
         let weight = self.weight(task).max(1);
         self.checks.fluid.reweigh(task, weight, self.now);
-        if call.op == Op::Yield {
-            self.checks.fluid.limit(task, 0.0, self.now);
-        }
     }
 
     /// Update the model from all tasks and CPUs, after changes that are not reported (hotplug, the

@@ -46,6 +46,7 @@ struct task_ctx {
 	u8 has_credit;	 /* ... and its deadline includes the credit */
 	u8 preempted_by; /* enum preempter, when it stopped */
 	u8 resumes;	 /* it waits for the rest of its slice */
+	u8 yielded;	 /* it called sched_yield(), and has not run since */
 	u8 arrives;	 /* sent to an idle CPU, or taken from another one, and has not run since */
 	u64 charged;	 /* sum_exec_runtime when vruntime was last updated */
 	u64 woke_exec;	 /* sum_exec_runtime when it last woke: its burst begins there */

@@ -292,6 +292,7 @@ static __always_inline void note_running(const struct task_struct *p, struct tas
 	cctx->higher_class = false;
 	cctx->curr_resumes = tctx->resumes;
 	tctx->resumes = false;
+	tctx->yielded = false;
 	cctx->curr_idle_policy = is_idle_policy(p, tctx);
 	cctx->curr_weight = weight;
 	tctx->slice_end = tctx->charged + slice;
@@ -299,13 +300,15 @@ static __always_inline void note_running(const struct task_struct *p, struct tas
 
 /*
  * In yield: give up the credit, and raise the negative lag to at least a slice and 1 ns, so that
- * tasks without lag run first.
+ * tasks without lag run first. Until the task runs again, virtual time serves the other tasks only:
+ * what the task gives up is theirs, and they do not owe it.
  */
 static void yield_turn(struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
 	u64 earliest = cctx->vtime + vslice(tctx, task_weight(tctx)) + 1;
 
 	tctx->sync_wakeup = true;
+	tctx->yielded = true;
 	if (time_before(tctx->vruntime, earliest))
 		tctx->vruntime = earliest;
 }

@@ -24,6 +24,8 @@
  *	overload bit  a copy of QUEUED_MOVABLE for other CPUs; a thief may clear it, too
  *	              (steal/overload.bpf.h)
  *
+ * A task that has yielded counts with the least weight, 1.
+ *
  * The load of a CPU is queued_load plus the weight of current. A task that is inserted directly
  * into a local DSQ counts from when it runs.
  */
@@ -51,7 +53,7 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 		tctx->enqueued_at = now;
 	tctx->resumes = false;
 	tctx->queued_cpu = cpu;
-	tctx->queued_weight = task_weight(tctx);
+	tctx->queued_weight = tctx->yielded ? 1 : task_weight(tctx);
 	/*
 	 *	this CPU                      a thief, note_all_taken()
 	 *	add to queued_load            clear the overload bit
