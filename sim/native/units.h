@@ -20,7 +20,7 @@
 	X(bw_refill) X(take_slice) X(charge_groups) X(next_refill) X(cpu_budget) \
 	X(peak) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(set_deadline) X(charge) X(advance_to) \
 	X(note_current) X(note_running) X(yield_turn) X(rebase) X(place) \
-	X(queue_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) \
+	X(queue_add) X(local_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) \
 	X(preempts) X(is_about_to_sleep) X(run_at_once) X(arrival_flags) \
 	X(set_tickless) X(advance_tickless) \
 	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) X(is_big) \

@@ -14,7 +14,21 @@ fn run(
     ms: u64,
     seed: u64,
 ) -> Outcome {
+    run_after(0, machine, cgroups, workloads, limits, ms, seed)
+}
+
+/// Report what is after `warm_up_ms`.
+fn run_after(
+    warm_up_ms: u64,
+    machine: &str,
+    cgroups: &[Spec],
+    workloads: &[(&str, CgroupId)],
+    limits: &[Fault],
+    ms: u64,
+    seed: u64,
+) -> Outcome {
     let scenario = Scenario {
+        warm_up_ms,
         machine: machine.parse().unwrap(),
         workloads: workloads.iter().map(|(text, _)| text.parse().unwrap()).collect(),
         cgroups: cgroups.to_vec(),
@@ -67,8 +81,8 @@ fn two_groups_of_hogs_share_by_weight() {
 #[test]
 fn two_groups_of_hogs_share_four_cpus_by_weight() {
     // As long as the lightest has its turn so often that one more or less is not 5 %.
-    // Of a thousandth, two thirds more are a few turns, too.
-    for ([a, b], ms, most) in [([100, 300], 60_000, 1.05), ([1, 10], 60_000, 1.05), ([10, 10_000], 300_000, 1.7)] {
+    // Of a thousandth, as much again is a few turns, too.
+    for ([a, b], ms, most) in [([100, 300], 60_000, 1.05), ([1, 10], 60_000, 1.05), ([10, 10_000], 300_000, 2.0)] {
         let groups = [spec(0, a), spec(0, b)];
         // Something of the root's runs now and then, too.
         let hogs = [("hogs:nr=4", 1), ("hogs:nr=4", 2), ("schbench:m=1,t=2,s=20000,c=1000", 0)];
@@ -136,20 +150,20 @@ fn wakeups_in_nested_groups_are_as_fast_as_in_the_root() {
     }
 }
 
-/// Many tasks of a group that sleep for most of the time are light, each: they must not come first for that. They have less than
-/// their share (docs/experiments/order.md), because time that a task waits is lost in part when it sleeps.
+/// Many tasks of a group that sleep for most of the time are light, each: they must not come first for that. Before they are
+/// known to be short, for six sleeps, they have less than their share (docs/experiments/order.md).
 #[test]
 fn a_group_of_many_sleepers_has_its_share() {
-    for (hogs, least) in [(10, 0.9), (16, 0.68)] {
+    for hogs in [10, 16] {
         let mut workloads = vec![("hogs:nr=1", 0); hogs];
         for (id, (_, cgroup)) in workloads.iter_mut().enumerate() {
             *cgroup = id as CgroupId + 1;
         }
         workloads.push(("sleepers:nr=300,run=100,sleep=2000", hogs as CgroupId + 1));
-        let outcome = run("1x1x8x1", &vec![spec(0, 100); hogs + 1], &workloads, &[], 20_000, 1);
+        let outcome = run_after(4000, "1x1x8x1", &vec![spec(0, 100); hogs + 1], &workloads, &[], 20_000, 1);
         let used: Vec<f64> = outcome.report.groups.iter().map(|group| group.cpu_s).collect();
         let share = used[hogs..].iter().sum::<f64>() / used.iter().sum::<f64>() * (hogs as f64 + 1.0);
         println!("alongside {hogs} hogs: {share:.3} times its share");
-        assert!((least..=1.1).contains(&share), "alongside {hogs} hogs: {share} times its share");
+        assert!((0.85..=1.15).contains(&share), "alongside {hogs} hogs: {share} times its share");
     }
 }

@@ -296,7 +296,7 @@ struct cpu_ctx {
 	s32 nr_queued;	 /* sampled by sample_queues() */
 
 	/* order/deadline.bpf.h */
-	u64 next_load;	 /* weight of a task that is_next(), in the local DSQ; atomic */
+	u64 local_load;	 /* weights of tasks that enqueue() inserted into the local DSQ; atomic */
 	u64 advanced_at; /* scx_bpf_now() up to which vtime has advanced */
 	s64 advanced;	 /* ... ns by which it has advanced since current was last charged */
 	u64 lent;	 /* ns by which tasks with credit have passed others: 0..slice_ns */

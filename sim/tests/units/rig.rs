@@ -251,6 +251,12 @@ impl Rig {
         }
     }
 
+    /// Insert a task into a CPU's local DSQ behind current, as enqueue() does.
+    pub fn queue_local(&mut self, task: TaskId, cpu: usize) {
+        self.call(self.u.local_add, (self.tctx(task), cpu as i32, self.cctx(cpu)));
+        self.kernel.cpus[cpu].local.push_back(task);
+    }
+
     /// The tasks in a CPU's local DSQ.
     pub fn local(&self, cpu: usize) -> Vec<TaskId> {
         self.kernel.cpus[cpu].local.iter().collect()

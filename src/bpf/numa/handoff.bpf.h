@@ -49,7 +49,7 @@ static bool hands_off(const struct task_ctx *tctx, s32 target, u64 wake_flags)
 		return false;
 	if (is_asym() && !fits_cpu(tctx->task_util, waking))
 		return false;
-	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL))
+	if (is_followed(cctx))
 		return false;
 	cctx->handed_off = true;
 	scx_bpf_task_set_slice(bpf_get_current_task_btf(), 0);

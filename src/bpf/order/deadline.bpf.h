@@ -34,11 +34,11 @@
  *	charge()       stopping, tick, dispatch: by the time that current has run
  *	advance_to()   enqueue: before a task joins those that share the time
  *
- * What vtime does not see: a task in the local DSQ that is about to run, for some us (the next one,
- * is_next(), is counted in next_load); and that a thief takes a task, until the thief runs it. The
- * error is at most a slice. A current that is alone has no negative lag, because
- * nobody lost what it had. A task keeps its lag when it moves (rebase()), and when its weight
- * changes (reweight(), as CPU time). A throttled task is as one that sleeps.
+ * What vtime does not see: a task to which a CPU is handed off, or for which an idle one was
+ * claimed, for some us; and that a thief takes a task, until the thief runs it. The error is at
+ * most a slice. A current that is alone has no negative lag, because nobody lost what it had. A
+ * task keeps its lag when it moves (rebase()), and when its weight changes (reweight(), as CPU
+ * time). A throttled task is as one that sleeps, and so is one that has yielded, until it runs.
  *
  * Two properties of a task determine the terms of its deadline:
  *
@@ -88,11 +88,11 @@ enum {
 /* Return the weights of the tasks that wait on the CPU; see queue.bpf.h. */
 static u64 waiting_load(const struct cpu_ctx *cctx)
 {
-	return READ_ONCE(cctx->queued_load) + READ_ONCE(cctx->next_load);
+	return READ_ONCE(cctx->queued_load) + READ_ONCE(cctx->local_load);
 }
 
-/* Convert ns of CPU time to virtual time of a task of this task_weight(), up to nine hours. */
-static u64 to_vtime(u64 ns, u32 weight)
+/* Convert ns of CPU time, up to nine hours, to virtual time, by the weight of one task or several. */
+static u64 to_vtime(u64 ns, u64 weight)
 {
 	return weight == NICE_0 ? ns : ns * NICE_0 / weight;
 }
@@ -205,13 +205,11 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 
 /*
  * Advance the CPU's virtual time by @ns, in which it served all tasks that are runnable there:
- * current, of this @weight, and the tasks that wait.
+ * current, of this @weight, and the tasks that wait, of the load @waiting.
  */
-static void advance_vtime(struct cpu_ctx *cctx, u64 ns, u64 weight)
+static void advance_vtime(struct cpu_ctx *cctx, u64 ns, u64 weight, u64 waiting)
 {
-	u64 waiting = waiting_load(cctx);
-
-	cctx->vtime += ns * NICE_0 / (waiting + weight);
+	cctx->vtime += to_vtime(ns, waiting + weight);
 	if (waiting && cctx->curr_has_credit)
 		cctx->lent = min(cctx->lent + ns, tunables.slice_ns);
 }
@@ -228,7 +226,7 @@ static void advance_to(struct cpu_ctx *cctx, u64 now)
 		return;
 	cctx->advanced_at = now;
 	cctx->advanced += ran;
-	advance_vtime(cctx, ran, cctx->curr_weight);
+	advance_vtime(cctx, ran, cctx->curr_weight, waiting_load(cctx));
 }
 
 /*
@@ -239,6 +237,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 				   struct cpu_ctx *cctx)
 {
 	u64 sum_exec = p->se.sum_exec_runtime, ran = sum_exec - tctx->charged;
+	u64 waiting = waiting_load(cctx);
 	s64 rest = ran - cctx->advanced;
 	u32 weight;
 
@@ -254,15 +253,13 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	cctx->advanced = rest > 0 ? 0 : -rest;
 	cctx->advanced_at = ran_until(p, cctx);
 	if (rest > 0)
-		advance_vtime(cctx, rest, weight);
-	if (!waiting_load(cctx)) {
-		/* Current is alone: it has no negative lag. */
-		if (time_before(cctx->vtime, tctx->vruntime))
-			cctx->vtime = tctx->vruntime;
+		advance_vtime(cctx, rest, weight, waiting);
+	/* Alone, current has no negative lag. */
+	if (!waiting && time_before(cctx->vtime, tctx->vruntime))
+		cctx->vtime = tctx->vruntime;
+	if (cctx->lent &&
+	    (!waiting || (!tctx->is_new && time_before(tctx->vruntime, cctx->vtime))))
 		cctx->lent -= min(cctx->lent, ran);
-	} else if (!tctx->is_new && time_before(tctx->vruntime, cctx->vtime)) {
-		cctx->lent -= min(cctx->lent, ran);
-	}
 }
 
 /* Return true if the task was queued, and has not run since. */
@@ -335,11 +332,13 @@ static void rebase(struct task_ctx *tctx, s32 cpu)
  * Return the positive lag that the task keeps over a sleep: none, except a short task of less
  * weight than nice 0, of which each run would else take less than its request.
  */
-static u64 kept_lag(struct task_ctx *tctx)
+static __always_inline u64 kept_lag(struct task_ctx *tctx)
 {
-	if (tctx->lag <= 0 || !is_short(tctx))
+	u32 weight = task_weight(tctx);
+
+	if (weight >= NICE_0 || tctx->lag <= 0 || !is_short(tctx))
 		return 0;
-	return min((u64)tctx->lag, request(tctx, task_weight(tctx)));
+	return min((u64)tctx->lag, request(tctx, weight));
 }
 
 /*
@@ -357,15 +356,17 @@ static __always_inline void place(const struct task_struct *p, struct task_ctx *
 	const struct cpu_ctx *cctx = cpu_ctx(cpu);
 	s64 lag, most;
 
-	group_enter(p, tctx);
 	rebase(tctx, cpu);
-	lag = cctx->vtime - tctx->vruntime;
-	most = vslice(tctx, task_weight(tctx)) + to_vtime(OVERRUN_NS, task_weight(tctx));
-	if (woke)
+	group_enter(p, tctx);
+	if (woke) {
 		tctx->vruntime = cctx->vtime - kept_lag(tctx);
-	else if (lag < -most)
-		tctx->vruntime = cctx->vtime + most;
-	else if (lag > most + (s64)tunables.credit_ns)
-		tctx->vruntime = cctx->vtime - most - tunables.credit_ns;
+	} else {
+		lag = cctx->vtime - tctx->vruntime;
+		most = to_vtime(tunables.slice_ns + OVERRUN_NS, task_weight(tctx));
+		if (lag < -most)
+			tctx->vruntime = cctx->vtime + most;
+		else if (lag > most + (s64)tunables.credit_ns)
+			tctx->vruntime = cctx->vtime - most - tunables.credit_ns;
+	}
 	set_deadline(p, tctx, cctx);
 }

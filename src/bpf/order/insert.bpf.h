@@ -33,7 +33,8 @@ static u64 place_again(struct task_struct *p, struct task_ctx *tctx, s32 cpu, bo
  * In enqueue: run @p immediately, a per-CPU kernel thread or a pinned thread of the loader. Do not
  * offer current to idle CPUs: the preemption is brief, and the caches of current are warm.
  */
-static void run_at_once(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_flags)
+static void run_at_once(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
+			struct cpu_ctx *cctx, u64 enq_flags)
 {
 	if (is_preemptible(cctx)) {
 		cctx->preempted_by = BY_KTHREAD;
@@ -42,6 +43,7 @@ static void run_at_once(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_fla
 		/* At the head: a pinned task may wait in the local DSQ already (is_next()). */
 		enq_flags |= SCX_ENQ_HEAD;
 	}
+	local_add(tctx, cpu, cctx);
 	/* The local DSQ, because no other task comes before a critical one. */
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 }
@@ -94,23 +96,22 @@ static void insert_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, s
 	if (wakes && is_critical(p)) {
 		if (pinned) {
 			stat_inc(STAT_KTHREAD);
-			run_at_once(p, cctx, enq_flags);
+			run_at_once(p, tctx, cpu, cctx, enq_flags);
 			return;
 		}
 		critical = true;
 		preempt = is_preemptible(cctx);
 	} else {
-		preempt = wakes && preempts(p, tctx, cctx, cpu);
+		preempt = wakes && preempts(p, tctx, cctx, now);
 	}
 	if (is_nohz_full(cpu) && enq_flags & SCX_ENQ_LAST) {
 		/* The local DSQ, because current continues. */
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 	} else if (pinned && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) &&
-		   (preempt || is_next(cpu, cctx, tctx))) {
+		   (preempt || is_next(cctx, tctx))) {
 		if (preempt)
 			enq_flags |= SCX_ENQ_PREEMPT;
-		else
-			next_add(tctx, cpu, cctx);
+		local_add(tctx, cpu, cctx);
 		/* The local DSQ, because no other CPU may take the task, and it is the next one. */
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, rest ?: tunables.slice_ns, enq_flags);
 	} else {

@@ -54,7 +54,7 @@ static bool is_about_to_sleep(const struct cpu_ctx *cctx, u64 now)
  * 4. @p waits if current is about to sleep. Otherwise @p preempts current.
  */
 static __always_inline bool preempts(const struct task_struct *p, struct task_ctx *tctx,
-				     const struct cpu_ctx *cctx, s32 cpu)
+				     const struct cpu_ctx *cctx, u64 now)
 {
 	if (!tunables.wakeup_preempt || !is_preemptible(cctx) || never_preempts(p, tctx))
 		return false;
@@ -63,5 +63,5 @@ static __always_inline bool preempts(const struct task_struct *p, struct task_ct
 	if (tctx->sync_wakeup || (cctx->curr_resumes && !is_short(tctx)) ||
 	    !time_before(tctx->deadline, cctx->curr_deadline))
 		return false;
-	return !is_about_to_sleep(cctx, locked_now(cpu));
+	return !is_about_to_sleep(cctx, now);
 }

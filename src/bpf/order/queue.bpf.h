@@ -24,10 +24,9 @@
  *	overload bit  a copy of QUEUED_MOVABLE for other CPUs; a thief may clear it, too
  *	              (steal/overload.bpf.h)
  *
- * A task that has yielded counts with the least weight, 1.
- *
- * The load of a CPU is queued_load plus the weight of current. A task that is inserted directly
- * into a local DSQ counts from when it runs.
+ * The load of a CPU is queued_load plus the weight of current. A task that has yielded counts with
+ * the least weight, 1. A task in a local DSQ counts from when it runs. (local_load has the weights
+ * of those that enqueue() inserted there while another task ran, for virtual time.)
  */
 #pragma once
 
@@ -66,12 +65,15 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 	return migratable ? cpu : pinned_queue(cpu);
 }
 
-/* Count @p as waiting in the local DSQ of @cpu, where it is next. The rq lock is held. */
-static void next_add(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+/*
+ * Count a task that enqueue() inserts into the local DSQ of @cpu while another one runs. The rq
+ * lock is held.
+ */
+static void local_add(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
 	tctx->queued_cpu = cpu;
-	tctx->next_weight = task_weight(tctx);
-	__sync_fetch_and_add(&cctx->next_load, tctx->next_weight);
+	tctx->local_weight = task_weight(tctx);
+	__sync_fetch_and_add(&cctx->local_load, tctx->local_weight);
 }
 
 /*
@@ -82,10 +84,10 @@ static bool queue_del(struct task_ctx *tctx)
 {
 	u32 weight = tctx->queued_weight;
 
-	if (tctx->next_weight) {
-		__sync_fetch_and_add(&cpu_ctx(tctx->queued_cpu)->next_load,
-				     -(u64)tctx->next_weight);
-		tctx->next_weight = 0;
+	if (tctx->local_weight) {
+		__sync_fetch_and_add(&cpu_ctx(tctx->queued_cpu)->local_load,
+				     -(u64)tctx->local_weight);
+		tctx->local_weight = 0;
 		return false;
 	}
 	if (!weight)
@@ -100,6 +102,12 @@ static u64 cpu_load(const struct cpu_ctx *cctx)
 	return READ_ONCE(cctx->queued_load) + READ_ONCE(cctx->curr_weight);
 }
 
+/* Return true if a task waits in the local DSQ while current runs. */
+static bool is_followed(const struct cpu_ctx *cctx)
+{
+	return cctx->local_load || cctx->handed_off;
+}
+
 /*
  * Return true if a task that is pinned to @cpu is next whatever current does. It may then wait in
  * the local DSQ, and needs no dispatch(). Return false if
@@ -109,11 +117,10 @@ static u64 cpu_load(const struct cpu_ctx *cctx)
  * 3. the deadline of current may still be first after another slice;
  * 4. the local DSQ has a task: its tasks are in FIFO order, not in the order of deadlines.
  */
-static bool is_next(s32 cpu, const struct cpu_ctx *cctx, const struct task_ctx *tctx)
+static bool is_next(const struct cpu_ctx *cctx, const struct task_ctx *tctx)
 {
 	return !cctx->queued && !cctx->due && !cctx->curr_critical && !is_tickless(cctx) &&
-	       !time_before(cctx->curr_requeued, tctx->deadline) &&
-	       !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
+	       !time_before(cctx->curr_requeued, tctx->deadline) && !is_followed(cctx);
 }
 
 /* Return the ns for which the task has been queued; 0 if it is not. */

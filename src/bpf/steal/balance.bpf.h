@@ -12,7 +12,7 @@
  *    that is heavier.
  *
  * Or, however long the task has waited, its CPU has more load by at least twice the weight of the
- * task, and the task is at least half as heavy as current there (by_load).
+ * task, and the task is at least a third as heavy as current there.
  *
  * Virtual times of CPUs advance at different speeds. The distance between vtime + voffset of two
  * CPUs is the lag between their tasks:
@@ -137,7 +137,7 @@ __noinline bool balance(s32 cpu, u64 deadline, struct task_ctx *own)
 	trim_drift(cctx, from, curr ? min(curr, weight) : weight);
 	gran = to_vtime(share_llc(cpu, victim) ? BALANCE_GRAN_NS : 2 * BALANCE_GRAN_NS, weight);
 	want.before = deadline + cctx->voffset - from->voffset - gran;
-	want.by_load = weight >= curr / 2 && cpu_load(from) >= cpu_load(cctx) + 2 * (u64)weight;
+	want.surplus = cpu_load(from) - cpu_load(cctx);
 	if (own)
 		want.min_wait = by_weight(wait_time(own, scx_bpf_now()), task_weight(own));
 	/* A heavy current of the victim is entitled to many slices before a light task has one. */
@@ -145,7 +145,7 @@ __noinline bool balance(s32 cpu, u64 deadline, struct task_ctx *own)
 	/* A strong CPU with a big task pulls from a weak CPU only after a long wait. */
 	if (is_asym() && is_weak(victim) && !is_weak(cpu) && !fits_all(cctx->curr_util)) {
 		want.before = deadline - (1ULL << 62);
-		want.by_load = false;
+		want.surplus = 0;
 	}
 	if (!pull(cpu, victim, victim, &want))
 		return false;

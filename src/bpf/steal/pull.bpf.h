@@ -32,7 +32,7 @@ struct pull {
 	u64 before;	 /* ... its deadline is before this, */
 	u64 long_wait;	 /* ... or it has waited for this long, ns by weight */
 	u32 curr_weight; /* weight of the victim's current; 0: none */
-	bool by_load;	 /* PULL_BALANCE: the victim has more load even without the task */
+	s64 surplus;	 /* PULL_BALANCE: the load that the victim has more than the CPU */
 };
 
 static u64 by_weight(u64 ns, u32 weight)
@@ -47,6 +47,12 @@ static u64 by_weight(u64 ns, u32 weight)
 static bool outweighs(u32 weight, const struct pull *pull)
 {
 	return pull->curr_weight && weight / 2 > pull->curr_weight;
+}
+
+/* Return true if the CPU still has no more load than the victim once it has the task. */
+static bool evens_load(u64 weight, const struct pull *pull)
+{
+	return pull->surplus >= (s64)(2 * weight) && 3 * weight >= pull->curr_weight;
 }
 
 /* Return true if the preferred node of the task, which waits on @victim, is that of @cpu. */
@@ -70,7 +76,7 @@ static bool pull_wants(const struct pull *pull, struct task_struct *p, struct ta
 		       (!is_asym() || fits_cpu(tctx->task_util, cpu) || weak_wait(tctx, now) <= 0);
 	case PULL_BALANCE:
 		weight = task_weight(tctx);
-		if (pull->by_load)
+		if (evens_load(weight, pull))
 			return true;
 		if (by_weight(wait, weight) < pull->min_wait)
 			return false;

@@ -97,7 +97,7 @@ fn other_wakeups_are_none() {
         ("others wait in its queues", &[], 0, SYNC, |rig, _, _| rig.cpu(0, |cctx| cctx.queued = 1)),
         ("another is in the local DSQ", &[], 0, SYNC, |rig, _, _| {
             let other = rig.task();
-            rig.kernel.cpus[0].local.push_back(other);
+            rig.queue_local(other, 0);
         }),
         ("the score is too low", &[], 0, SYNC, |rig, waker, _| set_score(rig, waker, 0, SCORE - 1)),
     ];

@@ -200,8 +200,23 @@ proptest! {
         rig.cpu(1, |cctx| cctx.vtime = to);
         let task = task_at(&mut rig, 0, from, ahead, weight);
         rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), moves.into(), wakes));
-        let most = by_weight(SLICE, weight) + by_weight(i64::from(OVERRUN_NS), weight);
+        let most = by_weight(SLICE + i64::from(OVERRUN_NS), weight);
         prop_assert_eq!(distance(&mut rig, task), if wakes { 0 } else { ahead.clamp(-most - CREDIT, most) });
+    }
+
+    /// Else each of its short runs would take less than it requests.
+    #[test]
+    fn a_short_task_lighter_than_nice_0_keeps_what_it_lacked_when_it_slept(
+        vtime in clock(), slept_with in prop_oneof![-1i64 << 40..1 << 40, -SLICE..SLICE], weight in nice_weight(),
+        estimate in burst(),
+    ) {
+        let mut rig = Rig::new("1x1x1x1", &[]);
+        let task = task_at(&mut rig, 0, vtime, 0, weight);
+        has_run(&mut rig, task, 0, estimate);
+        rig.remembered(task, |tctx| tctx.lag = slept_with);
+        rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), 0, true));
+        let kept = if estimate < SHORT { slept_with.clamp(0, request(0, estimate, weight)) } else { 0 };
+        prop_assert_eq!(distance(&mut rig, task), -kept);
     }
 
     #[test]
@@ -227,7 +242,7 @@ proptest! {
     ) {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let task = task_at(&mut rig, 0, vtime, 0, weight);
-        rig.cpu(0, |cctx| (cctx.queued_load, cctx.next_load) = (queued << WEIGHT_SHIFT, next << WEIGHT_SHIFT));
+        rig.cpu(0, |cctx| (cctx.queued_load, cctx.local_load) = (queued << WEIGHT_SHIFT, next << WEIGHT_SHIFT));
         run_for(&mut rig, task, ran);
         let advanced = rig.cpu(0, |cctx| cctx.vtime.wrapping_sub(vtime)) as f64;
         let exact = ran as f64 * 1024.0 / (queued + next + u64::from(weight)) as f64;

@@ -74,7 +74,7 @@ impl Pair {
             cctx.curr_critical = self.curr_critical.into();
             (cctx.curr_started, cctx.curr_left) = (now - 5000, self.left + 5000);
         });
-        rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), 0))
+        rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), rig.kernel.now))
     }
 
     fn expected(&self) -> bool {
@@ -180,7 +180,7 @@ fn a_task_of_a_cpu_idle_group_is_preempted_and_preempts_not() {
         rig.remembered(wakee, |tctx| tctx.vruntime = 0);
         rig.run_noted(curr, 0);
         rig.set_deadline(wakee, 0);
-        assert_eq!(rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), 0)), preempts);
+        assert_eq!(rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), rig.kernel.now)), preempts);
     }
 }
 
@@ -189,7 +189,7 @@ fn a_task_is_preempted_once() {
     let mut rig = Rig::new("1x1x2x1", &[]);
     let wakee = rig.task();
     rig.cpu(0, |cctx| (cctx.curr_weight, cctx.curr_idle_policy) = (0, 1));
-    assert!(!rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), 0)));
+    assert!(!rig.call(rig.u.preempts, (rig.raw(wakee), rig.tctx(wakee), rig.cctx(0), rig.kernel.now)));
 }
 
 /// On CPU 0 a task that a timer woke has run for a slice, and such CPUs are idle.
@@ -258,7 +258,7 @@ fn a_pinned_wakee_that_preempts_is_first_in_the_local_dsq() {
     for (flags, preempts) in [(&[][..], true), (&["--no-wakeup-preempt"], false)] {
         let (mut rig, curr) = rig_of(&[1], SCHED_NORMAL, flags);
         let (other, wakee) = (rig.task_on([0]), rig.task_on([0]));
-        rig.kernel.cpus[0].local.push_back(other);
+        rig.queue_local(other, 0);
         rig.kernel.tasks[curr].raw_mut().scx.slice = 1000;
         rig.wake(wakee, 0);
         assert_eq!(rig.local(0), if preempts { vec![wakee, other] } else { vec![other] });
@@ -280,7 +280,7 @@ fn preempted(cpus: Range<usize>, ran: i64, by: preempter) -> (Rig, TaskId, TaskI
         let deadline = rig.remembered(curr, |tctx| tctx.deadline);
         rig.queue(other, 0, deadline.wrapping_sub(1));
     } else {
-        rig.kernel.cpus[0].local.push_back(other);
+        rig.queue_local(other, 0);
     }
     rig.cpu(0, |cctx| cctx.preempted_by = by as u8);
     let raw = rig.kernel.tasks[curr].raw_mut();

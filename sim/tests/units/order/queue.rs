@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use magpie_sim::dsq::{TaskId, pinned_queue};
-use magpie_sim::native::{SCX_ENQ_LAST, SCX_ENQ_REENQ, SCX_ENQ_WAKEUP, WEIGHT_SHIFT};
+use magpie_sim::native::{SCX_ENQ_LAST, SCX_ENQ_REENQ, SCX_ENQ_WAKEUP, WEIGHT_DFL, WEIGHT_SHIFT};
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::{due_DUE_BALANCE, queued_QUEUED_MOVABLE, queued_QUEUED_PINNED};
 
@@ -109,7 +109,7 @@ fn a_pinned_task_that_is_next_goes_to_the_local_dsq() {
         ("its deadline is before current's next", true, SCX_ENQ_WAKEUP, |_, _| ()),
         ("... also when it did not wake", true, 0, |_, _| ()),
         ("a task waits", false, SCX_ENQ_WAKEUP, |rig, other| rig.queue(other, 0, u64::MAX >> 1)),
-        ("one is in the local DSQ", false, SCX_ENQ_WAKEUP, |rig, other| rig.kernel.cpus[0].local.push_back(other)),
+        ("one is in the local DSQ", false, SCX_ENQ_WAKEUP, |rig, other| rig.queue_local(other, 0)),
         ("dispatch() is to look at others", false, SCX_ENQ_WAKEUP, |rig, _| {
             rig.cpu(0, |cctx| cctx.due = due_DUE_BALANCE as u8)
         }),
@@ -130,6 +130,20 @@ fn a_pinned_task_that_is_next_goes_to_the_local_dsq() {
         assert_eq!((rig.local(0).contains(&task), rig.waiting(0).contains(&task)), (local, !local), "{what}");
         assert!(!rig.kernel.cpus[0].need_resched, "{what}");
     }
+}
+
+/// What it gave up is the others'.
+#[test]
+fn virtual_time_does_not_serve_a_task_that_has_yielded() {
+    let mut rig = Rig::new("1x1x2x1", &[]);
+    let [yielded, other] = [rig.task(), rig.task()];
+    rig.remembered(yielded, |tctx| tctx.yielded = 1);
+    rig.queue(yielded, 0, 0);
+    assert_eq!(rig.cpu(0, |cctx| cctx.queued_load), 1);
+    rig.queue(other, 0, 0);
+    assert_eq!(rig.cpu(0, |cctx| cctx.queued_load), 1 + u64::from(WEIGHT_DFL << WEIGHT_SHIFT));
+    rig.running(yielded, 0);
+    assert_eq!(rig.remembered(yielded, |tctx| (tctx.yielded, tctx.queued_weight)), (0, 0));
 }
 
 #[test]

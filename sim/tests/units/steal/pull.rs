@@ -3,7 +3,7 @@
 
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{
-    BALANCE_WAIT_NS, MAX_PULL_CHECKS, WEAK_WAIT_NS, pull, pull_why_PULL_BALANCE, pull_why_PULL_IDLE,
+    BALANCE_WAIT_NS, MAX_PULL_CHECKS, WEAK_WAIT_NS, WEIGHT_SHIFT, pull, pull_why_PULL_BALANCE, pull_why_PULL_IDLE,
 };
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
@@ -21,7 +21,7 @@ const IDLE: pull = pull {
     before: 0,
     long_wait: 0,
     curr_weight: 0,
-    by_load: false,
+    surplus: 0,
 };
 const BALANCE: pull = pull { why: pull_why_PULL_BALANCE, long_wait: u64::MAX, ..IDLE };
 
@@ -91,6 +91,39 @@ fn the_first_that_may_come_is_taken() {
         waits(&mut rig, task, 1, 0);
     }
     assert_eq!(pulls(&mut rig, 1, IDLE), Some(1));
+}
+
+/// The CPU still has no more load than the victim then. A light task beside a heavy one stays.
+#[test]
+fn a_task_that_evens_the_load_is_taken_however_short_it_has_waited() {
+    for (weight, surplus, curr, taken) in [
+        (1024, 2048, 1024, true),
+        (1024, 2047, 1024, false),
+        (1024, -4096, 1024, false),
+        (110, 4000, 330, true),
+        (110, 4000, 331, false),
+        (3121, 6242, 1024, true),
+    ] {
+        let mut rig = rig("1x1x2x1");
+        let task = rig.task();
+        rig.set_weight(task, weight);
+        waits(&mut rig, task, 1, 0);
+        let want = pull { surplus: surplus << WEIGHT_SHIFT, curr_weight: curr << WEIGHT_SHIFT, min_wait: 1, ..BALANCE };
+        assert_eq!(pulls(&mut rig, 1, want).is_some(), taken, "{weight} of {surplus}, current {curr}");
+    }
+}
+
+/// Each task is judged by its own weight.
+#[test]
+fn the_first_task_that_evens_the_load_is_taken() {
+    let mut rig = rig("1x1x2x1");
+    for weight in [1024, 335, 526] {
+        let task = rig.task();
+        rig.set_weight(task, weight);
+        waits(&mut rig, task, 1, 0);
+    }
+    let want = pull { surplus: 1100 << WEIGHT_SHIFT, curr_weight: 1024 << WEIGHT_SHIFT, min_wait: 1, ..BALANCE };
+    assert_eq!(pulls(&mut rig, 1, want), Some(2));
 }
 
 /// A CPU that goes idle leaves a task that ran a moment ago to the caches of its LLC.
