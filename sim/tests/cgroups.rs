@@ -164,6 +164,6 @@ fn a_group_of_many_sleepers_has_its_share() {
         let used: Vec<f64> = outcome.report.groups.iter().map(|group| group.cpu_s).collect();
         let share = used[hogs..].iter().sum::<f64>() / used.iter().sum::<f64>() * (hogs as f64 + 1.0);
         println!("alongside {hogs} hogs: {share:.3} times its share");
-        assert!((0.85..=1.15).contains(&share), "alongside {hogs} hogs: {share} times its share");
+        assert!((0.85..=1.2).contains(&share), "alongside {hogs} hogs: {share} times its share");
     }
 }

@@ -9,7 +9,8 @@
 #
 #	pinned: all on CPU 0              the part is at least 0.9 of EEVDF's
 #	free: as many of each as CPUs     the part is at least 0.95 of the fair one
-#	both                              the longest wait is at most 2.5 times EEVDF's, or 10 ms
+#	both                              the longest wait is at most 2.5 times EEVDF's, or 10 ms; longer by as much as
+#	                                  EEVDF's part is above the fair one
 #	                                  frames on time: at most 3 % of those due fewer than under EEVDF
 . /root/lib.sh
 CG=/sys/fs/cgroup
@@ -27,7 +28,8 @@ compare() {
 	_said=$(jq -r -n --arg name "$1" --arg fair "$2" --slurpfile eevdf /tmp/eevdf-$1 --slurpfile magpie /tmp/magpie-$1 '
 		$eevdf[0] as $e | $magpie[0] as $m | $e.frames_due as $due |
 		(if $fair == "" then 0.9 * $e.part else 0.95 * ($fair | tonumber) end) as $least |
-		([10, 2.5 * $e.longest_wait_ms] | max) as $longest |
+		(if $fair == "" then 1 else [1, $e.part / ($fair | tonumber)] | max end) as $more |
+		([10, 2.5 * $more * $e.longest_wait_ms] | max) as $longest |
 		def tenths: . * 10 | round / 10;
 		"\($name): part \($m.part | tenths) % (EEVDF \($e.part | tenths)), "
 		+ "longest wait \($m.longest_wait_ms | tenths) ms (\($e.longest_wait_ms | tenths))"

@@ -153,21 +153,24 @@ __noinline s32 flush_cpu(s32 cpu)
 }
 
 /*
- * Add @by to the changes of @cpu for the group. Flush them if FLUSH_NS have passed. On any CPU.
- * Bounded by CHANGE_SLOTS. Return 0.
+ * Add @by to the changes of @cpu for the group. Before, flush those of more than FLUSH_NS ago: at
+ * once a task that forks another and sleeps, or wakes its parent and exits, would be counted twice
+ * or not at all until the next flush. On any CPU. Bounded by CHANGE_SLOTS. Return 0.
  */
 __noinline s32 group_change(s32 cpu, u32 id, s32 by)
 {
 	struct changes *c = &changes[cpu & (MAX_CPUS - 1)];
-	u64 *slot = &c->slots[id & (CHANGE_SLOTS - 1)], was = READ_ONCE(*slot), now;
-	s32 sum = (s32)was + by;
+	u64 *slot = &c->slots[id & (CHANGE_SLOTS - 1)], was, now;
+	s32 sum;
 
+	if (scx_bpf_now() - READ_ONCE(c->flushed_at) >= FLUSH_NS)
+		flush_cpu(cpu);
+	was = READ_ONCE(*slot);
+	sum = (s32)was + by;
 	now = sum ? (u64)id << 32 | (u32)sum : 0;
 	/* The slot has changes of another group, or another CPU was faster. */
 	if ((was && was >> 32 != id) || __sync_val_compare_and_swap(slot, was, now) != was)
 		group_add(id, by);
-	if (scx_bpf_now() - READ_ONCE(c->flushed_at) >= FLUSH_NS)
-		flush_cpu(cpu);
 	return 0;
 }
 

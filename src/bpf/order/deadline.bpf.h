@@ -356,8 +356,8 @@ static __always_inline void place(const struct task_struct *p, struct task_ctx *
 	const struct cpu_ctx *cctx = cpu_ctx(cpu);
 	s64 lag, most;
 
-	rebase(tctx, cpu);
 	group_enter(p, tctx);
+	rebase(tctx, cpu);
 	if (woke) {
 		tctx->vruntime = cctx->vtime - kept_lag(tctx);
 	} else {

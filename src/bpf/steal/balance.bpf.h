@@ -12,7 +12,7 @@
  *    that is heavier.
  *
  * Or, however long the task has waited, its CPU has more load by at least twice the weight of the
- * task, and the task is at least a third as heavy as current there.
+ * task, and the task is at least a quarter as heavy as current there.
  *
  * Virtual times of CPUs advance at different speeds. The distance between vtime + voffset of two
  * CPUs is the lag between their tasks:

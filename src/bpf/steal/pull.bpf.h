@@ -52,7 +52,7 @@ static bool outweighs(u32 weight, const struct pull *pull)
 /* Return true if the CPU still has no more load than the victim once it has the task. */
 static bool evens_load(u64 weight, const struct pull *pull)
 {
-	return pull->surplus >= (s64)(2 * weight) && 3 * weight >= pull->curr_weight;
+	return pull->surplus >= (s64)(2 * weight) && 4 * weight >= pull->curr_weight;
 }
 
 /* Return true if the preferred node of the task, which waits on @victim, is that of @cpu. */

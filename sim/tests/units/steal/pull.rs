@@ -100,8 +100,8 @@ fn a_task_that_evens_the_load_is_taken_however_short_it_has_waited() {
         (1024, 2048, 1024, true),
         (1024, 2047, 1024, false),
         (1024, -4096, 1024, false),
-        (110, 4000, 330, true),
-        (110, 4000, 331, false),
+        (110, 4000, 440, true),
+        (110, 4000, 441, false),
         (3121, 6242, 1024, true),
     ] {
         let mut rig = rig("1x1x2x1");
@@ -117,7 +117,7 @@ fn a_task_that_evens_the_load_is_taken_however_short_it_has_waited() {
 #[test]
 fn the_first_task_that_evens_the_load_is_taken() {
     let mut rig = rig("1x1x2x1");
-    for weight in [1024, 335, 526] {
+    for weight in [1024, 215, 526] {
         let task = rig.task();
         rig.set_weight(task, weight);
         waits(&mut rig, task, 1, 0);
