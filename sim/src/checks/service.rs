@@ -38,7 +38,8 @@ impl Kernel {
     /// 2. a slice by which its deadline is after its vruntime, and a slice of current that ends at
     ///    a tick; the same once more, because a preempted task resumes first;
     /// 3. OVERRUN_NS of negative lag that a task keeps which ran for too long;
-    /// 4. a slice for each task of `cpu` that ran because it had waited for starve_ns, as the model
+    /// 4. a slice that tasks of other CPUs are ahead, which come with what they lack, and leave when they have had it;
+    /// 5. a slice for each task of `cpu` that ran because it had waited for starve_ns, as the model
     ///    does not see when such a task is preempted and resumes.
     ///
     /// A slice takes at least a tick where no timer ends it.
@@ -46,7 +47,7 @@ impl Kernel {
         let slice = (self.tunables.slice_us * USEC).max(TICK);
         let starved = self.native.cpu_ctx(cpu).stats[magpie_stat_STAT_STARVED as usize];
         let credit = (self.tunables.slice_us_lag * USEC) as f64;
-        ((4 + starved) * slice + 20 * MSEC) as f64 + credit * (weight as f64 / NICE_0).max(1.0)
+        ((5 + starved) * slice + 20 * MSEC) as f64 + credit * (weight as f64 / NICE_0).max(1.0)
     }
 
     /// Update the model after `cpu` has switched from `prev`.

@@ -253,7 +253,7 @@ impl Rig {
 
     /// Insert a task into a CPU's local DSQ behind current, as enqueue() does.
     pub fn queue_local(&mut self, task: TaskId, cpu: usize) {
-        self.call(self.u.local_add, (self.tctx(task), cpu as i32, self.cctx(cpu)));
+        self.call(self.u.local_add, (self.tctx(task), cpu as i32, self.cctx(cpu), 1));
         self.kernel.cpus[cpu].local.push_back(task);
     }
 

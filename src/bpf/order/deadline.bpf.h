@@ -19,11 +19,12 @@
  *
  * Invariants, which sim/src/checks/service.rs checks in a model of its own:
  *
- * 1. vtime never goes back. It stands still only while no task of sched_ext runs.
+ * 1. vtime never goes back. It stands still only while no task of sched_ext runs, or a critical
+ *    one, which does not wait for its turn.
  * 2. A task that wakes, or is new, has vruntime = vtime, or a little before (kept_lag()). So no
  *    task starts before time that others have waited, however often it forks, sleeps or moves.
  * 3. Therefore a task that stays runnable on a CPU has its weight's part of the CPU's time, less
- *    at most 4 slices, OVERRUN_NS, and the credit (times its weight over 1024, if that is more).
+ *    at most 5 slices, OVERRUN_NS, and the credit (times its weight over 1024, if that is more).
  *
  * EEVDF's clock is the weighted mean of the vruntimes instead. The mean goes back when a task that
  * ran ahead sleeps, so EEVDF has to keep such a task in its queue until its lag is 0. Fluid time
@@ -222,7 +223,7 @@ static void advance_to(struct cpu_ctx *cctx, u64 now)
 {
 	s64 ran = now - cctx->advanced_at;
 
-	if (!cctx->curr_weight || ran <= 0)
+	if (!cctx->curr_weight || cctx->curr_critical || ran <= 0)
 		return;
 	cctx->advanced_at = now;
 	cctx->advanced += ran;
@@ -250,8 +251,10 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	tctx->charged = sum_exec;
 	tctx->vruntime += to_vtime(ran, weight);
 
-	cctx->advanced = rest > 0 ? 0 : -rest;
 	cctx->advanced_at = ran_until(p, cctx);
+	if (cctx->curr_critical)
+		return;
+	cctx->advanced = rest > 0 ? 0 : -rest;
 	if (rest > 0)
 		advance_vtime(cctx, rest, weight, waiting);
 	/* Alone, current has no negative lag. */
@@ -347,26 +350,22 @@ static __always_inline u64 kept_lag(struct task_ctx *tctx)
  * 1. If it slept or was throttled (@woke), it has no lag, except kept_lag().
  * 2. Otherwise its negative lag is at most a slice plus OVERRUN_NS. Without that bound a task that
  *    ran for long (no tick, a stopped virtual CPU) would wait until each other task had run for as
- *    long. Its positive lag is at most that plus the credit: by invariant 3 it has more only after
- *    tasks that ran out of turn (starving, critical), which newcomers should not pay for.
+ *    long. Its positive lag is bounded by invariant 3.
  */
 static __always_inline void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 				  bool woke)
 {
 	const struct cpu_ctx *cctx = cpu_ctx(cpu);
-	s64 lag, most;
+	u64 most;
 
 	group_enter(p, tctx);
 	rebase(tctx, cpu);
 	if (woke) {
 		tctx->vruntime = cctx->vtime - kept_lag(tctx);
 	} else {
-		lag = cctx->vtime - tctx->vruntime;
-		most = to_vtime(tunables.slice_ns + OVERRUN_NS, task_weight(tctx));
-		if (lag < -most)
-			tctx->vruntime = cctx->vtime + most;
-		else if (lag > most + (s64)tunables.credit_ns)
-			tctx->vruntime = cctx->vtime - most - tunables.credit_ns;
+		most = cctx->vtime + to_vtime(tunables.slice_ns + OVERRUN_NS, task_weight(tctx));
+		if (time_before(most, tctx->vruntime))
+			tctx->vruntime = most;
 	}
 	set_deadline(p, tctx, cctx);
 }

@@ -43,7 +43,7 @@ static void run_at_once(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 		/* At the head: a pinned task may wait in the local DSQ already (is_next()). */
 		enq_flags |= SCX_ENQ_HEAD;
 	}
-	local_add(tctx, cpu, cctx);
+	local_add(tctx, cpu, cctx, 1); /* virtual time does not serve it */
 	/* The local DSQ, because no other task comes before a critical one. */
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
 }
@@ -111,7 +111,7 @@ static void insert_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, s
 		   (preempt || is_next(cctx, tctx))) {
 		if (preempt)
 			enq_flags |= SCX_ENQ_PREEMPT;
-		local_add(tctx, cpu, cctx);
+		local_add(tctx, cpu, cctx, task_weight(tctx));
 		/* The local DSQ, because no other CPU may take the task, and it is the next one. */
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, rest ?: tunables.slice_ns, enq_flags);
 	} else {

@@ -66,13 +66,13 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 }
 
 /*
- * Count a task that enqueue() inserts into the local DSQ of @cpu while another one runs. The rq
- * lock is held.
+ * Count a task that enqueue() inserts into the local DSQ of @cpu while another one runs, with this
+ * @weight, not 0. The rq lock is held.
  */
-static void local_add(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+static void local_add(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx, u32 weight)
 {
 	tctx->queued_cpu = cpu;
-	tctx->local_weight = task_weight(tctx);
+	tctx->local_weight = weight;
 	__sync_fetch_and_add(&cctx->local_load, tctx->local_weight);
 }
 

@@ -201,7 +201,7 @@ proptest! {
         let task = task_at(&mut rig, 0, from, ahead, weight);
         rig.call(rig.u.place, (rig.raw(task), rig.tctx(task), moves.into(), wakes));
         let most = by_weight(SLICE + i64::from(OVERRUN_NS), weight);
-        prop_assert_eq!(distance(&mut rig, task), if wakes { 0 } else { ahead.clamp(-most - CREDIT, most) });
+        prop_assert_eq!(distance(&mut rig, task), if wakes { 0 } else { ahead.min(most) });
     }
 
     /// Else each of its short runs would take less than it requests.
