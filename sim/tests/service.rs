@@ -133,7 +133,9 @@ fn cgroups_with_fork_loops_share_by_weight() {
     let pairs = [("hogs", "forkloops"), ("forkloops", "hogs")];
     // Children of one CPU whose parents sleep on another: the group has as many runnable tasks at all times.
     let two_cpus = [("hogs:nr=2", "forkloops:nr=2"), ("forkloops:nr=2", "hogs:nr=2")];
-    for (machine, (a, b)) in pairs.map(|pair| ("1x1x1x1", pair)).into_iter().chain(two_cpus.map(|pair| ("1x1x2x1", pair))) {
+    for (machine, (a, b)) in
+        pairs.map(|pair| ("1x1x1x1", pair)).into_iter().chain(two_cpus.map(|pair| ("1x1x2x1", pair)))
+    {
         let outcome = run(machine, &cgroups, &[(a, 1), (b, 2)], &[]);
         if let Some(violation) = &outcome.violation {
             println!("{a} {b}: {violation}");

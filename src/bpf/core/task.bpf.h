@@ -60,7 +60,7 @@ struct task_ctx {
 	/* where it waits, or did; NO_CPU: throttled (cgroup/throttle.bpf.h) */
 	s32 queued_cpu;
 	u32 queued_weight; /* its weight in queued_load; 0: not queued */
-	u32 local_weight;   /* its weight in local_load of queued_cpu; 0: not there */
+	u32 local_weight;  /* its weight in local_load of queued_cpu; 0: not there */
 	u64 enqueued_at;   /* scx_bpf_now() when it was queued; 0: it has run since */
 	u64 stopped_at;	   /* scx_bpf_now() when it last ran; 0: never */
 

@@ -260,8 +260,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	/* Alone, current has no negative lag. */
 	if (!waiting && time_before(cctx->vtime, tctx->vruntime))
 		cctx->vtime = tctx->vruntime;
-	if (cctx->lent &&
-	    (!waiting || (!tctx->is_new && time_before(tctx->vruntime, cctx->vtime))))
+	if (cctx->lent && (!waiting || (!tctx->is_new && time_before(tctx->vruntime, cctx->vtime))))
 		cctx->lent -= min(cctx->lent, ran);
 }
 
@@ -350,7 +349,8 @@ static __always_inline u64 kept_lag(struct task_ctx *tctx)
  * 1. If it slept or was throttled (@woke), it has no lag, except kept_lag().
  * 2. Otherwise its negative lag is at most a slice plus OVERRUN_NS. Without that bound a task that
  *    ran for long (no tick, a stopped virtual CPU) would wait until each other task had run for as
- *    long. Its positive lag is bounded by invariant 3.
+ *    long. Its positive lag is bounded by invariant 3; a task that runs only when no other wants to
+ *    has none.
  */
 static __always_inline void place(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 				  bool woke)
@@ -366,6 +366,8 @@ static __always_inline void place(const struct task_struct *p, struct task_ctx *
 		most = cctx->vtime + to_vtime(tunables.slice_ns + OVERRUN_NS, task_weight(tctx));
 		if (time_before(most, tctx->vruntime))
 			tctx->vruntime = most;
+		else if (is_idle_policy(p, tctx) && time_before(tctx->vruntime, cctx->vtime))
+			tctx->vruntime = cctx->vtime;
 	}
 	set_deadline(p, tctx, cctx);
 }

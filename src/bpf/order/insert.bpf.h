@@ -33,8 +33,8 @@ static u64 place_again(struct task_struct *p, struct task_ctx *tctx, s32 cpu, bo
  * In enqueue: run @p immediately, a per-CPU kernel thread or a pinned thread of the loader. Do not
  * offer current to idle CPUs: the preemption is brief, and the caches of current are warm.
  */
-static void run_at_once(struct task_struct *p, struct task_ctx *tctx, s32 cpu,
-			struct cpu_ctx *cctx, u64 enq_flags)
+static void run_at_once(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
+			u64 enq_flags)
 {
 	if (is_preemptible(cctx)) {
 		cctx->preempted_by = BY_KTHREAD;

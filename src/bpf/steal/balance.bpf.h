@@ -114,7 +114,7 @@ static bool may_take_first(s32 cpu, s32 victim)
 /*
  * Pull a task from the CPU that balance_victim() chose, if it is due before the next task of @cpu,
  * which has this @deadline. @own is the context of that task, NULL if it is current, which does not
- * wait. Return true if a task was pulled. In dispatch of @cpu, whose rq lock is dropped meanwhile.
+ * wait. If it lacks OVERRUN_NS of service, no other comes first. Return true if a task was pulled. In dispatch of @cpu, whose rq lock is dropped meanwhile.
  */
 __noinline bool balance(s32 cpu, u64 deadline, struct task_ctx *own)
 {
@@ -126,6 +126,9 @@ __noinline bool balance(s32 cpu, u64 deadline, struct task_ctx *own)
 	u32 weight, curr;
 	u64 gran;
 
+	weight = own ? task_weight(own) : cctx->curr_weight;
+	if (time_before(deadline, cctx->vtime - to_vtime(OVERRUN_NS, weight)))
+		return false;
 	first = victim >= 0 ? __COMPAT_scx_bpf_dsq_peek(victim) : NULL;
 	tctx = first ? task_ctx(first) : NULL;
 	if (!tctx)

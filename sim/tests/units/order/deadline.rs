@@ -267,6 +267,23 @@ proptest! {
         prop_assert_eq!(rig.cpu(0, |cctx| cctx.vtime), before + early + left / 2);
     }
 
+    /// It did not wait for its turn, so no task lacks what it took.
+    #[test]
+    fn virtual_time_stands_still_while_a_critical_task_runs(vtime in clock(), ran in 0..1u64 << 30, woken: bool) {
+        let mut rig = Rig::new("1x1x1x1", &[]);
+        let task = task_at(&mut rig, 0, vtime, 0, 1024);
+        rig.cpu(0, |cctx| {
+            (cctx.curr_weight, cctx.curr_critical, cctx.advanced_at) = (1024 << WEIGHT_SHIFT, 1, 1000);
+            cctx.queued_load = 1024 << WEIGHT_SHIFT;
+        });
+        if woken {
+            rig.call(rig.u.advance_to, (rig.cctx(0), 1000 + ran));
+        }
+        run_for(&mut rig, task, ran);
+        prop_assert_eq!(rig.cpu(0, |cctx| cctx.vtime), vtime);
+        prop_assert_eq!(distance(&mut rig, task), ran as i64);
+    }
+
     #[test]
     fn a_task_alone_has_no_negative_lag(vtime in clock(), ahead in -1i64 << 40..1 << 40, others in 0..2u64) {
         let mut rig = Rig::new("1x1x1x1", &[]);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::native::{
-    BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS, REQUEUE_NS, STARVE_CHECKS, WEIGHT_SHIFT,
+    BALANCE_GRAN_NS, BALANCE_NS, BALANCE_WAIT_NS, MAX_DRIFT_NS, OVERRUN_NS, REQUEUE_NS, STARVE_CHECKS, WEIGHT_SHIFT,
 };
 use proptest::prelude::*;
 use scx_magpie::bpf_intf::*;
@@ -38,7 +38,7 @@ fn rig(machine: &str) -> Rig {
 fn balance_at(rig: &mut Rig, deadline: u64) -> bool {
     let own = rig.waiting(0).first().map_or(std::ptr::null_mut(), |&task| rig.tctx(task));
     let victim = rig.call(rig.u.balance_victim, (0,));
-    rig.cpu(0, |cctx| cctx.balance_with = victim);
+    rig.cpu(0, |cctx| (cctx.balance_with, cctx.curr_weight) = (victim, 1024 << WEIGHT_SHIFT));
     rig.call(rig.u.balance, (0, deadline, own))
 }
 
@@ -88,6 +88,15 @@ fn the_weight_is_that_of_its_group() {
 }
 
 #[test]
+fn no_other_comes_before_a_task_that_lacks_service() {
+    for (lacks, taken) in [(OVERRUN_NS, true), (OVERRUN_NS + 1, false)] {
+        let mut rig = rig("1x1x2x1");
+        waiting(&mut rig, 1, 2 * WAIT, 1024);
+        assert_eq!(balance_at(&mut rig, 0u64.wrapping_sub(lacks.into())), taken, "{lacks}");
+    }
+}
+
+#[test]
 fn at_the_edge() {
     for (own, wait, taken) in [(0, WAIT - 1, false), (0, WAIT, true), (5, WAIT + 4, false), (5, WAIT + 5, true)] {
         let mut rig = rig("1x1x2x1");
@@ -125,7 +134,7 @@ proptest! {
     #[test]
     fn a_task_that_is_owed_more_by_what_the_clocks_are_apart_is_taken(
         far: bool, weight in nice_weight(),
-        ahead in -3 * DRIFT..3 * DRIFT, own in -3 * GRAN..3 * GRAN, other in -3 * GRAN..3 * GRAN,
+        ahead in -3 * DRIFT..3 * DRIFT, own in -2 * GRAN..3 * GRAN, other in -3 * GRAN..3 * GRAN,
     ) {
         let by_weight = |ns: i64| ns * 1024 / i64::from(weight);
         let (machine, victim, gran) = if far { ("1x2x2x1", 2, 2 * GRAN) } else { ("1x1x2x1", 1, GRAN) };

@@ -13,16 +13,8 @@ use crate::rig::{Rig, nice_weight};
 const LOOKS: usize = MAX_PULL_CHECKS as usize;
 const USEC: u64 = 1000;
 
-const IDLE: pull = pull {
-    why: pull_why_PULL_IDLE,
-    pid: 0,
-    cost: 0,
-    min_wait: 0,
-    before: 0,
-    long_wait: 0,
-    curr_weight: 0,
-    surplus: 0,
-};
+const IDLE: pull =
+    pull { why: pull_why_PULL_IDLE, pid: 0, cost: 0, min_wait: 0, before: 0, long_wait: 0, curr_weight: 0, surplus: 0 };
 const BALANCE: pull = pull { why: pull_why_PULL_BALANCE, long_wait: u64::MAX, ..IDLE };
 
 /// All CPUs are busy.
