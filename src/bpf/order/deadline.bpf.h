@@ -92,7 +92,7 @@ static u64 waiting_load(const struct cpu_ctx *cctx)
 	return READ_ONCE(cctx->queued_load) + READ_ONCE(cctx->local_load);
 }
 
-/* Convert ns of CPU time, up to nine hours, to virtual time, by the weight of one task or several. */
+/* Convert ns of CPU time, up to nine hours, to virtual time, by the weight of one or more tasks. */
 static u64 to_vtime(u64 ns, u64 weight)
 {
 	return weight == NICE_0 ? ns : ns * NICE_0 / weight;

@@ -114,7 +114,8 @@ static bool may_take_first(s32 cpu, s32 victim)
 /*
  * Pull a task from the CPU that balance_victim() chose, if it is due before the next task of @cpu,
  * which has this @deadline. @own is the context of that task, NULL if it is current, which does not
- * wait. If it lacks OVERRUN_NS of service, no other comes first. Return true if a task was pulled. In dispatch of @cpu, whose rq lock is dropped meanwhile.
+ * wait. If it lacks OVERRUN_NS of service, no other comes before it, because a pulled task runs at
+ * once. Return true if a task was pulled. In dispatch of @cpu, whose rq lock is dropped meanwhile.
  */
 __noinline bool balance(s32 cpu, u64 deadline, struct task_ctx *own)
 {

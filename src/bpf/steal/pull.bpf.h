@@ -32,7 +32,7 @@ struct pull {
 	u64 before;	 /* ... its deadline is before this, */
 	u64 long_wait;	 /* ... or it has waited for this long, ns by weight */
 	u32 curr_weight; /* weight of the victim's current; 0: none */
-	s64 surplus;	 /* PULL_BALANCE: the load that the victim has more than the CPU */
+	s64 surplus;	 /* PULL_BALANCE: the load of the victim minus that of the CPU */
 };
 
 static u64 by_weight(u64 ns, u32 weight)
@@ -49,7 +49,11 @@ static bool outweighs(u32 weight, const struct pull *pull)
 	return pull->curr_weight && weight / 2 > pull->curr_weight;
 }
 
-/* Return true if the CPU still has no more load than the victim once it has the task. */
+/*
+ * Return true if the CPU still has no more load than the victim once it has the task. A task beside
+ * a current of more than four times its weight stays: a heavy task that runs for a moment would
+ * drive all light tasks away (groups of 1 to 10 would share 1 to 8).
+ */
 static bool evens_load(u64 weight, const struct pull *pull)
 {
 	return pull->surplus >= (s64)(2 * weight) && 4 * weight >= pull->curr_weight;
