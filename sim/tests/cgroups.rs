@@ -14,21 +14,7 @@ fn run(
     ms: u64,
     seed: u64,
 ) -> Outcome {
-    run_after(0, machine, cgroups, workloads, limits, ms, seed)
-}
-
-/// Report what is after `warm_up_ms`.
-fn run_after(
-    warm_up_ms: u64,
-    machine: &str,
-    cgroups: &[Spec],
-    workloads: &[(&str, CgroupId)],
-    limits: &[Fault],
-    ms: u64,
-    seed: u64,
-) -> Outcome {
     let scenario = Scenario {
-        warm_up_ms,
         machine: machine.parse().unwrap(),
         workloads: workloads.iter().map(|(text, _)| text.parse().unwrap()).collect(),
         cgroups: cgroups.to_vec(),
@@ -38,6 +24,11 @@ fn run_after(
         seed,
         ..Scenario::default()
     };
+    held(&scenario)
+}
+
+/// Run the scenario, in which all invariants hold.
+fn held(scenario: &Scenario) -> Outcome {
     let mut outcome = scenario.run(false).unwrap();
     if let Some(violation) = &outcome.violation {
         panic!("{violation}\n{}", outcome.kernel.lags_on(outcome.report.largest_lag.cpu, violation.at));
@@ -155,12 +146,17 @@ fn wakeups_in_nested_groups_are_as_fast_as_in_the_root() {
 #[test]
 fn a_group_of_many_sleepers_has_its_share() {
     for hogs in [10, 16] {
-        let mut workloads = vec![("hogs:nr=1", 0); hogs];
-        for (id, (_, cgroup)) in workloads.iter_mut().enumerate() {
-            *cgroup = id as CgroupId + 1;
-        }
-        workloads.push(("sleepers:nr=300,run=100,sleep=2000", hogs as CgroupId + 1));
-        let outcome = run_after(4000, "1x1x8x1", &vec![spec(0, 100); hogs + 1], &workloads, &[], 20_000, 1);
+        let mut workloads = vec!["hogs:nr=1".parse().unwrap(); hogs];
+        workloads.push("sleepers:nr=300,run=100,sleep=2000".parse().unwrap());
+        let outcome = held(&Scenario {
+            machine: "1x1x8x1".parse().unwrap(),
+            workloads,
+            cgroups: vec![spec(0, 100); hogs + 1],
+            places: (1..=hogs as CgroupId + 1).collect(),
+            warm_up_ms: 4000,
+            ms: 20_000,
+            ..Scenario::default()
+        });
         let used: Vec<f64> = outcome.report.groups.iter().map(|group| group.cpu_s).collect();
         let share = used[hogs..].iter().sum::<f64>() / used.iter().sum::<f64>() * (hogs as f64 + 1.0);
         println!("alongside {hogs} hogs: {share:.3} times its share");

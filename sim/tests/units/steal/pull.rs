@@ -85,7 +85,7 @@ fn the_first_that_may_come_is_taken() {
     assert_eq!(pulls(&mut rig, 1, IDLE), Some(1));
 }
 
-/// The CPU still has no more load than the victim then. A light task beside a heavy one stays.
+/// The CPU still has no more load than the victim then. A light task next to a heavy one stays.
 #[test]
 fn a_task_that_evens_the_load_is_taken_however_short_it_has_waited() {
     for (weight, surplus, curr, taken) in [
