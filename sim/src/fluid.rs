@@ -4,13 +4,14 @@
 //! minus the time for which it really ran.
 //!
 //! ```text
-//! a task runs for dt    V += dt / W                  W: the weights of all tasks of the CPU
+//! a task runs for dt    V += promised * dt / W       W: the weights of all tasks of the CPU
 //! lag of each task      lag0 + w * (V - V0) - ran    V0: V when the task came to the CPU, or when
 //!                                                        its weight changed; ran: since then
 //! ```
 //!
-//! Invariant: the lags of the tasks that are on a CPU from V0 = V on add up to 0. V stands still
-//! while no task of the model runs: while the CPU is idle, and while a higher class has it.
+//! Invariant: the lags of the tasks that are on a CPU from V0 = V on add up to 0 if all of the time is
+//! promised. V stands still while no task of the model runs: while the CPU is idle, and while a
+//! higher class has it.
 //!
 //! Except: a task that is alone on its CPU has no negative lag, as no other task was due that time.
 //!
@@ -75,18 +76,20 @@ pub struct Fluid {
     pub largest: Largest,
     /// A lag above the bound is a violation.
     pub enforced: bool,
+    /// The part of a CPU's time that is divided by weight.
+    promised: f64,
 }
 
 impl Fluid {
-    pub fn new(nr_cpus: usize, now: u64) -> Self {
+    pub fn new(nr_cpus: usize, promised: f64, now: u64) -> Self {
         let servers = vec![Server { at: now, ..Server::default() }; nr_cpus];
-        Self { servers, enforced: true, ..Self::default() }
+        Self { servers, enforced: true, promised, ..Self::default() }
     }
 
     /// Forget all tasks; what was measured remains.
     pub fn restart(&mut self, nr_cpus: usize, now: u64) {
         let (largest, enforced) = (self.largest, self.enforced);
-        *self = Self { largest, enforced, ..Self::new(nr_cpus, now) };
+        *self = Self { largest, enforced, ..Self::new(nr_cpus, self.promised, now) };
     }
 
     /// Advance the CPU's V up to now.
@@ -98,7 +101,7 @@ impl Fluid {
         if client.cpu == Some(cpu) {
             client.ran += dt;
             if counts {
-                server.v += dt as f64 / server.weight as f64;
+                server.v += self.promised * dt as f64 / server.weight as f64;
             }
             let lag = client.lag(server);
             if client.weight == server.weight && lag < 0.0 {
@@ -179,7 +182,7 @@ mod tests {
     use super::*;
 
     fn fluid() -> Fluid {
-        let mut fluid = Fluid::new(2, 0);
+        let mut fluid = Fluid::new(2, 1.0, 0);
         fluid.place(0, Some(0), 1, 0);
         fluid.place(1, Some(0), 3, 0);
         fluid.run(0, Some((0, true)), 0);

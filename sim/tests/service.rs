@@ -83,6 +83,26 @@ fn a_hog_alongside_a_pool() {
     }));
 }
 
+/// Timers wake light tasks, 2 % of a CPU each; a twentieth of a CPU at most. They do not wait for slices of hogs, even after ten
+/// seconds in which they were ahead.
+#[test]
+fn light_tasks_alongside_hogs() {
+    for (machine, hogs, lights) in [("1x1x1x1", 2, 1), ("1x1x1x1", 2, 2), ("1x1x2x1", 4, 4)] {
+        let texts = [format!("hogs:nr={hogs}"), format!("schbench:m={lights},t=1,s=4900,c=100")];
+        let outcome = Scenario {
+            machine: machine.parse().unwrap(),
+            workloads: texts.iter().map(|text| text.parse().unwrap()).collect(),
+            ms: 10_000,
+            noise: false,
+            ..Scenario::default()
+        };
+        let report = outcome.run(false).unwrap().report;
+        let messages = report.groups.iter().find(|group| group.name == "schbench-message").unwrap();
+        println!("{machine}: {hogs} hogs, {lights} light: p99 {:.1} us", messages.wakeup_us.p99);
+        assert!(messages.wakeup_us.p99 < 120.0, "{machine}: {:.1} us", messages.wakeup_us.p99);
+    }
+}
+
 #[test]
 fn frames_are_on_time() {
     const PERIOD: u64 = 16_600 * USEC;
@@ -128,7 +148,7 @@ fn hogs_of_other_weights_alongside_a_fork_loop() {
 
 #[test]
 fn cgroups_with_fork_loops_share_by_weight() {
-    let cgroups = [100, 300].map(|weight| Spec { parent: 0, weight, idle: false });
+    let cgroups = [100, 300].map(|weight| Spec { weight, ..Spec::default() });
     let mut rows = Vec::new();
     let pairs = [("hogs", "forkloops"), ("forkloops", "hogs")];
     // Children of one CPU whose parents sleep on another: the group has as many runnable tasks at all times.

@@ -296,10 +296,12 @@ struct cpu_ctx {
 	s32 nr_queued;	 /* sampled by sample_queues() */
 
 	/* order/deadline.bpf.h */
-	u64 local_load;	 /* weights of tasks that enqueue() inserted into the local DSQ; atomic */
-	u64 advanced_at; /* scx_bpf_now() up to which vtime has advanced */
-	s64 advanced;	 /* ... ns by which it has advanced since current was last charged */
-	u64 lent;	 /* ns by which tasks with credit have passed others: 0..slice_ns */
+	u64 local_load;	  /* weights of tasks that enqueue() inserted into the local DSQ; atomic */
+	u64 advanced_at;  /* scx_bpf_now() up to which vtime has advanced */
+	s64 advanced;	  /* ... ns by which it has advanced since current was last charged */
+	u64 queued_slice; /* the shortest of the tasks queued since the last tick */
+	s64 ahead;	  /* ns of CPU time that tasks which sleep now had beyond their part */
+	u64 lent;	  /* ns by which tasks with credit have passed others: 0..slice_ns */
 
 	/* order/pick.bpf.h */
 	u64 starved_at; /* scx_bpf_now() of the last DUE_STARVED */

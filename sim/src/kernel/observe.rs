@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::checks::service::PROMISED;
 use crate::dsq::TaskId;
 use crate::fluid::Fluid;
 use crate::kernel::Curr;
@@ -123,7 +124,7 @@ impl Notes {
             stuck_since: vec![None; nr_cpus],
             unknown_since: vec![None; nr_cpus],
             deep_at: vec![0; nr_cpus],
-            fluid: Fluid::new(nr_cpus, now),
+            fluid: Fluid::new(nr_cpus, PROMISED, now),
             utils: vec![Util { at: now, freq: 1.0, ..Util::default() }; nr_cpus],
             ..Self::default()
         }

@@ -23,12 +23,16 @@
  *    one, which does not wait for its turn.
  * 2. A task that wakes, or is new, has vruntime = vtime, or a little before (kept_lag()). So no
  *    task starts before time that others have waited, however often it forks, sleeps or moves.
- * 3. Therefore a task that stays runnable on a CPU has its weight's part of the CPU's time, less
- *    at most 5 slices, OVERRUN_NS, and the credit (times its weight over 1024, if that is more).
+ * 3. Therefore a task that stays runnable on a CPU has its weight's part of 15/16 of the CPU's
+ *    time, less at most 5 slices, OVERRUN_NS, and the credit (times its weight over 1024, if that
+ *    is more).
  *
- * EEVDF's clock is the weighted mean of the vruntimes instead. The mean goes back when a task that
- * ran ahead sleeps, so EEVDF has to keep such a task in its queue until its lag is 0. Fluid time
- * needs no such rule: what the remaining tasks lost stays their lag.
+ * A task that runs at once and sleeps again would be runnable for longer in the fluid system. So
+ * vtime is ahead of the fluid system's by what the task was ahead when it slept, and the lag of the
+ * other tasks grows. EEVDF keeps such a task in its queue until its lag is 0. Here vtime makes up
+ * for what short tasks with credit were ahead (cctx->ahead) by being slower, but by no more than a
+ * sixteenth. So light tasks that use a twentieth of a CPU never wait for slices, and a pool of a
+ * hundred threads that take turns starves nobody.
  *
  * Who writes vtime: only the CPU's own callbacks, with its rq lock held.
  *
@@ -77,14 +81,16 @@
 enum {
 	/* a task queued again keeps at most a slice plus this of lag: 2 ticks at HZ=100 */
 	OVERRUN_NS = 20000000,
-	SHORT_SHARE = 4, /* a short task runs for less than a slice / SHORT_SHARE */
+	SHORT_SHARE = 4,    /* a short task runs for less than a slice / SHORT_SHARE */
+	FORGIVEN_PART = 16, /* virtual time is slower by up to 1 / FORGIVEN_PART */
 };
 
 /* All deadlines are closer than this to a CPU's virtual time. */
 #define FIRST_NS (1ULL << 60)
 
 /* The task_weight() of nice 0 outside of cgroups. */
-#define NICE_0 (WEIGHT_DFL << WEIGHT_SHIFT)
+#define NICE_0_SHIFT (10 + WEIGHT_SHIFT)
+#define NICE_0	     (WEIGHT_DFL << WEIGHT_SHIFT)
 
 /* Return the weights of the tasks that wait on the CPU; see queue.bpf.h. */
 static u64 waiting_load(const struct cpu_ctx *cctx)
@@ -173,9 +179,9 @@ static void note_unseen_wakeup(struct task_struct *p, struct task_ctx *tctx)
 
 /*
  * In stopping of a task that sleeps on the CPU of @cctx: update the estimate that says whether the
- * task is short, and keep the lag.
+ * task is short, and keep the lag. The tasks that wait there have lost what it is ahead.
  */
-static void note_sleep(struct task_ctx *tctx, const struct cpu_ctx *cctx)
+static void note_sleep(struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
 	tctx->burst_est = peak(tctx->burst_est, burst(tctx));
 	tctx->lag = cctx->vtime - tctx->vruntime;
@@ -184,6 +190,8 @@ static void note_sleep(struct task_ctx *tctx, const struct cpu_ctx *cctx)
 /* Return the request of the task, of this @weight, in virtual time. See the head of this file. */
 static u64 request(struct task_ctx *tctx, u32 weight)
 {
+	if (!tctx->sync_wakeup && is_short(tctx) && waiting_load(cctx))
+		cctx->ahead -= tctx->lag * task_weight(tctx) >> NICE_0_SHIFT;
 	if (!is_short(tctx))
 		return vslice(tctx, weight);
 	return weight < NICE_0 ? (vslice(tctx, weight) - tunables.slice_ns) / SHORT_SHARE : 0;
@@ -210,7 +218,10 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
  */
 static void advance_vtime(struct cpu_ctx *cctx, u64 ns, u64 weight, u64 waiting)
 {
-	cctx->vtime += to_vtime(ns, waiting + weight);
+	s64 forgiven = cctx->ahead > 0 ? min((s64)(ns / FORGIVEN_PART), cctx->ahead) : 0;
+
+	cctx->ahead -= forgiven;
+	cctx->vtime += to_vtime(ns - forgiven, waiting + weight);
 	if (waiting && cctx->curr_has_credit)
 		cctx->lent = min(cctx->lent + ns, tunables.slice_ns);
 }
@@ -258,8 +269,11 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	if (rest > 0)
 		advance_vtime(cctx, rest, weight, waiting);
 	/* Alone, current has no negative lag. */
-	if (!waiting && time_before(cctx->vtime, tctx->vruntime))
-		cctx->vtime = tctx->vruntime;
+	if (!waiting) {
+		cctx->ahead = 0;
+		if (time_before(cctx->vtime, tctx->vruntime))
+			cctx->vtime = tctx->vruntime;
+	}
 	if (cctx->lent && (!waiting || (!tctx->is_new && time_before(tctx->vruntime, cctx->vtime))))
 		cctx->lent -= min(cctx->lent, ran);
 }

@@ -366,6 +366,40 @@ fn a_task_that_runs_at_attach_is_not_charged_for_its_past() {
     assert_eq!((distance(&mut rig, task), deadline(&mut rig, task) as i64), (500, (1 << 50) + 1000 + SLICE));
 }
 
+/// Of what a short task with credit was ahead when it slept, virtual time makes up a sixteenth of the time that passes; of what a
+/// long or a sync one was, nothing, and nothing remains if no task waited.
+#[test]
+fn virtual_time_makes_up_for_short_tasks() {
+    const UNIT: u64 = 1024 << WEIGHT_SHIFT;
+    for (sync, estimate, waiting, ahead) in [(0, 0, UNIT, 640), (1, 0, UNIT, 0), (0, SLICE, UNIT, 0), (0, 0, 0, 0)] {
+        let mut rig = Rig::new("1x1x1x1", &[]);
+        let short = task_at(&mut rig, 0, 1 << 50, 640, 1024);
+        has_run(&mut rig, short, 0, estimate);
+        rig.remembered(short, |tctx| tctx.sync_wakeup = sync);
+        rig.cpu(0, |cctx| cctx.queued_load = waiting);
+        rig.call(rig.u.note_sleep, (rig.tctx(short), rig.cctx(0)));
+        assert_eq!(rig.cpu(0, |cctx| cctx.ahead), ahead);
+
+        let task = task_at(&mut rig, 0, 1 << 50, 0, 1024);
+        has_run(&mut rig, task, 0, SLICE);
+        rig.cpu(0, |cctx| cctx.queued_load = UNIT);
+        let mut passes = |ns| {
+            let before = rig.cpu(0, |cctx| cctx.vtime);
+            run_for(&mut rig, task, ns);
+            rig.cpu(0, |cctx| cctx.vtime) - before
+        };
+        let forgiven = u64::from(ahead > 0) * 20;
+        assert_eq!(
+            [passes(320), passes(320 * 31), passes(320)],
+            [160 - forgiven / 2, 160 * 31 - 31 * forgiven / 2, 160]
+        );
+        // Alone it owes nothing.
+        rig.cpu(0, |cctx| (cctx.queued_load, cctx.ahead) = (0, 1));
+        run_for(&mut rig, task, 1);
+        assert_eq!(rig.cpu(0, |cctx| cctx.ahead), 0);
+    }
+}
+
 #[test]
 fn one_long_burst_is_remembered_for_some_sleeps() {
     let mut rig = Rig::new("1x1x1x1", &[]);
@@ -374,7 +408,7 @@ fn one_long_burst_is_remembered_for_some_sleeps() {
         has_run(&mut rig, task, 0, estimate);
         let nr = (0..).take_while(|_| {
             let long = !is_short(&mut rig, task);
-            rig.call(rig.u.note_sleep, (rig.tctx(task), rig.cctx(0).cast_const()));
+            rig.call(rig.u.note_sleep, (rig.tctx(task), rig.cctx(0)));
             long
         });
         assert_eq!(nr.count(), sleeps, "{estimate}");
@@ -442,7 +476,7 @@ fn the_credit_is_slice_us_lag() {
 fn a_task_of_a_cpu_idle_group_has_no_credit() {
     for idle in [false, true] {
         let mut rig = Rig::new("1x1x1x1", &[]);
-        let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle });
+        let group = rig.kernel.make_cgroup(&Spec { idle, ..Spec::default() });
         let task = task_at(&mut rig, 0, 1 << 50, 0, 1024);
         rig.kernel.move_to_cgroup(task, group);
         rig.call(rig.u.group_enter, (rig.raw(task), rig.tctx(task)));
