@@ -15,15 +15,16 @@ use std::cell::UnsafeCell;
 use bytemuck::Zeroable;
 
 use crate::bpf_intf::{
-    cpu_layout, cpu_state_CPU_PLACED as CPU_PLACED, llc_layout, machine, magpie_limits_MAX_CPUS as MAX_CPUS,
-    magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS,
+    cpu_layout, cpu_state_CPU_PLACED as CPU_PLACED, llc_layout, machine, magpie_cgroup_mode_CGROUP_CONCUR,
+    magpie_cgroup_mode_CGROUP_MAX, magpie_cgroup_mode_CGROUP_SMP, magpie_cgroup_mode_CGROUP_TASKS,
+    magpie_limits_MAX_CPUS as MAX_CPUS, magpie_limits_MAX_LLCS as MAX_LLCS, magpie_limits_MAX_NODE_IDS as MAX_NODE_IDS,
     magpie_limits_MAX_SLOTS as MAX_SLOTS, pelt_consts_CAPACITY_SCALE as CAPACITY_SCALE, tunables,
 };
 use crate::energy::power::POWERSAVE_PERF_SCALE;
 use crate::pelt;
 use crate::shared::{Access, part};
 use crate::topology::{CpuPlace, Layout, LlcPlace};
-use crate::tunables::{CpuFreq, Power, Steal, Switch, Tunables};
+use crate::tunables::{CgroupMode, CpuFreq, Power, Steal, Switch, Tunables};
 
 const NSEC_PER_USEC: u64 = 1000;
 const NSEC_PER_MSEC: u64 = 1_000_000;
@@ -174,6 +175,12 @@ fn tunables_of(tunables: &Tunables) -> tunables {
         numa_sampler: u8::from(tunables.numa_sample_share > 0),
         affine_idle: u8::from(tunables.wake_affine.idle),
         affine_sync: u8::from(tunables.wake_affine.sync),
+        cgroup_mode: match tunables.cgroup_mode {
+            CgroupMode::Auto | CgroupMode::Smp => magpie_cgroup_mode_CGROUP_SMP,
+            CgroupMode::Concur => magpie_cgroup_mode_CGROUP_CONCUR,
+            CgroupMode::Max => magpie_cgroup_mode_CGROUP_MAX,
+            CgroupMode::Tasks => magpie_cgroup_mode_CGROUP_TASKS,
+        } as u8,
     }
 }
 

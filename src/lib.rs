@@ -13,6 +13,7 @@
 pub mod bpf_config;
 pub mod bpf_intf;
 pub mod bpf_skel;
+pub mod cgroup_mode;
 pub mod cli;
 pub mod config;
 pub mod control;

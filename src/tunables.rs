@@ -140,6 +140,18 @@ pub struct Tunables {
     #[arg(long, default_value_t = 10, value_name = "MS", value_parser = millis::<u64>(1..=1000))]
     pub numa_sample_ms: u64,
 
+    /// Choose by how much the weight of a cgroup counts: once (smp), for each of its runnable tasks
+    /// (tasks), for each CPU of its cpuset (max), or for the fewer of both (concur).
+    ///
+    /// auto does as the running kernel does without this scheduler: smp up to Linux 7.2, later the
+    /// mode in /sys/kernel/debug/sched/cgroup_mode, which is concur unless somebody changed it.
+    /// Choose smp if cpu.weight is to divide the machine between groups, however many tasks they
+    /// have.
+    ///
+    /// Example: --cgroup-mode smp
+    #[arg(long, value_enum, default_value_t = CgroupMode::Auto)]
+    pub cgroup_mode: CgroupMode,
+
     /// Ignore cpu.weight, cpu.max and cpu.idle of all cgroups.
     ///
     /// Tasks then compete by their nice values alone. Use it for comparison, or if the weights that
@@ -314,6 +326,29 @@ pub enum Steal {
     Node,
     /// Steal from all CPUs, the nearest first
     All,
+}
+
+/// By how much the weight of a cgroup counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CgroupMode {
+    /// As the running kernel
+    Auto,
+    /// Once, however many tasks the cgroup has
+    Smp,
+    /// For each runnable task, but at most for each CPU of the cpuset
+    Concur,
+    /// For each CPU of the cpuset
+    Max,
+    /// For each runnable task
+    Tasks,
+}
+
+impl CgroupMode {
+    /// Return the name as in a flag, and in the kernel's file.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |mode| mode.get_name().into())
+    }
 }
 
 /// Wake-affine rules that are in force.

@@ -24,7 +24,7 @@
 	X(preempts) X(is_about_to_sleep) X(run_at_once) X(arrival_flags) \
 	X(set_tickless) X(advance_tickless) \
 	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) X(is_big) \
-	X(clamp_util) X(update_task_util) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) \
+	X(note_uclamp) X(update_task_util) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) \
 	X(util_stops) \
 	X(update_cpuperf) X(decay_cpuperf) \
 	X(fallback_cpu) X(weak_wait) \

@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 
 use serde::{Deserialize, Serialize};
 
-use crate::native::{cgroup, cgroup_subsys_state, kernfs_node, task_group};
+use crate::native::{cgroup, cgroup_subsys_state, cpumask, cpuset, kernfs_node, task_group};
 use crate::time::MSEC;
 
 /// Index of a cgroup; 0 is the root.
@@ -36,11 +36,13 @@ pub struct Spec {
     /// 1..10000
     pub weight: u32,
     pub idle: bool,
+    /// Its cpuset has this many CPUs. 0: no cpuset. Tasks have an affinity of their own.
+    pub cpus: usize,
 }
 
 impl Default for Spec {
     fn default() -> Self {
-        Self { parent: 0, weight: WEIGHT_DFL, idle: false }
+        Self { parent: 0, weight: WEIGHT_DFL, idle: false, cpus: 0 }
     }
 }
 
@@ -59,6 +61,7 @@ pub struct Cgroup {
     pub raw: Box<cgroup>,
     pub kn: Box<kernfs_node>,
     pub tg: Box<task_group>,
+    _cpuset: Option<(Box<cpuset>, Box<cpumask>)>,
     pub parent: CgroupId,
     /// cpu.weight
     pub weight: u32,
@@ -79,11 +82,17 @@ impl Cgroup {
         let level = above.as_ref().map_or(0, |above| above.level + 1);
         let parent = above.map_or(null_mut(), |above| &raw mut above.self_);
         let own = cgroup_subsys_state { cgroup: null_mut(), parent };
-        let mut raw = Box::new(cgroup { self_: own, level, kn: &mut *kn, subsys: [css] });
+        let mut cpuset = (spec.cpus > 0).then(|| {
+            let mut mask = Box::<cpumask>::default();
+            (0..spec.cpus).for_each(|cpu| mask.bits[cpu / 64] |= 1 << (cpu % 64));
+            (Box::new(cpuset { css: cgroup_subsys_state::default(), effective_cpus: &mut *mask }), mask)
+        });
+        let cpuset_css = cpuset.as_mut().map_or(null_mut(), |(cpuset, _)| &raw mut cpuset.css);
+        let mut raw = Box::new(cgroup { self_: own, level, kn: &mut *kn, subsys: [cpuset_css, css] });
         raw.self_.cgroup = &raw mut *raw;
         tg.css.cgroup = &raw mut *raw;
         let (parent, weight) = (spec.parent, spec.weight);
-        Self { raw, kn, tg, parent, weight, alive: true }
+        Self { raw, kn, tg, _cpuset: cpuset, parent, weight, alive: true }
     }
 
     pub fn kernel_id(&self) -> u64 {

@@ -205,6 +205,14 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
     // Often without credit.
     let lag = prop_oneof![6 => Just(None), 2 => Just(Some(0)), 2 => (0..100_000u64).prop_map(Some)]
         .prop_map(|us| us.map_or(vec![], |us| vec!["--slice-us-lag".to_string(), us.to_string()]));
+    let cgroups = prop::sample::select(vec![
+        &["--no-cgroups"][..],
+        &["--cgroup-mode", "concur"],
+        &["--cgroup-mode", "concur"],
+        &["--cgroup-mode", "max"],
+        &["--cgroup-mode", "tasks"],
+    ])
+    .prop_map(|flags| flags.iter().map(ToString::to_string).collect::<Vec<_>>());
     let steal = prop::sample::select(vec!["off", "llc", "node", "all"])
         .prop_map(|reach| vec!["--steal".to_string(), reach.to_string()]);
     let affine = prop::sample::select(vec![
@@ -237,7 +245,7 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
         // Short enough for the guard against starvation to act.
         flag("--timeout-ms", 1000..3000),
         prop::bool::weighted(0.2).prop_map(|no| if no { vec!["--no-wakeup-preempt".to_string()] } else { vec![] }),
-        prop::bool::weighted(0.1).prop_map(|no| if no { vec!["--no-cgroups".to_string()] } else { vec![] }),
+        prop::option::weighted(0.6, cgroups).prop_map(Option::unwrap_or_default),
         prop::option::weighted(0.3, steal).prop_map(Option::unwrap_or_default),
         prop::option::weighted(0.3, search).prop_map(Option::unwrap_or_default),
         prop::option::weighted(0.3, affine).prop_map(Option::unwrap_or_default),
@@ -248,7 +256,13 @@ fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
 
 fn cgroups() -> impl Strategy<Value = Spec> {
     let weight = prop_oneof![2 => Just(100u32), 1 => Just(1), 1 => Just(10_000), 2 => 1..=10_000u32];
-    (0..16usize, weight, prop::bool::weighted(0.1)).prop_map(|(parent, weight, idle)| Spec { parent, weight, idle })
+    let cpus = prop_oneof![4 => Just(0), 1 => 1..8usize];
+    (0..16usize, weight, prop::bool::weighted(0.1), cpus).prop_map(|(parent, weight, idle, cpus)| Spec {
+        parent,
+        weight,
+        idle,
+        cpus,
+    })
 }
 
 /// Generate a quota and a period, us, in the kernel's range.

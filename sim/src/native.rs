@@ -187,11 +187,15 @@ impl Native {
         unsafe { &*groups[id as usize].get() }
     }
 
-    /// Return the change of the group's runnable weight that CPUs have not flushed to its sum.
-    pub fn untold(&self, id: u32) -> i64 {
+    /// Return the changes of the group's runnable weight and tasks that CPUs have not flushed to it.
+    pub fn untold(&self, id: u32) -> (i64, i64) {
         // SAFETY: as cpu_ctx().
         let slots = unsafe { &untold_changes }.iter().flat_map(|of_cpu| unsafe { (*of_cpu.get()).slots });
-        slots.filter(|slot| slot >> 32 == u64::from(id)).map(|slot| i64::from(slot as i32)).sum()
+        let of_group = slots.filter(|slot| slot >> CHANGE_GROUP_SHIFT == u64::from(id));
+        // Signed fields: shift out what is above.
+        let weight = |slot: u64| (slot << (64 - CHANGE_WEIGHT_BITS)) as i64 >> (64 - CHANGE_WEIGHT_BITS);
+        let tasks = |slot: u64| (slot << (64 - CHANGE_GROUP_SHIFT)) as i64 >> (64 - CHANGE_TASKS_BITS);
+        of_group.fold((0, 0), |(sum, nr), slot| (sum + weight(slot), nr + tasks(slot)))
     }
 
     /// Return the identity of the map of cgroup ids.

@@ -170,7 +170,8 @@ impl Task {
             sim_id: id as u32,
             ..Default::default()
         });
-        raw.uclamp_req[uclamp_id_UCLAMP_MAX as usize].value = 1024;
+        let clamp = &mut raw.uclamp[uclamp_id_UCLAMP_MAX as usize];
+        (clamp.value, clamp.active) = (1024, 1);
         let mut task = Self {
             raw: Box::into_raw(raw),
             mask,

@@ -37,7 +37,7 @@ fn held(scenario: &Scenario) -> Outcome {
 }
 
 fn spec(parent: CgroupId, weight: u32) -> Spec {
-    Spec { parent, weight, idle: false }
+    Spec { parent, weight, ..Spec::default() }
 }
 
 /// CPU time of each workload, in order, in percent of all that was used.
@@ -82,6 +82,26 @@ fn two_groups_of_hogs_share_four_cpus_by_weight() {
         println!("{a} to {b}: 1 to {:.2}", used[1] / used[0]);
         let off = f64::from(b) / f64::from(a) / (used[1] / used[0]);
         assert!((1.0 / most..=most).contains(&off), "{off} times its share");
+    }
+}
+
+/// On 64 CPUs a group of one hog beside one of 256: it has a CPU of its own (smp), or, because each CPU of the other group counts
+/// as much as it (concur), 64 of 65 parts of one.
+#[test]
+fn one_hog_beside_256() {
+    for (mode, range) in [("smp", 0.985..=1.0), ("concur", 0.93..=0.999)] {
+        let mut outcome = Scenario {
+            machine: "1x8x8x1".parse().unwrap(),
+            workloads: ["hogs", "hogs:nr=256"].map(|text| text.parse().unwrap()).to_vec(),
+            cgroups: vec![spec(0, 100), spec(0, 100)],
+            places: vec![1, 2],
+            flags: vec!["--cgroup-mode".into(), mode.into()],
+            ms: 10_000,
+            ..Scenario::default()
+        };
+        let cpus = held(&mut outcome).report.groups[0].cpu_s / 10.0;
+        println!("{mode}: {cpus:.3} of a CPU");
+        assert!(range.contains(&cpus), "{mode}: {cpus:.3}");
     }
 }
 

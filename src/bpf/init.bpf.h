@@ -56,6 +56,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 		cpu_ctx(cpu)->pelt.updated_at = cpu_ctx(cpu)->pelt.since = scx_bpf_now();
 		note_clock(cpu_ctx(cpu), scx_bpf_now());
 		cpu_ctx(cpu)->steal_slot = NO_SLOT;
+		cpu_ctx(cpu)->queued_slice = SCX_SLICE_INF;
 		if (is_online(cpu))
 			cpu_appears(cpu, CPU_ONLINE);
 		bpf_rcu_read_lock();
@@ -79,10 +80,12 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p,
 	tctx->vtime_cpu = -1;
 	tctx->share = WEIGHT_DFL << WEIGHT_SHIFT;
 	tctx->burst_est = tunables.slice_ns;
+	set_slice(tctx, slice_of(p));
 	tctx->charged = tctx->woke_exec = p->se.sum_exec_runtime;
 	tctx->sync_wakeup = true;
 	tctx->recent = -1;
 	tctx->preferred_node = NO_NODE;
+	tctx->uclamp_max = CAPACITY_SCALE;
 	if (machine.cgroups) {
 		/* The kernel holds a reference to the group; the lock is for the verifier. */
 		bpf_rcu_read_lock();

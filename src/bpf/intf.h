@@ -84,6 +84,14 @@ struct machine {
 	u32 perf_scale;	  /* factor from utilization to frequency target, of CAPACITY_SCALE */
 };
 
+/* By how much the weight of a group counts; the names are those of debugfs sched/cgroup_mode. */
+enum magpie_cgroup_mode {
+	CGROUP_SMP,    /* once */
+	CGROUP_CONCUR, /* for each of its runnable tasks, but no more than its cpuset has CPUs */
+	CGROUP_MAX,    /* for each CPU of its cpuset */
+	CGROUP_TASKS,  /* for each of its runnable tasks */
+};
+
 /* The values of flags, on their own page. The loader may write each of them at any time. */
 struct tunables {
 	u64 slice_ns; /* time that a task runs before the queue is checked */
@@ -112,6 +120,7 @@ struct tunables {
 	/* The rules of wake-affine that are in force; see numa/wake_affine.bpf.h. */
 	u8 affine_idle;
 	u8 affine_sync;
+	u8 cgroup_mode; /* enum magpie_cgroup_mode */
 };
 
 /* See core/hotplug.bpf.h. */
@@ -201,12 +210,13 @@ enum magpie_stat {
 	STAT_STOLEN_NS,	 /* time that tasks had waited in a queue before another CPU ran them */
 	/* tasks that a busy CPU pulled because they had more lag, or had waited for longer */
 	STAT_BALANCE,
-	STAT_STARVED,	      /* tasks run out of turn because they had waited for starve_ns */
-	STAT_STEAL_MISS,      /* victims from which no task could be taken */
-	STAT_EMPTY,	      /* dispatches that found nothing to run */
-	STAT_REENQUEUE,	      /* tasks enqueued again because a higher class took their CPU */
-	STAT_AFFINE,	      /* wakeups pulled to the waking CPU, away from the previous one */
-	STAT_AFFINE_FAR,      /* ... of another node */
+	STAT_OWN_SLICE,	 /* runs of tasks with a slice of their own (sched_attr.sched_runtime) */
+	STAT_STARVED,	 /* tasks run out of turn because they had waited for starve_ns */
+	STAT_STEAL_MISS, /* victims from which no task could be taken */
+	STAT_EMPTY,	 /* dispatches that found nothing to run */
+	STAT_REENQUEUE,	 /* tasks enqueued again because a higher class took their CPU */
+	STAT_AFFINE,	 /* wakeups pulled to the waking CPU, away from the previous one */
+	STAT_AFFINE_FAR, /* ... of another node */
 	STAT_PREFERRED_WAKE,  /* wakeups that returned to the preferred node */
 	STAT_PREFERRED_STEAL, /* waiting tasks that a CPU of their preferred node took */
 	STAT_PREFERRED_MOVE,  /* running tasks that were moved to their preferred node */
@@ -272,6 +282,7 @@ struct cpu_ctx {
 	u64 voffset;
 	u64 queued_load;     /* sum of the weights of the tasks in its queues; atomic */
 	u64 curr_deadline;   /* current's task_ctx.deadline */
+	u64 curr_slice;	     /* current's task_ctx.slice */
 	u64 curr_requeued;   /* ... plus a slice: its deadline after this slice is not earlier */
 	u64 curr_started;    /* ran_until() when it started */
 	s64 curr_left;	     /* expected ns from then on until current sleeps */
@@ -296,12 +307,13 @@ struct cpu_ctx {
 	s32 nr_queued;	 /* sampled by sample_queues() */
 
 	/* order/deadline.bpf.h */
-	u64 local_load;	  /* weights of tasks that enqueue() inserted into the local DSQ; atomic */
-	u64 advanced_at;  /* scx_bpf_now() up to which vtime has advanced */
-	s64 advanced;	  /* ... ns by which it has advanced since current was last charged */
-	u64 queued_slice; /* the shortest of the tasks queued since the last tick */
-	s64 ahead;	  /* ns of CPU time that tasks which sleep now had beyond their part */
-	u64 lent;	  /* ns by which tasks with credit have passed others: 0..slice_ns */
+	u64 local_load;	 /* weights of tasks that enqueue() inserted into the local DSQ; atomic */
+	u64 advanced_at; /* scx_bpf_now() up to which vtime has advanced */
+	s64 advanced;	 /* ... ns by which it has advanced since current was last charged */
+	/* the shortest that a program has asked for, of the tasks queued since the last tick */
+	u64 queued_slice;
+	s64 ahead; /* ns of CPU time that tasks which sleep now had beyond their part */
+	u64 lent;  /* ns by which tasks with credit have passed others: 0..slice_ns */
 
 	/* order/pick.bpf.h */
 	u64 starved_at; /* scx_bpf_now() of the last DUE_STARVED */
@@ -375,13 +387,17 @@ struct llc_ctx {
 struct group {
 	s64 sum;     /* weights of the tasks and groups that are runnable directly in it; atomic */
 	u64 counted; /* its weight in its parent's sum; atomic */
+	s64 tasks;   /* runnable tasks, with those of the groups below; atomic */
+	/* their average, times 1024, and << 32 the PELT period in which it was updated; atomic */
+	u64 tasks_avg;
 
 	/* Read by all CPUs, seldom written. cgroup: the kernel's id, or the autogroup. */
 	u64 cgroup __attribute__((aligned(CACHE_LINE)));
 	u32 weight; /* the kernel's, 1024 for cpu.weight 100; 0: the id is free */
 	u32 parent;
 	u32 level;
-	u8 idle; /* cpu.idle */
+	u32 cpus; /* of its cpuset; see groups.bpf.h */
+	u8 idle;  /* cpu.idle */
 	u8 autogroup;
 	u32 members; /* tasks of an autogroup; atomic */
 	u32 unused;  /* ... polls in a row that found none */

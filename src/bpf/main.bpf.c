@@ -121,8 +121,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	place(p, tctx, cpu, true);
 	/* The local DSQ, because the CPU was claimed for the task, or is about to be free. */
 	tctx->arrives = !handed_off;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns,
-			   handed_off ? 0 : arrival_flags(p, cpu));
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(p), handed_off ? 0 : arrival_flags(p, cpu));
 	return cpu;
 }
 
@@ -148,7 +147,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		queue_del(tctx);
 	if (!tctx || !is_usable(cpu)) {
 		/* The local DSQ, because the kernel takes tasks from it without dispatch(). */
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(p), enq_flags);
 		return;
 	}
 	if (enq_flags & SCX_ENQ_REENQ)
@@ -170,7 +169,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		stat_inc(STAT_LOCAL);
 		tctx->arrives = true;
 		/* The local DSQ, because the CPU was claimed for the task. */
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags | SCX_ENQ_IMMED);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tctx->slice, enq_flags | SCX_ENQ_IMMED);
 		return;
 	}
 	insert_task(p, tctx, cpu, cctx, now, rest, enq_flags);
@@ -209,6 +208,8 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	tctx->charged = p->se.sum_exec_runtime;
 	cctx->handoff_score = tctx->handoff_score;
 	note_running(p, tctx, cctx, p->scx.slice);
+	if (p->se.custom_slice)
+		stat_inc(STAT_OWN_SLICE);
 	if (is_asym())
 		util_starts(p, tctx, cpu, cctx);
 	if (!is_usable(cpu)) {
@@ -226,6 +227,8 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 			kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 	limit_slice(p, tctx, cpu);
+	if (cctx->queued_slice < p->scx.slice)
+		scx_bpf_task_set_slice(p, cctx->queued_slice);
 	set_tickless(p, tctx, cpu, cctx);
 	note_slice(cpu, cctx, cctx->curr_started, p->scx.slice, cctx->queued);
 }
@@ -310,6 +313,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	u64 now = locked_now(cpu);
 
 	cctx->clock_lag = now - p->se.exec_start;
+	cctx->queued_slice = SCX_SLICE_INF;
 	pelt_update(cpu, cctx, now, true);
 	update_cpuperf(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
@@ -330,7 +334,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 		check_move(p, tctx, cpu, cctx, now);
 	}
 	/* End an infinite slice: the CPU has become usable, or a kick was lost. */
-	if (p->scx.slice > tunables.slice_ns && (!is_tickless(cctx) || others_wait(cpu, cctx)))
+	if (p->scx.slice == SCX_SLICE_INF && (!is_tickless(cctx) || others_wait(cpu, cctx)))
 		scx_bpf_task_set_slice(p, 0);
 	/*
 	 * The kernel skips dispatch() while the local DSQ has tasks. End the slice, so that these

@@ -132,7 +132,7 @@ fn what_is_printed_is_a_file_that_says_the_same() {
 fn other_value(key: &str, value: &str) -> String {
     let number = value.parse::<u64>().ok();
     let numbers = number.iter().flat_map(|n| [n + 1, n.saturating_sub(1)]).map(|n| n.to_string());
-    let words = ["true", "on", "powersave", "off", "node", "latency", "debug"].into_iter().map(String::from);
+    let words = ["true", "smp", "on", "powersave", "off", "node", "latency", "debug"].into_iter().map(String::from);
     numbers.chain(words).find(|other| other != value && keys::check(key, other).is_ok()).unwrap()
 }
 

@@ -65,6 +65,7 @@ pub struct Control {
     since: SystemTime,
     nr_starts: usize,
     nr_cgroups: u32,
+    cgroup_mode: String,
     hangup: Arc<AtomicBool>,
     has_terminal: bool,
     terminal: fn() -> bool,
@@ -81,6 +82,7 @@ impl Control {
             since: SystemTime::now(),
             nr_starts: 0,
             nr_cgroups: 0,
+            cgroup_mode: String::new(),
             hangup,
             has_terminal: terminal(),
             terminal,
@@ -92,9 +94,9 @@ impl Control {
         &self.settings
     }
 
-    /// Note the number of cgroups that have a share of their own.
-    pub fn note_cgroups(&mut self, nr: u32) {
-        self.nr_cgroups = nr;
+    /// Note the number of cgroups that have a share of their own, and how their weights count.
+    pub fn note_cgroups(&mut self, nr: u32, mode: String) {
+        (self.nr_cgroups, self.cgroup_mode) = (nr, mode);
     }
 
     /// Note that the scheduler has started. Requests are accepted from now on.
@@ -184,7 +186,7 @@ impl Control {
     }
 
     fn status(&self) -> Status {
-        Status::new(self.since, self.nr_starts, self.nr_cgroups, &self.settings)
+        Status::new(self.since, self.nr_starts, (self.nr_cgroups, &self.cgroup_mode), &self.settings)
     }
 }
 

@@ -49,6 +49,9 @@ pub struct Status {
     nr_starts: usize,
     nr_cgroups: u32,
     max_cgroups: u32,
+    /// By how much their weights count; empty in the first second.
+    #[serde(default)]
+    cgroup_mode: String,
     profile: String,
     /// Number of flags that differ from their defaults.
     nr_changed: usize,
@@ -56,7 +59,12 @@ pub struct Status {
 }
 
 impl Status {
-    pub fn new(since: SystemTime, nr_starts: usize, nr_cgroups: u32, settings: &Settings) -> Self {
+    pub fn new(
+        since: SystemTime,
+        nr_starts: usize,
+        (nr_cgroups, cgroup_mode): (u32, &str),
+        settings: &Settings,
+    ) -> Self {
         let profile = settings.profile.to_possible_value();
         Self {
             version: crate::version(),
@@ -66,6 +74,7 @@ impl Status {
             nr_starts,
             nr_cgroups,
             max_cgroups: settings.tunables.max_cgroups,
+            cgroup_mode: cgroup_mode.into(),
             profile: profile.map_or_else(String::new, |profile| profile.get_name().into()),
             nr_changed: tunables::changed(settings).len(),
             failures: summary(),
@@ -86,6 +95,9 @@ impl fmt::Display for Status {
         write!(f, "pid {}, {} on {}, ", self.pid, self.version, self.kernel)?;
         write!(f, "profile {}, flags not default: {}, ", self.profile, self.nr_changed)?;
         write!(f, "starts: {}, cgroups: {} of {}, ", self.nr_starts, self.nr_cgroups, self.max_cgroups)?;
+        if !self.cgroup_mode.is_empty() {
+            write!(f, "cgroup mode: {}, ", self.cgroup_mode)?;
+        }
         write!(f, "{}", self.failures)
     }
 }

@@ -17,7 +17,7 @@ use crate::stats::{Group, Metrics};
 /// Metrics of each LLC: the metric and its statistic, whose description is the help text.
 const LLC_GAUGES: [(&str, &str); 4] =
     [("cpus", "nr_cpus"), ("scan_cpus", "nr_scan"), ("queue_length", "nr_queued"), ("queue_length_max", "max_queued")];
-const LLC_COUNTERS: [(&str, &str); 29] = [
+const LLC_COUNTERS: [(&str, &str); 30] = [
     ("searches", "search"),
     ("domain_searches", "domain_search"),
     ("scanned_cpus", "scanned"),
@@ -37,6 +37,7 @@ const LLC_COUNTERS: [(&str, &str); 29] = [
     ("steal_attempts", "steal"),
     ("steal_misses", "steal_miss"),
     ("balanced_tasks", "balance"),
+    ("own_slice_runs", "own_slice"),
     ("starved_tasks", "starved"),
     ("idle_dispatches", "empty"),
     ("affine_wakeups", "affine"),

@@ -16,7 +16,7 @@ use crate::bpf_intf::{placed_cpu, tunables};
 use crate::nr_scan::ScanLimit;
 use crate::shared::load;
 use crate::tunables::{Power, Tunables};
-use crate::{energy, hotplug, publisher};
+use crate::{cgroup_mode, energy, hotplug, publisher};
 
 impl Scheduler<'_> {
     /// Apply the flags that may change at run time. The others in `flags` are unchanged.
@@ -29,7 +29,8 @@ impl Scheduler<'_> {
             let tunables = &twins::<_, tunables>(slice::from_mut(&mut bss_tunables.tunables))[0];
             Live { tunables, llc_layouts: twins(&mut bss.llc_layouts) }
         };
-        live.set(&self.layout, flags);
+        let cgroup_mode = cgroup_mode::of_this_machine(flags.cgroup_mode);
+        live.set(&self.layout, &Tunables { cgroup_mode, ..flags.clone() });
         self.publisher.set_limit(ScanLimit::from(flags));
         match &self.sampler {
             Some(sampler) => sampler.set(flags),
@@ -40,9 +41,19 @@ impl Scheduler<'_> {
         }
         // Resolved for this machine: it may lack cgroups, and decides what `auto` means.
         let Tunables { no_cgroups, power, cpufreq, .. } = self.tunables;
-        self.tunables = Tunables { no_cgroups, power, cpufreq, ..flags.clone() };
+        self.tunables = Tunables { no_cgroups, power, cpufreq, cgroup_mode, ..flags.clone() };
         self.asked = flags.clone();
         self.about = Arc::new(self.about(self.about.attached_at));
+        Ok(())
+    }
+
+    /// Apply the kernel's mode for the weights of cgroups if it has changed.
+    pub(super) fn follow_cgroup_mode(&mut self) -> Result<()> {
+        let mode = cgroup_mode::of_this_machine(self.asked.cgroup_mode);
+        if mode != self.tunables.cgroup_mode {
+            info!("the kernel's cgroup mode has changed: {} applies now", mode.name());
+            self.set(&self.asked.clone())?;
+        }
         Ok(())
     }
 

@@ -35,6 +35,7 @@ use scx_utils::{NR_CPU_IDS, NR_CPUS_POSSIBLE, compat, scx_ops_attach, scx_ops_op
 use crate::bpf_config::{BpfConfig, Possible};
 use crate::bpf_intf::group;
 use crate::bpf_skel::*;
+use crate::cgroup_mode;
 use crate::cli::Opts;
 use crate::control::Control;
 use crate::energy::{self, Policies};
@@ -112,6 +113,7 @@ impl<'a> Scheduler<'a> {
         let mut tunables = opts.settings.tunables.clone();
         let policies = energy::policies();
         (tunables.power, tunables.cpufreq) = energy::of_this_machine(&tunables, &policies);
+        tunables.cgroup_mode = cgroup_mode::of_this_machine(tunables.cgroup_mode);
         let mut layout = Layout::of_this_machine(tunables.power == Power::Powersave)?;
         change(&mut layout);
         if !tunables.no_cgroups && !compat::struct_has_field("sched_ext_ops", "cgroup_init")? {
@@ -205,10 +207,10 @@ impl<'a> Scheduler<'a> {
         Ok(capacities.iter().any(|(id, capacity)| self.layout.cpus[id].capacity != *capacity).then_some(capacities))
     }
 
-    /// Describe the scheduler, with `power` and `cpufreq` as requested.
+    /// Describe the scheduler, with the flags as requested, except that it may lack cgroups.
     fn about(&self, attached_at: Duration) -> About {
-        let Tunables { power, cpufreq, .. } = self.asked;
-        About::new(&self.layout, &Tunables { power, cpufreq, ..self.tunables.clone() }, attached_at)
+        let no_cgroups = self.tunables.no_cgroups;
+        About::new(&self.layout, &Tunables { no_cgroups, ..self.asked.clone() }, &self.tunables, attached_at)
     }
 
     /// Start the thread that samples where processes have their memory, if there are several nodes.
@@ -267,8 +269,9 @@ impl<'a> Scheduler<'a> {
                     return Ok(Served::Outdated);
                 }
                 self.publish_limits()?;
+                self.follow_cgroup_mode()?;
                 let nr_groups = self.nr_groups()?;
-                control.note_cgroups(nr_groups);
+                control.note_cgroups(nr_groups, cgroup_mode::describe(self.tunables.cgroup_mode));
                 self.warn_of_few_groups(nr_groups);
                 self.warn_of_lost_groups()?;
                 energy_at = now + energy::INTERVAL;

@@ -112,6 +112,8 @@ pub struct Group {
     pub busy_ns: u64,
     #[stat(desc = "waiting tasks that a busy CPU took from another one where tasks waited longer or had more lag")]
     pub balance: u64,
+    #[stat(desc = "runs of tasks whose program asked for a slice of its own (sched_attr.sched_runtime)")]
+    pub own_slice: u64,
     #[stat(desc = "tasks run ahead of their turn because they had waited for a quarter of --timeout-ms")]
     pub starved: u64,
     #[stat(desc = "overloaded CPUs that had no task to steal when they were tried")]
@@ -202,6 +204,7 @@ impl LlcSnapshot {
             stolen,
             stolen_from: rises(&self.stolen_from, prev.map(|prev| &prev.stolen_from[..])),
             balance: of(magpie_stat_STAT_BALANCE),
+            own_slice: of(magpie_stat_STAT_OWN_SLICE),
             starved: of(magpie_stat_STAT_STARVED),
             steal_miss: of(magpie_stat_STAT_STEAL_MISS),
             empty: of(magpie_stat_STAT_EMPTY),

@@ -122,8 +122,9 @@ pub struct About {
 }
 
 impl About {
-    pub fn new(layout: &Layout, tunables: &Tunables, attached_at: Duration) -> Self {
-        let flags = tunables::changed(tunables).join(" ");
+    /// `asked` has the flags as requested, `tunables` as resolved for this machine.
+    pub fn new(layout: &Layout, asked: &Tunables, tunables: &Tunables, attached_at: Duration) -> Self {
+        let flags = tunables::changed(asked).join(" ");
         let max_cgroups = tunables.max_cgroups;
         let (version, kernel, mode) = (version(), preflight::release(), mode(layout, tunables));
         Self { version, kernel, attached_at, mode, flags, max_cgroups }
@@ -131,11 +132,12 @@ impl About {
 }
 
 fn mode(layout: &Layout, tunables: &Tunables) -> String {
+    let cgroups = format!("cgroups ({})", tunables.cgroup_mode.name());
     let parts = [
         ("SMT", layout.smt_width > 1),
         ("capacity", !tunables.no_capacity && layout.nr_stronger() > 0),
         ("NUMA", layout.nr_nodes() > 1),
-        ("cgroups", !tunables.no_cgroups),
+        (&cgroups, !tunables.no_cgroups),
         ("stealing", tunables.steal != Steal::Off),
     ];
     let counts: Vec<_> = parts.iter().filter(|(_, counts)| *counts).map(|&(name, _)| name).collect();
@@ -237,6 +239,7 @@ fn add(sums: &mut [u64], counts: &[u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tunables::CgroupMode;
     use bytemuck::Zeroable;
     use scx_utils::testutils::make_test_topo;
 
@@ -291,9 +294,13 @@ mod tests {
     fn what_counts_depends_on_machine_and_flags() {
         let (topo, _) = make_test_topo(2, 1, 2, 2);
         let layout = Layout::new(&topo, 0).unwrap();
-        let about = |flags: &[&str]| About::new(&layout, &Tunables::parse(flags).unwrap(), Duration::ZERO);
+        let about = |flags: &[&str]| {
+            let asked = Tunables::parse(flags).unwrap();
+            let resolved = Tunables { cgroup_mode: CgroupMode::Smp, ..asked.clone() };
+            About::new(&layout, &asked, &resolved, Duration::ZERO)
+        };
         let (plain, bare) = (about(&[]), about(&["--no-cgroups", "--steal", "off", "--slice-us=4000"]));
-        assert_eq!((plain.mode.as_str(), plain.flags.as_str()), ("SMT, NUMA, cgroups, stealing", ""));
+        assert_eq!((plain.mode.as_str(), plain.flags.as_str()), ("SMT, NUMA, cgroups (smp), stealing", ""));
         assert_eq!(bare.mode, "SMT, NUMA");
         assert_eq!(bare.flags, "--slice-us 4000 --steal off --no-cgroups");
         assert!(!plain.kernel.is_empty() && !plain.version.is_empty());

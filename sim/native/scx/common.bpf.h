@@ -88,12 +88,15 @@ struct task_struct {
 	bool in_iowait;			/* a bit there */
 	struct {
 		u32 value;
-	} uclamp_req[2]; /* by uclamp_id */
+		u32 active;
+	} uclamp[2]; /* by uclamp_id */
 	const struct cpumask *cpus_ptr;
 	struct {
 		/* runqueue clock without the time of interrupts, which are none here */
 		u64 exec_start;
 		u64 sum_exec_runtime;
+		u8 custom_slice;
+		u64 slice; /* ns, if custom_slice */
 	} se;
 	struct {
 		u32 flags; /* SCX_TASK_* */
@@ -141,7 +144,13 @@ struct task_group {
 	} cfs_bandwidth;
 };
 
+struct cpuset {
+	struct cgroup_subsys_state css;
+	struct cpumask *effective_cpus;
+};
+
 enum cgroup_subsys_id {
+	cpuset_cgrp_id,
 	cpu_cgrp_id,
 	CGROUP_SUBSYS_COUNT,
 };
@@ -249,17 +258,21 @@ s32 sim_hash_delete(const void *map, u64 key);
 struct cgroup *bpf_cgroup_from_id(u64 id);
 void bpf_cgroup_release(struct cgroup *cgrp);
 
-#define scx_bpf_error(fmt, args...)	 sim_error(fmt, ##args)
-#define scx_bpf_dump(fmt, args...)	 sim_dump(fmt, ##args)
-#define __COMPAT_scx_bpf_dsq_peek	 scx_bpf_dsq_peek
-#define __COMPAT_scx_bpf_cpu_curr	 scx_bpf_cpu_curr
-#define bpf_ksym_exists(sym)		 true
-#define bpf_core_field_exists(field)	 true
-#define BPF_CORE_READ_BITFIELD(s, field) (s)->field
-#define bpf_core_cast(ptr, type)	 ((type *)(ptr))
-#define bpf_core_enum_value(type, value) (value)
+#define scx_bpf_error(fmt, args...)		sim_error(fmt, ##args)
+#define scx_bpf_dump(fmt, args...)		sim_dump(fmt, ##args)
+#define __COMPAT_scx_bpf_dsq_peek		scx_bpf_dsq_peek
+#define __COMPAT_scx_bpf_cpu_curr		scx_bpf_cpu_curr
+#define bpf_ksym_exists(sym)			true
+#define bpf_core_field_exists(field)		true
+#define BPF_CORE_READ_BITFIELD(s, field)	(s)->field
+#define bpf_core_cast(ptr, type)		((type *)(ptr))
+#define bpf_core_enum_value(type, value)	(value)
+#define bpf_core_enum_value_exists(type, value) true
+#define bpf_probe_read_kernel(to, size, from)	(__builtin_memcpy(to, from, size), 0)
 /* Types that the kernel of vmlinux.h does not have. */
 #define task_struct___uclamp			  task_struct
+#define cpuset___pointer			  cpuset
+#define cpuset___array				  cpuset
 #define BPF_CORE_READ_BITFIELD_PROBED(ptr, field) ((ptr)->field)
 #define bpf_preempt_disable()
 #define bpf_preempt_enable()

@@ -2,7 +2,10 @@
 //! Invariants that hold at any time, checked each CHECK_EVERY: lines and bits of CPUs, the place of
 //! each task, sums of groups, and the length of waits.
 
+use std::cmp::min;
+
 use scx_magpie::bpf_intf::*;
+use scx_magpie::tunables::CgroupMode;
 
 use super::{CHECK_EVERY, REACH};
 use crate::cgroup::NR_AUTOGROUPS;
@@ -77,7 +80,7 @@ impl Kernel {
             return;
         }
         let ids: Vec<u32> = (0..self.cgroups.len()).map(|id| self.program_id(id)).collect();
-        let mut sums = vec![0i64; self.cgroups.len()];
+        let (mut sums, mut runnable) = (vec![0i64; self.cgroups.len()], vec![0i64; self.cgroups.len()]);
         for (id, task) in self.tasks.iter().enumerate().filter(|(_, task)| task.is_alive()) {
             let Some(tctx) = task.tctx() else { continue };
             let weight = task.weight();
@@ -103,12 +106,13 @@ impl Kernel {
                 return self.violate("cgroup", format!("task {id}, {state:?}, of weight {weight} counts {counted}"));
             }
             sums[task.cgroup] += i64::from(tctx.counted);
+            runnable[task.cgroup] += i64::from(tctx.counted > 0);
         }
         for session in 0..NR_AUTOGROUPS {
             let id = self.autogroup_id(session);
             let counted = |task: &Task| task.tctx().filter(|tctx| tctx.group == id).map_or(0, |tctx| tctx.counted);
             let members: u32 = self.tasks.iter().filter(|task| task.is_alive()).map(counted).sum();
-            let told = self.native.group(id).sum + self.native.untold(id);
+            let told = self.native.group(id).sum + self.native.untold(id).0;
             if id != 0 && told != i64::from(members) {
                 return self.violate("cgroup", format!("session {session} has {told}, not {members}"));
             }
@@ -116,17 +120,31 @@ impl Kernel {
         // Children follow their parents in `cgroups`.
         for id in (1..self.cgroups.len()).rev().filter(|&id| self.cgroups[id].alive) {
             let group = self.native.group(ids[id]);
-            let sum = sums[id] - self.native.untold(ids[id]);
+            let (untold_sum, untold_tasks) = self.native.untold(ids[id]);
+            let (sum, tasks) = (sums[id] - untold_sum, runnable[id] - untold_tasks);
             let cgroup = &self.cgroups[id];
-            let weight = u64::from(cgroup.kernel_weight());
+            let weight = u64::from(cgroup.kernel_weight()) * self.times(&group);
             let counted = if sum > 0 && cgroup.parent != 0 { weight } else { 0 };
-            if (group.sum, group.counted) != (sum, counted) {
-                let (has, counts) = (group.sum, group.counted);
-                let what = format!("cgroup {id} has {has} and counts {counts}, not {sum} and {counted}");
+            if (group.sum, group.counted, group.tasks) != (sum, counted, tasks) {
+                let (has, counts, nr) = (group.sum, group.counted, group.tasks);
+                let what = format!("cgroup {id} has {has}, counts {counts}, {nr} tasks, not {sum}, {counted}, {tasks}");
                 return self.violate("cgroup", what);
             }
             sums[cgroup.parent] += counted as i64;
+            runnable[cgroup.parent] += tasks;
         }
+    }
+
+    /// Return how often the weight of the group counts, by --cgroup-mode.
+    pub fn times(&self, group: &group) -> u64 {
+        let (tasks, cpus) = (((group.tasks_avg as u32) >> 10).into(), group.cpus.into());
+        let times: u64 = match self.tunables.cgroup_mode {
+            CgroupMode::Auto | CgroupMode::Smp => 1,
+            CgroupMode::Concur => min(tasks, cpus),
+            CgroupMode::Max => cpus,
+            CgroupMode::Tasks => tasks,
+        };
+        times.max(1)
     }
 
     /// Check that idle and overload bits are right, or were a moment ago.

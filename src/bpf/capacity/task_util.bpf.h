@@ -20,30 +20,36 @@
 /* Fields of kernels with CONFIG_UCLAMP_TASK, which the kernel of vmlinux.h does not have. */
 struct uclamp_se___magpie {
 	unsigned int value : 11;
+	unsigned int active : 1;
 } __attribute__((preserve_access_index));
 
 struct task_struct___uclamp {
-	struct uclamp_se___magpie uclamp_req[2];
+	struct uclamp_se___magpie uclamp[2];
 } __attribute__((preserve_access_index));
 #endif
 
-/* Return @util clamped to the task's own uclamp. The uclamp of its cgroup is not known here. */
-static u32 clamp_util(const struct task_struct *p, u32 util)
+/*
+ * Note the uclamp of @p: its own, within that of its cgroup and of the system. The kernel has
+ * computed it if @p is runnable. Otherwise it remains as it was when @p last ran.
+ */
+static void note_uclamp(const struct task_struct *p, struct task_ctx *tctx)
 {
 	const struct task_struct___uclamp *clamped = (const void *)p;
-	u32 least, most;
 
-	if (!bpf_core_field_exists(clamped->uclamp_req))
-		return util;
-	least = BPF_CORE_READ_BITFIELD_PROBED(&clamped->uclamp_req[UCLAMP_MIN], value);
-	most = BPF_CORE_READ_BITFIELD_PROBED(&clamped->uclamp_req[UCLAMP_MAX], value);
-	return min(max(util, least), most);
+	if (!bpf_core_field_exists(clamped->uclamp) ||
+	    !BPF_CORE_READ_BITFIELD_PROBED(&clamped->uclamp[UCLAMP_MAX], active))
+		return;
+	tctx->uclamp_min = BPF_CORE_READ_BITFIELD_PROBED(&clamped->uclamp[UCLAMP_MIN], value);
+	tctx->uclamp_max = BPF_CORE_READ_BITFIELD_PROBED(&clamped->uclamp[UCLAMP_MAX], value);
 }
 
 /* Update task_util after util_avg or util_est has changed. */
 static void update_task_util(const struct task_struct *p, struct task_ctx *tctx)
 {
-	tctx->task_util = clamp_util(p, max(tctx->util.util_avg, tctx->util_est));
+	u32 util = max(tctx->util.util_avg, tctx->util_est);
+
+	note_uclamp(p, tctx);
+	tctx->task_util = min(max(util, tctx->uclamp_min), tctx->uclamp_max);
 }
 
 /*

@@ -126,12 +126,12 @@ static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u6
 }
 
 /*
- * Return the ns for which a task of the group may run on @cpu, whose rq lock is held; 0 if a quota
- * is used up. Bounded by the group's level.
+ * Return the ns for which a task of the group may run on @cpu, whose rq lock is held: 0 if a quota
+ * is used up, SCX_SLICE_INF if there is none. Bounded by the group's level.
  */
 __noinline u64 take_slice(s32 cpu, u32 id, u64 now)
 {
-	u64 slice = tunables.slice_ns;
+	u64 slice = SCX_SLICE_INF;
 
 	while (id && can_loop) {
 		struct group *g = group(id);

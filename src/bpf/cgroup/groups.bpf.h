@@ -5,7 +5,7 @@
  *	cgroup_init     gives the group an id, and the settings of the kernel's task_group
  *	cgroup_set_*    a setting has changed
  *	poll_groups()   finds changes that the kernel does not report: of cpu.idle before 6.19, of
- *	                cpu.max before 6.17
+ *	                cpu.max before 6.17, and of the CPUs of a cpuset if weights depend on them
  *	cgroup_exit     frees the id
  */
 #pragma once
@@ -35,6 +35,68 @@ static struct task_group *task_group(struct cgroup *cgrp)
 	return css ? bpf_core_cast(css, struct task_group) : NULL;
 }
 
+#ifdef __VMLINUX_H__
+/* A cpumask_var_t is a pointer with CONFIG_CPUMASK_OFFSTACK, and otherwise an array of one. */
+struct cpuset___pointer {
+	struct cpumask *effective_cpus;
+} __attribute__((preserve_access_index));
+
+struct cpuset___array {
+	struct cpumask effective_cpus[1];
+} __attribute__((preserve_access_index));
+#endif
+
+/* Return the effective CPUs of the cpuset. */
+static const struct cpumask *effective_cpus(const struct cpuset *cpuset)
+{
+	const struct cpuset___pointer *pointer = (const void *)cpuset;
+	const struct cpuset___array *array = (const void *)cpuset;
+
+	if (bpf_core_field_exists(pointer->effective_cpus))
+		return pointer->effective_cpus;
+	return bpf_core_field_exists(array->effective_cpus) ? array->effective_cpus : NULL;
+}
+
+/* Return the number of usable CPUs. Bounded by the number of LLCs. */
+static u32 nr_usable(void)
+{
+	u32 llc, nr = 0;
+
+	bpf_for(llc, 0, machine.nr_llcs)
+		nr += READ_ONCE(llc_layouts[llc & (MAX_LLCS - 1)].nr_cpus);
+	return nr;
+}
+
+/*
+ * Return the number of CPUs that the cgroup may use, at least 1: those of its cpuset, or of the
+ * nearest ancestor with a cpuset. All CPUs if @cgrp is NULL, for an autogroup; or if cpusets are
+ * not in the unified hierarchy. Bounded by the level of the cgroup, and by nr_cpu_ids.
+ */
+static u32 cpuset_cpus(struct cgroup *cgrp)
+{
+	const struct cgroup_subsys_state *css = NULL;
+	const struct cpumask *mask;
+	u32 i, nr = 0;
+	u64 word;
+
+	if (!bpf_core_enum_value_exists(enum cgroup_subsys_id, cpuset_cgrp_id))
+		return nr_usable();
+	while (cgrp && can_loop) {
+		css = cgrp->subsys[bpf_core_enum_value(enum cgroup_subsys_id, cpuset_cgrp_id)];
+		if (css || !cgrp->level)
+			break;
+		cgrp = cgrp->self.parent->cgroup;
+	}
+	mask = css ? effective_cpus(bpf_core_cast(css, struct cpuset)) : NULL;
+	if (!mask)
+		return nr_usable();
+	bpf_for(i, 0, (machine.nr_cpu_ids + 63) / 64) {
+		if (!bpf_probe_read_kernel(&word, sizeof(word), &mask->bits[i]))
+			nr += __builtin_popcountll(word);
+	}
+	return nr ?: 1;
+}
+
 /* Convert a cpu.weight (100 is the default) to the kernel's scale (1024). */
 static u32 kernel_weight(u32 cpu_weight)
 {
@@ -48,10 +110,13 @@ static u32 kernel_weight(u32 cpu_weight)
 static void check_group(u32 id, const struct task_group *tg, u32 weight)
 {
 	struct group *g = group(id);
+	u32 cpus = g->cpus;
 	bool idle;
 
 	if (!tg)
 		return;
+	if (tunables.cgroup_mode != CGROUP_SMP)
+		cpus = cpuset_cpus(tg->css.cgroup);
 	idle = tg->idle;
 	/*
 	 * CONFIG_CFS_BANDWIDTH=n has no such field: then there is no cpu.max up to 6.16, and from
@@ -69,9 +134,10 @@ static void check_group(u32 id, const struct task_group *tg, u32 weight)
 	/* The kernel resets the weight when cpu.idle is cleared. FAIR_GROUP_SCHED=n: no shares. */
 	if (!idle && bpf_core_field_exists(tg->shares))
 		weight = tg->shares >> SHARES_SHIFT;
-	if (g->idle != idle || g->weight != weight) {
+	if (g->idle != idle || g->weight != weight || g->cpus != cpus) {
 		g->idle = idle;
 		g->weight = weight;
+		g->cpus = cpus;
 		group_reweighted(id);
 	}
 }
@@ -104,6 +170,9 @@ static void init_group(u32 id, u64 key, u32 parent, u32 level, u32 weight)
 	g->cgroup = key;
 	g->sum = 0;
 	g->counted = 0;
+	g->tasks = 0;
+	g->tasks_avg = scx_bpf_now() / PELT_PERIOD_NS << 32;
+	g->cpus = 1;
 	g->level = level;
 	g->parent = parent;
 	g->idle = false;
@@ -136,7 +205,8 @@ static void free_id(u32 id)
 		__sync_val_compare_and_swap(&cpu_budget(cpu, id)->group, id, 0);
 	}
 	if (g->parent)
-		group_add(g->parent, -(s64)__sync_lock_test_and_set(&g->counted, 0));
+		group_add(g->parent, -(s64)__sync_lock_test_and_set(&g->counted, 0),
+			  -__sync_lock_test_and_set(&g->tasks, 0));
 	g->autogroup = false;
 	__sync_fetch_and_add(&nr_groups, -1);
 	WRITE_ONCE(g->weight, 0);
@@ -255,7 +325,8 @@ static void check_groups(void)
 			check_autogroup(id);
 			continue;
 		}
-		if (!machine.polls_cgroups || !group(id)->weight)
+		if (!group(id)->weight ||
+		    (!machine.polls_cgroups && tunables.cgroup_mode == CGROUP_SMP))
 			continue;
 		cgrp = bpf_cgroup_from_id(group(id)->cgroup);
 		if (!cgrp)

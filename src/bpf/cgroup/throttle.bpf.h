@@ -132,7 +132,7 @@ static bool throttle(struct task_struct *p, struct task_ctx *tctx, s32 cpu, stru
 	}
 	until = throttled_until(tctx, now);
 	/* The throttled queue, because no CPU scans it before @until. */
-	scx_bpf_dsq_insert_vtime(p, throttled_queue(cpu), tunables.slice_ns, until, enq_flags);
+	scx_bpf_dsq_insert_vtime(p, throttled_queue(cpu), slice_of(p), until, enq_flags);
 	set_throttle_timer(cpu, cctx, until, now);
 	/* Throttled tasks do not count in the sums of their groups. */
 	group_leave(tctx, cpu);

@@ -10,13 +10,19 @@
  *	      +- task, nice 0                            1024: tasks of the root have plain weights
  *
  * Weights are the kernel's: 1024 for nice 0 and for cpu.weight 100. (p->scx.weight is rounded to
- * hundredths of that, and is the same for nice 19 and SCHED_IDLE.)
+ * hundredths of that, and is the same for nice 19 and SCHED_IDLE.) From Linux 7.3 on the weight of a
+ * group counts once for each CPU that the group can keep busy (magpie_cgroup_mode):
+ *
+ *	root -+- a (100) - 1 task                        1024
+ *	      +- b (100) - 32 tasks, cpuset of 8 CPUs    8192, so each of its tasks has 256
  *
  * Each group has a sum: the weights of its runnable tasks, and of its child groups that have
- * runnable tasks. All CPUs share the sum, so most wakeups do not write it, and most switches do not
- * read it:
+ * runnable tasks. It also has the number of its runnable tasks, with those of the groups below, and
+ * the average of it by PELT. All CPUs share these words, so most wakeups do not write them, and most
+ * switches do not read them:
  *
- *	change   of a CPU: weights that woke minus weights that slept    group_change()
+ *	change   of a CPU: weights and tasks that woke minus those that
+ *	   |     slept                                                   group_change()
  *	   |     flushed after FLUSH_NS, by its tick, or by ticks of
  *	   v     other CPUs if it has none                               flush_cpu()
  *	sum      of a group, and of its parent if the group gets its
@@ -33,12 +39,16 @@ enum {
 	SETTLE_CPUS = 8,    /* other CPUs that a tick checks, and flushes if they have no tick */
 	SHARE_NS = 1000000, /* how often the share of a task is checked */
 	WEIGHT_SHIFT = 9,   /* of a task's weight, because shares get small */
-	SHARE_SHIFT = 29,   /* while they are computed: weight * weight has 34 bits */
+	SHARE_SHIFT = 36,   /* while they are computed: a group's weight may have 27 bits */
 	WEIGHT_DFL = 1024,  /* nice 0; a group's with cpu.weight 100 */
 	WEIGHT_IDLE = 3,    /* SCHED_IDLE; a group's with cpu.idle */
 	NR_NICE = 40,
 	MAX_WEIGHT = 102400,	 /* a group's with cpu.weight 10000 */
 	MAX_LAG_NS = 1000000000, /* lag that is kept when a weight changes */
+	/* In a word of struct changes. */
+	CHANGE_WEIGHT_BITS = 28, /* signed; 1500 tasks of nice -20 */
+	CHANGE_TASKS_BITS = 20,	 /* signed */
+	CHANGE_GROUP_SHIFT = CHANGE_WEIGHT_BITS + CHANGE_TASKS_BITS,
 	/* In task_ctx.share, together with the weight. */
 	GROUP_IDLE = 1U << 31,	  /* cpu.idle, at some level */
 	GROUP_LIMITED = 1U << 30, /* cpu.max, at some level */
@@ -47,7 +57,7 @@ enum {
 
 /* Of a CPU. Written by this CPU, by CPUs that wake a task of it, and by CPUs that flush it. */
 struct changes {
-	u64 slots[CHANGE_SLOTS]; /* group id << 32 | weight, signed; atomic */
+	u64 slots[CHANGE_SLOTS]; /* change_of(); atomic */
 	u64 flushed_at;		 /* scx_bpf_now() of a recent flush; not exact */
 } __attribute__((aligned(CACHE_LINE)));
 
@@ -77,10 +87,55 @@ static u32 prio(const struct task_struct *p)
 	return p->policy << 16 | p->static_prio;
 }
 
-/* Return the weight of the group in its parent's sum while it has runnable tasks. */
-static u32 group_weight(const struct group *g)
+/* Return a change as a word, 0 if it is none. */
+static u64 change_of(u32 id, s64 weight, s64 tasks)
 {
-	return g->idle ? WEIGHT_IDLE : g->weight;
+	u64 both = (weight & ((1ULL << CHANGE_WEIGHT_BITS) - 1)) |
+		   (tasks & ((1ULL << CHANGE_TASKS_BITS) - 1)) << CHANGE_WEIGHT_BITS;
+
+	return both ? (u64)id << CHANGE_GROUP_SHIFT | both : 0;
+}
+
+static s64 weight_of_change(u64 change)
+{
+	return (s64)(change << (64 - CHANGE_WEIGHT_BITS)) >> (64 - CHANGE_WEIGHT_BITS);
+}
+
+static s64 tasks_of_change(u64 change)
+{
+	return (s64)(change << (64 - CHANGE_GROUP_SHIFT)) >> (64 - CHANGE_TASKS_BITS);
+}
+
+/*
+ * Account the group's runnable tasks until now in their average, as the kernel's runnable_avg. Return
+ * true if a PELT period or more have passed. Of several CPUs one does it.
+ */
+static __always_inline bool average_tasks(struct group *g)
+{
+	u64 was = READ_ONCE(g->tasks_avg), period = scx_bpf_now() / PELT_PERIOD_NS, all;
+	s32 passed = period - (was >> 32);
+	u32 avg = was;
+
+	if (passed <= 0)
+		return false;
+	all = max((s64)READ_ONCE(g->tasks), 0LL) * CAPACITY_SCALE;
+	avg = avg < all ? all - decay_load(all - avg, passed) : all + decay_load(avg - all, passed);
+	return __sync_bool_compare_and_swap(&g->tasks_avg, was, period << 32 | avg);
+}
+
+/* Return the weight of the group in its parent's sum while it has runnable tasks. */
+static u64 group_weight(const struct group *g)
+{
+	u64 weight = g->idle ? WEIGHT_IDLE : g->weight, times;
+	u8 mode = tunables.cgroup_mode;
+
+	if (mode == CGROUP_SMP)
+		return weight;
+	/* Rounded down and at least 1, as in the kernel. */
+	times = (u32)READ_ONCE(g->tasks_avg) / CAPACITY_SCALE;
+	if (mode != CGROUP_TASKS)
+		times = mode == CGROUP_MAX ? g->cpus : min(times, (u64)g->cpus);
+	return weight * max(min(times, (u64)MAX_CPUS), 1ULL);
 }
 
 /* Return the weight that the parent's sum should have for the group now. */
@@ -94,7 +149,7 @@ static u64 due_count(const struct group *g)
  * difference, which the caller adds to the parent's sum. Re-read the sum after the exchange: of two
  * CPUs the later one writes the final value.
  */
-static s64 group_counts(struct group *g)
+static __always_inline s64 group_counts(struct group *g)
 {
 	s64 change = 0;
 	u64 now;
@@ -107,15 +162,21 @@ static s64 group_counts(struct group *g)
 }
 
 /*
- * Add to the sum of the group, and to the sums of its ancestors if they get their first runnable
- * task or lose the last. Bounded by its level. Return 0.
+ * Add @change to the sum of the group and @tasks to its tasks, and to those of its ancestors; to an
+ * ancestor's sum if the weight with which the group below counts has changed. Bounded by its level.
+ * Return 0.
  */
-__noinline s32 group_add(u32 id, s64 change)
+__noinline s32 group_add(u32 id, s64 change, s64 tasks)
 {
-	while (id && change && can_loop) {
+	while (id && (change || tasks) && can_loop) {
 		struct group *g = group(id);
 
-		__sync_fetch_and_add(&g->sum, change);
+		if (tasks && tunables.cgroup_mode != CGROUP_SMP)
+			average_tasks(g);
+		if (tasks)
+			__sync_fetch_and_add(&g->tasks, tasks);
+		if (change)
+			__sync_fetch_and_add(&g->sum, change);
 		change = g->parent ? group_counts(g) : 0;
 		id = g->parent;
 	}
@@ -130,7 +191,7 @@ __noinline s32 group_reweighted(u32 id)
 {
 	struct group *g = group(id);
 
-	return g->parent ? group_add(g->parent, group_counts(g)) : 0;
+	return g->parent ? group_add(g->parent, group_counts(g), 0) : 0;
 }
 
 /* Flush the changes of @cpu to the sums. On any CPU. Bounded by CHANGE_SLOTS. Return 0. */
@@ -147,30 +208,32 @@ __noinline s32 flush_cpu(s32 cpu)
 			continue;
 		change = __sync_lock_test_and_set(slot, 0);
 		if (change)
-			group_add(change >> 32, (s32)change);
+			group_add(change >> CHANGE_GROUP_SHIFT, weight_of_change(change),
+				  tasks_of_change(change));
 	}
 	return 0;
 }
 
 /*
- * Add @by to the changes of @cpu for the group. Before, flush those of more than FLUSH_NS ago: at
- * once a task that forks another and sleeps, or wakes its parent and exits, would be counted twice
- * or not at all until the next flush. On any CPU. Bounded by CHANGE_SLOTS. Return 0.
+ * Add @by and @tasks to the changes of @cpu for the group. Before, flush those of more than FLUSH_NS
+ * ago: at once a task that forks another and sleeps, or wakes its parent and exits, would be counted
+ * twice or not at all until the next flush. On any CPU. Bounded by CHANGE_SLOTS. Return 0.
  */
-__noinline s32 group_change(s32 cpu, u32 id, s32 by)
+__noinline s32 group_change(s32 cpu, u32 id, s32 by, s32 tasks)
 {
 	struct changes *c = &changes[cpu & (MAX_CPUS - 1)];
 	u64 *slot = &c->slots[id & (CHANGE_SLOTS - 1)], was, now;
-	s32 sum;
+	s64 weight;
 
 	if (scx_bpf_now() - READ_ONCE(c->flushed_at) >= FLUSH_NS)
 		flush_cpu(cpu);
 	was = READ_ONCE(*slot);
-	sum = (s32)was + by;
-	now = sum ? (u64)id << 32 | (u32)sum : 0;
-	/* The slot has changes of another group, or another CPU was faster. */
-	if ((was && was >> 32 != id) || __sync_val_compare_and_swap(slot, was, now) != was)
-		group_add(id, by);
+	weight = weight_of_change(was) + by;
+	now = change_of(id, weight, tasks_of_change(was) + tasks);
+	/* The slot has changes of another group, or is too small; or another CPU was faster. */
+	if ((was && was >> CHANGE_GROUP_SHIFT != id) || weight_of_change(now) != weight ||
+	    __sync_val_compare_and_swap(slot, was, now) != was)
+		group_add(id, by, tasks);
 	return 0;
 }
 
@@ -200,24 +263,25 @@ static void flush(s32 cpu, struct cpu_ctx *cctx)
  */
 __noinline u32 group_share(u32 id, u32 weight)
 {
-	u64 share = (u64)weight << SHARE_SHIFT;
+	u64 share = 1ULL << SHARE_SHIFT;
 	s64 part = weight, all;
 	u32 flags = 0;
 
 	while (id && can_loop) {
-		const struct group *g = group(id);
+		struct group *g = group(id);
 
 		all = READ_ONCE(g->sum);
-		all = max(all, part);
+		share = share * part / max(all, part);
+		if (tunables.cgroup_mode != CGROUP_SMP && average_tasks(g) && g->parent)
+			group_add(g->parent, group_counts(g), 0);
 		part = group_weight(g);
-		share = share * part / all;
 		if (g->idle)
 			flags |= GROUP_IDLE;
 		if (g->quota)
 			flags |= GROUP_LIMITED;
 		id = g->parent;
 	}
-	share = min(share >> (SHARE_SHIFT - WEIGHT_SHIFT), (u64)MAX_WEIGHT << WEIGHT_SHIFT);
+	share = min(share * part >> (SHARE_SHIFT - WEIGHT_SHIFT), (u64)MAX_WEIGHT << WEIGHT_SHIFT);
 	return flags | (share ?: 1);
 }
 
@@ -267,7 +331,7 @@ static void group_leave(struct task_ctx *tctx, s32 cpu)
 		return;
 	tctx->counted = 0;
 	if (counted)
-		group_change(cpu, tctx->group, -counted);
+		group_change(cpu, tctx->group, -counted, -1);
 }
 
 /*
@@ -277,7 +341,7 @@ static void group_leave(struct task_ctx *tctx, s32 cpu)
 __noinline s32 count_in_group(struct task_struct *p __arg_trusted,
 			      struct task_ctx *tctx __arg_nonnull)
 {
-	s32 cpu = tctx->vtime_cpu < 0 ? bpf_get_smp_processor_id() : tctx->vtime_cpu, by;
+	s32 cpu = tctx->vtime_cpu < 0 ? bpf_get_smp_processor_id() : tctx->vtime_cpu, by, tasks;
 	u32 weight = plain_weight(p);
 
 	tctx->prio = prio(p);
@@ -287,9 +351,10 @@ __noinline s32 count_in_group(struct task_struct *p __arg_trusted,
 		find_autogroup(p, tctx);
 	}
 	by = weight - tctx->counted;
+	tasks = !tctx->counted;
 	tctx->counted = weight;
 	if (by && tctx->group)
-		group_change(cpu, tctx->group, by);
+		group_change(cpu, tctx->group, by, tasks);
 	update_share(tctx);
 	return 0;
 }

@@ -38,8 +38,9 @@ struct task_ctx {
 	u64 vruntime; /* weighted ns of CPU time, on the virtual time of vtime_cpu */
 	u64 deadline; /* its place in the order, on the same virtual time */
 	s64 lag;      /* when it last slept */
-	u64 vslice;   /* virtual time of a slice of vslice_ns at vslice_weight */
-	u64 vslice_ns;
+	u64 slice;    /* slice_of() when its deadline was last computed */
+	u64 short_ns; /* it is short if it runs for less */
+	u64 vslice;   /* virtual time of this slice at vslice_weight */
 	u32 vslice_weight;
 	u8 sync_wakeup;	 /* the last wakeup was sync */
 	u8 is_new;	 /* a timer, a device or a futex woke it, less than a slice ago */
@@ -96,8 +97,10 @@ struct task_ctx {
 	u64 room_since;
 
 	/* capacity/task_util.bpf.h: only where CPUs differ in capacity */
-	u32 task_util;	  /* expected utilization: 0..CAPACITY_SCALE */
-	u32 util_est;	  /* its util_avg when it last slept; rises immediately, falls slowly */
+	u32 task_util;	/* expected utilization: 0..CAPACITY_SCALE */
+	u32 util_est;	/* its util_avg when it last slept; rises immediately, falls slowly */
+	u16 uclamp_min; /* bounds of task_util */
+	u16 uclamp_max;
 	struct pelt util; /* of its run time */
 };
 

@@ -55,7 +55,8 @@
  *
  *	deadline = vruntime + request - credit
  *
- *	request  a slice of the task; 0 if the task is short. A short task of less weight than nice
+ *	request  a slice of the task: --slice-us, or what its program has asked for
+ *	         (sched_attr.sched_runtime); 0 if the task is short. A short task of less weight than nice
  *	         0 requests a quarter of what its slice is longer in virtual time than that of
  *	         nice 0: else a thousand of them would each come before a heavier one
  *	credit   --slice-us-lag, until the task has run for a slice, because the task did not
@@ -104,17 +105,28 @@ static u64 to_vtime(u64 ns, u64 weight)
 	return weight == NICE_0 ? ns : ns * NICE_0 / weight;
 }
 
-/* Return a slice in virtual time. Divide again only if the weight or --slice-us has changed. */
+/* Return the slice of @p, ns: what its program has asked for (sched_attr.sched_runtime), or ours. */
+static u64 slice_of(const struct task_struct *p)
+{
+	return p->se.custom_slice ? p->se.slice : tunables.slice_ns;
+}
+
+/* Note the slice of the task. A longer one than ours makes no task short. */
+static void set_slice(struct task_ctx *tctx, u64 slice)
+{
+	tctx->slice = slice;
+	tctx->short_ns = min(slice, tunables.slice_ns) / SHORT_SHARE;
+	tctx->vslice_weight = 0;
+}
+
+/* Return a slice of the task in virtual time. Divide again only if slice or weight has changed. */
 static u64 vslice(struct task_ctx *tctx, u32 weight)
 {
-	u64 slice = tunables.slice_ns;
-
 	if (weight == NICE_0)
-		return slice;
-	if (tctx->vslice_weight != weight || tctx->vslice_ns != slice) {
+		return tctx->slice;
+	if (tctx->vslice_weight != weight) {
 		tctx->vslice_weight = weight;
-		tctx->vslice_ns = slice;
-		tctx->vslice = to_vtime(slice, weight);
+		tctx->vslice = to_vtime(tctx->slice, weight);
 	}
 	return tctx->vslice;
 }
@@ -140,9 +152,7 @@ static u64 burst(const struct task_ctx *tctx)
 
 static bool is_short(const struct task_ctx *tctx)
 {
-	u64 limit = tunables.slice_ns / SHORT_SHARE;
-
-	return tctx->burst_est < limit && burst(tctx) < limit;
+	return tctx->burst_est < tctx->short_ns && burst(tctx) < tctx->short_ns;
 }
 
 /*
@@ -185,16 +195,16 @@ static void note_sleep(struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
 	tctx->burst_est = peak(tctx->burst_est, burst(tctx));
 	tctx->lag = cctx->vtime - tctx->vruntime;
+	if (!tctx->sync_wakeup && is_short(tctx) && waiting_load(cctx))
+		cctx->ahead -= tctx->lag * task_weight(tctx) >> NICE_0_SHIFT;
 }
 
 /* Return the request of the task, of this @weight, in virtual time. See the head of this file. */
 static u64 request(struct task_ctx *tctx, u32 weight)
 {
-	if (!tctx->sync_wakeup && is_short(tctx) && waiting_load(cctx))
-		cctx->ahead -= tctx->lag * task_weight(tctx) >> NICE_0_SHIFT;
 	if (!is_short(tctx))
 		return vslice(tctx, weight);
-	return weight < NICE_0 ? (vslice(tctx, weight) - tunables.slice_ns) / SHORT_SHARE : 0;
+	return weight < NICE_0 ? (vslice(tctx, weight) - tctx->slice) / SHORT_SHARE : 0;
 }
 
 /* Compute the deadline as at the head of this file. @p is on the virtual time of @cctx's CPU. */
@@ -202,8 +212,11 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 					 const struct cpu_ctx *cctx)
 {
 	u32 weight = task_weight(tctx);
-	u64 at = tctx->vruntime + request(tctx, weight);
+	u64 slice = slice_of(p), at;
 
+	if (tctx->slice != slice)
+		set_slice(tctx, slice);
+	at = tctx->vruntime + request(tctx, weight);
 	tctx->is_new =
 		!tctx->sync_wakeup && burst(tctx) < tunables.slice_ns && !never_preempts(p, tctx);
 	tctx->has_credit = tctx->is_new && cctx->lent < tunables.slice_ns;
@@ -218,10 +231,13 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
  */
 static void advance_vtime(struct cpu_ctx *cctx, u64 ns, u64 weight, u64 waiting)
 {
-	s64 forgiven = cctx->ahead > 0 ? min((s64)(ns / FORGIVEN_PART), cctx->ahead) : 0;
+	if (cctx->ahead > 0) {
+		u64 forgiven = min((s64)(ns / FORGIVEN_PART), cctx->ahead);
 
-	cctx->ahead -= forgiven;
-	cctx->vtime += to_vtime(ns - forgiven, waiting + weight);
+		cctx->ahead -= forgiven;
+		ns -= forgiven;
+	}
+	cctx->vtime += to_vtime(ns, waiting + weight);
 	if (waiting && cctx->curr_has_credit)
 		cctx->lent = min(cctx->lent + ns, tunables.slice_ns);
 }
@@ -290,6 +306,7 @@ static void note_current(struct task_ctx *tctx, struct cpu_ctx *cctx, u32 weight
 	cctx->curr_deadline = tctx->deadline;
 	cctx->curr_has_credit = tctx->has_credit;
 	cctx->curr_requeued = tctx->deadline + vslice(tctx, weight);
+	cctx->curr_slice = tctx->slice;
 }
 
 /* In running and dispatch: @p starts to run, or begins another @slice. */
@@ -377,7 +394,7 @@ static __always_inline void place(const struct task_struct *p, struct task_ctx *
 	if (woke) {
 		tctx->vruntime = cctx->vtime - kept_lag(tctx);
 	} else {
-		most = cctx->vtime + to_vtime(tunables.slice_ns + OVERRUN_NS, task_weight(tctx));
+		most = cctx->vtime + to_vtime(tctx->slice + OVERRUN_NS, task_weight(tctx));
 		if (time_before(most, tctx->vruntime))
 			tctx->vruntime = most;
 		else if (is_idle_policy(p, tctx) && time_before(tctx->vruntime, cctx->vtime))

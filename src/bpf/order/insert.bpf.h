@@ -45,7 +45,7 @@ static void run_at_once(struct task_struct *p, struct task_ctx *tctx, s32 cpu, s
 	}
 	local_add(tctx, cpu, cctx, 1); /* virtual time does not serve it */
 	/* The local DSQ, because no other task comes before a critical one. */
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(p), enq_flags);
 }
 
 /*
@@ -56,7 +56,7 @@ static void run_at_once(struct task_struct *p, struct task_ctx *tctx, s32 cpu, s
 static bool queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
 		       u64 now, u64 rest, bool preempt, bool critical, u64 enq_flags)
 {
-	u64 at = tctx->deadline, slice = rest ?: tunables.slice_ns, queue;
+	u64 at = tctx->deadline, slice = rest ?: tctx->slice, queue;
 
 	queue = queue_add(p, tctx, cpu, cctx, now);
 	if (critical) {
@@ -106,14 +106,14 @@ static void insert_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, s
 	}
 	if (is_nohz_full(cpu) && enq_flags & SCX_ENQ_LAST) {
 		/* The local DSQ, because current continues. */
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, tunables.slice_ns, enq_flags);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_of(p), enq_flags);
 	} else if (pinned && !(enq_flags & (SCX_ENQ_REENQ | SCX_ENQ_LAST)) &&
 		   (preempt || is_next(cctx, tctx))) {
 		if (preempt)
 			enq_flags |= SCX_ENQ_PREEMPT;
 		local_add(tctx, cpu, cctx, task_weight(tctx));
 		/* The local DSQ, because no other CPU may take the task, and it is the next one. */
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, rest ?: tunables.slice_ns, enq_flags);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, rest ?: tctx->slice, enq_flags);
 	} else {
 		preempt = queue_task(p, tctx, cpu, cctx, now, rest, preempt, critical, enq_flags);
 	}

@@ -57,11 +57,13 @@ static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 
 	if (!tctx)
 		return NULL;
 	charge(prev, tctx, cpu_ctx(cpu));
+	*slice = slice_of(prev);
 	if (is_limited(tctx) && !is_exempt(prev)) {
-		*slice = take_slice(cpu, tctx->group, scx_bpf_now());
+		*slice = min(take_slice(cpu, tctx->group, scx_bpf_now()), *slice);
 		if (!*slice)
 			return NULL;
 	}
+	*slice = min(*slice, cpu_ctx(cpu)->queued_slice);
 	tctx->at_user = false;
 	if (tctx->move_why)
 		return NULL;
@@ -175,6 +177,26 @@ __noinline bool take_yielded(s32 cpu)
 	       (cctx->yield_from == cpu && pull(cpu, cpu, pinned_queue(cpu), &want));
 }
 
+/*
+ * In dispatch: return true if current, @p, continues before @next, the first waiting task: if its
+ * deadline is earlier. If their slices differ, a task that lacks no service does not come before
+ * one that does (EEVDF's eligibility): else a short slice would be as good as a longer one.
+ */
+static bool keeps_turn(const struct task_struct *p, const struct task_ctx *tctx,
+		       struct task_struct *next, const struct cpu_ctx *cctx)
+{
+	bool earlier = time_before(tctx->deadline, next->scx.dsq_vtime), is_ahead;
+	const struct task_ctx *other;
+
+	if (!p->se.custom_slice && !next->se.custom_slice)
+		return earlier;
+	other = task_ctx(next);
+	if (!other)
+		return earlier;
+	is_ahead = time_before(cctx->vtime, tctx->vruntime);
+	return is_ahead == time_before(cctx->vtime, other->vruntime) ? earlier : !is_ahead;
+}
+
 /* In dispatch of @cpu: let current, @p, continue for @slice. Its deadline is up to date. */
 static void keep_running(s32 cpu, struct cpu_ctx *cctx, struct task_struct *p,
 			 struct task_ctx *tctx, u64 slice)
@@ -203,7 +225,7 @@ static void keep_running(s32 cpu, struct cpu_ctx *cctx, struct task_struct *p,
 static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 {
 	bool preempted = cctx->preempted_by, keep;
-	u64 queue, slice = tunables.slice_ns, at;
+	u64 queue, slice = 0, at;
 	struct task_struct *next = NULL;
 	struct task_ctx *tctx = NULL;
 	u8 due = cctx->due;
@@ -231,12 +253,8 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	queue = cctx->queued & QUEUED_MOVABLE ? cpu : pinned_queue(cpu);
 	if (cctx->queued && (tctx || due || cctx->queued == (QUEUED_MOVABLE | QUEUED_PINNED)))
 		next = first_queued(cpu, cctx, &queue);
-	keep = tctx;
-	at = tctx ? tctx->deadline : 0;
-	if (next && (!tctx || !time_before(at, next->scx.dsq_vtime))) {
-		at = next->scx.dsq_vtime;
-		keep = false;
-	}
+	keep = tctx && (!next || keeps_turn(prev, tctx, next, cctx));
+	at = keep ? tctx->deadline : next ? next->scx.dsq_vtime : 0;
 	if (keep && next && is_tickless(cctx)) {
 		/* Current would continue without a tick. */
 		keep = false;

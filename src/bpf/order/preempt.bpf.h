@@ -49,8 +49,9 @@ static bool is_about_to_sleep(const struct cpu_ctx *cctx, u64 now)
  * 1. @p waits with --no-wakeup-preempt. It waits if current is critical, not a task of sched_ext,
  *    or being preempted already. It waits if it is SCHED_BATCH, SCHED_IDLE or cpu.idle.
  * 2. @p preempts a SCHED_IDLE or cpu.idle current.
- * 3. @p waits if its wakeup is sync. It waits if it is not short, and current, preempted earlier,
- *    runs the rest of its slice. It waits unless its deadline is before that of current.
+ * 3. @p waits unless its deadline is before that of current. Unless its slice is shorter than that
+ *    of current, as its program has asked for, it waits if its wakeup is sync, or if it is not
+ *    short, and current, preempted earlier, runs the rest of its slice.
  * 4. @p waits if current is about to sleep. Otherwise @p preempts current.
  */
 static __always_inline bool preempts(const struct task_struct *p, struct task_ctx *tctx,
@@ -60,8 +61,10 @@ static __always_inline bool preempts(const struct task_struct *p, struct task_ct
 		return false;
 	if (cctx->curr_idle_policy)
 		return true;
-	if (tctx->sync_wakeup || (cctx->curr_resumes && !is_short(tctx)) ||
-	    !time_before(tctx->deadline, cctx->curr_deadline))
+	if (!time_before(tctx->deadline, cctx->curr_deadline))
+		return false;
+	if (tctx->slice >= cctx->curr_slice &&
+	    (tctx->sync_wakeup || (cctx->curr_resumes && !is_short(tctx))))
 		return false;
 	return !is_about_to_sleep(cctx, now);
 }

@@ -59,6 +59,8 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 	 *	full barrier (value used)     full barrier
 	 *	read the overload bit         read queued_load
 	 */
+	if (p->se.custom_slice)
+		cctx->queued_slice = min(cctx->queued_slice, tctx->slice);
 	before = __sync_fetch_and_add(&cctx->queued_load, tctx->queued_weight);
 	barrier_var(before);
 	cctx->queued |= migratable ? QUEUED_MOVABLE : QUEUED_PINNED;

@@ -73,7 +73,7 @@ static void set_tickless(struct task_struct *p, const struct task_ctx *tctx, s32
 	if (cctx->tickless)
 		scx_bpf_task_set_slice(p, tickless_slice(tctx, cpu, cctx, p->scx.slice));
 	else if (p->scx.slice == SCX_SLICE_INF)
-		scx_bpf_task_set_slice(p, tunables.slice_ns);
+		scx_bpf_task_set_slice(p, slice_of(p));
 	if (switches && others_wait(cpu, cctx))
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
 }

@@ -69,7 +69,7 @@ static void send(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 enq_
 {
 	tctx->arrives = true;
 	/* The local DSQ of @cpu, because the CPU was claimed for @p, or @p preempts its current. */
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, tunables.slice_ns,
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_of(p),
 			   enq_flags | arrival_flags(p, cpu));
 	if (!waits_on_arrival(p, cpu))
 		kick_cpu(cpu, SCX_KICK_PREEMPT);

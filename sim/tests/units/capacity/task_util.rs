@@ -99,8 +99,8 @@ fn uclamp_bounds_it() {
         let mut rig = rig();
         let task = rig.task();
         let raw = rig.kernel.tasks[task].raw_mut();
-        raw.uclamp_req[uclamp_id_UCLAMP_MIN as usize].value = min;
-        raw.uclamp_req[uclamp_id_UCLAMP_MAX as usize].value = max;
+        raw.uclamp[uclamp_id_UCLAMP_MIN as usize].value = min;
+        raw.uclamp[uclamp_id_UCLAMP_MAX as usize].value = max;
         rig.remembered(task, |tctx| tctx.util.util_avg = util);
         rig.call(rig.u.update_task_util, (rig.raw(task).cast_const(), rig.tctx(task)));
         assert_eq!(rig.remembered(task, |tctx| tctx.task_util), clamped, "{util} in {min}..{max}");

@@ -78,7 +78,7 @@ fn a_session_has_no_group_before_the_loader_has_looked() {
 fn a_cgroup_is_before_the_session() {
     let mut rig = rig();
     let task = member(&mut rig, 0);
-    let cgroup = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 200, idle: false });
+    let cgroup = rig.kernel.make_cgroup(&Spec { weight: 200, ..Spec::default() });
     for (to, id) in [(cgroup, rig.kernel.program_id(cgroup)), (0, rig.kernel.autogroup_id(0))] {
         rig.kernel.move_to_cgroup(task, to);
         wakes(&mut rig, task);
@@ -116,7 +116,7 @@ fn the_member_of_a_removed_cgroup_leaves_no_session() {
     let mut rig = Rig::new("1x1x4x1", &["--max-cgroups", "4"]);
     rig.kernel.now = 1_000_000_000_000;
     let exits = rig.task();
-    let cgroup = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: false });
+    let cgroup = rig.kernel.make_cgroup(&Spec::default());
     rig.kernel.move_to_cgroup(exits, cgroup);
     let id = rig.kernel.program_id(cgroup);
     let member = member(&mut rig, 0);

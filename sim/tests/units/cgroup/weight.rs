@@ -17,7 +17,7 @@ fn rig(groups: &[(CgroupId, u32)]) -> Rig {
     let mut rig = Rig::new("1x1x4x1", &[]);
     rig.kernel.now = 1_000_000_000_000;
     for &(parent, weight) in groups {
-        rig.kernel.make_cgroup(&Spec { parent, weight, idle: false });
+        rig.kernel.make_cgroup(&Spec { parent, weight, ..Spec::default() });
     }
     rig
 }
@@ -68,7 +68,12 @@ fn part(of: u32, weight: u32, all: u32) -> f64 {
 /// What is told of the group, and what is not.
 fn sums(rig: &Rig, cgroup: CgroupId) -> (i64, i64) {
     let id = rig.kernel.program_id(cgroup);
-    (rig.kernel.native.group(id).sum, rig.kernel.native.untold(id))
+    (rig.kernel.native.group(id).sum, rig.kernel.native.untold(id).0)
+}
+
+/// Runnable tasks of the group and below it, as the group knows them.
+fn tasks(rig: &Rig, cgroup: CgroupId) -> i64 {
+    rig.kernel.native.group(rig.kernel.program_id(cgroup)).tasks
 }
 
 /// As if the CPU had settled just now.
@@ -106,7 +111,7 @@ proptest! {
         let mut rig = rig(&[]);
         let (mut parent, mut share) = (0, 1.0);
         for (level, &(own, sibling)) in levels.iter().enumerate() {
-            let spec = |weight| Spec { parent, weight, idle: false };
+            let spec = |weight| Spec { parent, weight, ..Spec::default() };
             let (sibling_group, group) = (rig.kernel.make_cgroup(&spec(sibling)), rig.kernel.make_cgroup(&spec(own)));
             runnable(&mut rig, sibling_group, 1024);
             // At the first level the weight counts, and what it is a share of is up to virtual time.
@@ -133,11 +138,17 @@ proptest! {
                 3 => rig.kernel.move_to_cgroup(tasks[i], to),
                 _ => { rig.call(rig.u.flush_cpu, (to as i32 % 4,)); }
             }
-            let mut expected = [0; 6];
+            let (mut expected, mut runnable) = ([0; 6], [0; 6]);
             for &task in &tasks {
-                expected[rig.kernel.tasks[task].cgroup] += i64::from(rig.remembered(task, |tctx| tctx.counted));
+                let counted = i64::from(rig.remembered(task, |tctx| tctx.counted));
+                expected[rig.kernel.tasks[task].cgroup] += counted;
+                runnable[rig.kernel.tasks[task].cgroup] += i64::from(counted > 0);
             }
             for id in (1..6).rev() {
+                let program_id = rig.kernel.program_id(id);
+                runnable[id] -= rig.kernel.native.untold(program_id).1;
+                prop_assert_eq!(rig.kernel.native.group(program_id).tasks, runnable[id], "group {}", id);
+                runnable[rig.kernel.cgroups[id].parent] += runnable[id];
                 let cgroup = &rig.kernel.cgroups[id];
                 let (told, untold) = sums(&rig, id);
                 prop_assert_eq!(told + untold, expected[id], "group {}", id);
@@ -169,10 +180,65 @@ fn a_group_that_goes_takes_its_weight_along() {
     let mut rig = rig(&[(0, 100), (1, 300)]);
     let task = runnable(&mut rig, 2, 1024);
     settled(&mut rig, 0);
-    assert_eq!(sums(&rig, 1), (3072, 0));
+    assert_eq!((sums(&rig, 1), tasks(&rig, 1)), ((3072, 0), 1));
     rig.kernel.tasks[task].state = State::Dead;
     rig.kernel.remove_cgroup(2);
-    assert_eq!(sums(&rig, 1), (0, 0));
+    assert_eq!((sums(&rig, 1), tasks(&rig, 1)), ((0, 0), 0));
+}
+
+/// 1 (cpuset of 3 CPUs) - 2 with four tasks; 3 beside 1 with one task; all of weight 100.
+#[test]
+fn weights_count_by_the_mode() {
+    let weights = |mode: &str| {
+        let mut rig = Rig::new("1x1x4x1", &["--cgroup-mode", mode]);
+        rig.kernel.now = 1_000_000_000_000;
+        for spec in [Spec { cpus: 3, ..Spec::default() }, Spec { parent: 1, ..Spec::default() }, Spec::default()] {
+            rig.kernel.make_cgroup(&spec);
+        }
+        // A cpuset is polled: it is not there yet when its group is made.
+        rig.kernel.publish();
+        let [one, other] = [2, 3].map(|cgroup| runnable(&mut rig, cgroup, 1024));
+        for _ in 0..3 {
+            runnable(&mut rig, 2, 1024);
+        }
+        weight(&mut rig, one);
+        // The averages have all of it.
+        rig.kernel.now += 1_000_000_000;
+        weight(&mut rig, one);
+        [one, other].map(|task| weight(&mut rig, task))
+    };
+    assert_eq!(weights("smp"), [256.0, 1024.0]);
+    assert_eq!(weights("concur"), [768.0, 1024.0]);
+    assert_eq!(weights("tasks"), [1024.0, 1024.0]);
+    assert_eq!(weights("max"), [768.0, 4096.0]);
+}
+
+/// The kernel's runnable_avg: half of the way in 32 periods; rounded down, and at least 1.
+#[test]
+fn tasks_count_by_their_average() {
+    let mut rig = Rig::new("1x1x4x1", &["--cgroup-mode", "concur"]);
+    rig.kernel.now = 1_000_000_000_000;
+    rig.kernel.make_cgroup(&Spec::default());
+    rig.kernel.publish();
+    let tasks: Vec<_> = (0..4).map(|_| runnable(&mut rig, 1, 1024)).collect();
+    let all = |rig: &mut Rig, periods: u64| {
+        rig.kernel.now += periods << 20;
+        4.0 * weight(rig, tasks[0]) / 1024.0
+    };
+    assert_eq!(all(&mut rig, 0), 1.0);
+    // weight() waits for a period, too.
+    assert_eq!(all(&mut rig, 16), 1.0);
+    assert_eq!(all(&mut rig, 16), 2.0);
+    assert_eq!(all(&mut rig, 32), 3.0);
+    assert_eq!(all(&mut rig, 320), 4.0);
+    tasks[1..].iter().for_each(|&task| leave(&mut rig, task, 0));
+    settled(&mut rig, 0);
+    let last = |rig: &mut Rig, periods: u64| {
+        rig.kernel.now += periods << 20;
+        weight(rig, tasks[0]) / 1024.0
+    };
+    assert_eq!(last(&mut rig, 30), 2.0);
+    assert_eq!(last(&mut rig, 32), 1.0);
 }
 
 #[test]
@@ -312,7 +378,7 @@ fn a_task_with_a_new_weight_is_owed_the_same_cpu_time() {
 #[test]
 fn without_a_free_id_a_group_counts_as_its_parent() {
     let mut rig = Rig::new("1x1x4x1", &["--max-cgroups", "4"]);
-    let make = |rig: &mut Rig, parent| rig.kernel.make_cgroup(&Spec { parent, weight: 100, idle: false });
+    let make = |rig: &mut Rig, parent| rig.kernel.make_cgroup(&Spec { parent, weight: 100, ..Spec::default() });
     let lost = |rig: &Rig| rig.kernel.native.shared().lost_groups;
     let (first, second) = (make(&mut rig, 0), make(&mut rig, 1));
     rig.kernel.remove_cgroup(second);
@@ -341,8 +407,7 @@ fn without_a_free_id_a_group_counts_as_its_parent() {
 fn ten_thousand_groups_come_and_go() {
     let mut rig = Rig::new("1x1x4x1", &["--max-cgroups", "10000"]);
     for round in 0..2 {
-        let groups: Vec<_> =
-            (0..10_000).map(|_| rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: false })).collect();
+        let groups: Vec<_> = (0..10_000).map(|_| rig.kernel.make_cgroup(&Spec::default())).collect();
         let tasks: Vec<_> = groups.iter().map(|&group| runnable(&mut rig, group, 1024)).collect();
         settled(&mut rig, 0);
         assert!(groups.iter().all(|&group| sums(&rig, group).0 == 1024), "round {round}");

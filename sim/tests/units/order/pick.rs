@@ -272,7 +272,7 @@ fn a_cpu_takes_the_task_that_current_yields_to() {
 fn one_of_group_queued(nr: usize) -> (Rig, Vec<TaskId>) {
     let (mut rig, _) = rig();
     rig.kernel.now = 1_000_000_000_000;
-    let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: false });
+    let group = rig.kernel.make_cgroup(&Spec::default());
     let tasks: Vec<_> = (0..nr).map(|_| rig.task()).collect();
     for &task in &tasks {
         rig.kernel.move_to_cgroup(task, group);

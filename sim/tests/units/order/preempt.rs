@@ -167,7 +167,7 @@ fn what_a_task_has_run_for_is_without_interrupts() {
 #[test]
 fn a_task_of_a_cpu_idle_group_is_preempted_and_preempts_not() {
     let mut rig = Rig::new("1x1x2x1", &[]);
-    let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: true });
+    let group = rig.kernel.make_cgroup(&Spec { idle: true, ..Spec::default() });
     let (of_idle_group, other) = (rig.task(), rig.task());
     rig.kernel.move_to_cgroup(of_idle_group, group);
     rig.call(rig.u.group_enter, (rig.raw(of_idle_group), rig.tctx(of_idle_group)));

@@ -68,7 +68,7 @@ proptest! {
 
 /// A task of nice 0 in a group of weight 50, which has waited on CPU 1.
 fn of_half_weight(rig: &mut Rig, wait: u64) -> TaskId {
-    let group = rig.kernel.make_cgroup(&Spec { parent: 0, weight: 50, idle: false });
+    let group = rig.kernel.make_cgroup(&Spec { weight: 50, ..Spec::default() });
     let task = rig.task();
     rig.kernel.move_to_cgroup(task, group);
     rig.call(rig.u.group_enter, (rig.raw(task), rig.tctx(task)));
@@ -239,7 +239,7 @@ fn each_look_is_due_after_its_time() {
         let mut rig = Rig::new("1x1x2x1", &[]);
         rig.kernel.now = 1_000_000_000_000;
         if groups {
-            rig.kernel.make_cgroup(&Spec { parent: 0, weight: 100, idle: false });
+            rig.kernel.make_cgroup(&Spec::default());
         }
         waiting(&mut rig, 1, 0, 1024);
         if waits {
