@@ -90,7 +90,7 @@ fn two_groups_of_hogs_share_four_cpus_by_weight() {
 #[test]
 fn one_hog_beside_256() {
     for (mode, range) in [("smp", 0.985..=1.0), ("concur", 0.93..=0.999)] {
-        let mut outcome = Scenario {
+        let scenario = Scenario {
             machine: "1x8x8x1".parse().unwrap(),
             workloads: ["hogs", "hogs:nr=256"].map(|text| text.parse().unwrap()).to_vec(),
             cgroups: vec![spec(0, 100), spec(0, 100)],
@@ -99,7 +99,7 @@ fn one_hog_beside_256() {
             ms: 10_000,
             ..Scenario::default()
         };
-        let cpus = held(&mut outcome).report.groups[0].cpu_s / 10.0;
+        let cpus = held(&scenario).report.groups[0].cpu_s / 10.0;
         println!("{mode}: {cpus:.3} of a CPU");
         assert!(range.contains(&cpus), "{mode}: {cpus:.3}");
     }

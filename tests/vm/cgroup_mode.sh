@@ -52,8 +52,8 @@ is() {
 # cases MODE: of 4 CPUs 1 : 1 is a whole CPU, and 1 : 4 four fifths of one; of 2 CPUs 1 : 1 is a whole one, 1 : 2 two thirds.
 cases() {
 	case $1 in
-	smp) whole="97 100" set="94 100" ;;
-	concur) whole="72 88" set="60 74" ;;
+	smp) whole="97 100" set="92 100" ;;
+	concur) whole="72 88" set="58 76" ;;
 	esac
 	groups 0-3 16
 	part outer/one

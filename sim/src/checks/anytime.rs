@@ -123,7 +123,7 @@ impl Kernel {
             let (untold_sum, untold_tasks) = self.native.untold(ids[id]);
             let (sum, tasks) = (sums[id] - untold_sum, runnable[id] - untold_tasks);
             let cgroup = &self.cgroups[id];
-            let weight = u64::from(cgroup.kernel_weight()) * self.times(&group);
+            let weight = u64::from(cgroup.kernel_weight()) * self.times(group);
             let counted = if sum > 0 && cgroup.parent != 0 { weight } else { 0 };
             if (group.sum, group.counted, group.tasks) != (sum, counted, tasks) {
                 let (has, counts, nr) = (group.sum, group.counted, group.tasks);

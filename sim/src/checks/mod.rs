@@ -371,12 +371,12 @@ impl Kernel {
         let group = self.tasks[task].tctx().map_or(0, |tctx| tctx.group);
         if (0..NR_AUTOGROUPS).any(|session| group != 0 && group == self.autogroup_id(session)) {
             let group = self.native.group(group);
-            return plain * 1024.0 * self.times(&group) as f64 / plain.max(group.sum as f64) * unit;
+            return plain * 1024.0 * self.times(group) as f64 / plain.max(group.sum as f64) * unit;
         }
         let (share, _) = self.cgroup_path(self.tasks[task].cgroup).fold((plain, plain), |(share, part), id| {
             let cgroup = &self.cgroups[id];
             let group = self.native.group(self.program_id(id));
-            let weight = f64::from(cgroup.kernel_weight()) * self.times(&group) as f64;
+            let weight = f64::from(cgroup.kernel_weight()) * self.times(group) as f64;
             // A share is at most 1: sums may be out of date.
             (share * weight / part.max(group.sum as f64), weight)
         });
