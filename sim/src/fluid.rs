@@ -21,6 +21,10 @@
 use serde::Serialize;
 
 use crate::dsq::TaskId;
+use crate::native::FORGIVEN_PART;
+
+/// The part of a CPU's time that the program divides by weight: short tasks may be ahead by the rest.
+pub const PROMISED: f64 = 1.0 - 1.0 / FORGIVEN_PART as f64;
 
 /// A CPU.
 #[derive(Clone, Copy, Debug, Default)]

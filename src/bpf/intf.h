@@ -390,6 +390,7 @@ struct group {
 	s64 tasks;   /* runnable tasks, with those of the groups below; atomic */
 	/* their average, times 1024, and << 32 the PELT period in which it was updated; atomic */
 	u64 tasks_avg;
+	u64 weighs; /* in its parent's sum, while it has runnable tasks; seldom written */
 
 	/* Read by all CPUs, seldom written. cgroup: the kernel's id, or the autogroup. */
 	u64 cgroup __attribute__((aligned(CACHE_LINE)));

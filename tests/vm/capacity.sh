@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --arch arm64 --icount 3 --turn 200
 # carry: magpie-capacity
-# carry: magpie-wakeup
 # Big tasks and CPUs of two capacities: a hog that was confined to little CPUs and is released comes to a big one within two
 # ticks and stays there; four hogs have the four big CPUs beside 30 small tasks; eight use all CPUs. Morten Rasmussen's
-# numbers, with the kernel's own scheduler beside us: features/capacity. The uclamp of a cgroup counts as the task's own.
+# numbers, with the kernel's own scheduler beside us: features/capacity.
 . /root/lib.sh
 
 of() { # of NAME: a number of the report, or the first of several
@@ -41,48 +40,5 @@ within "$(of of_ideal)" 97 101 || fail "small tasks displace hogs"
 stats_of 1 magpie-capacity --nr 8 --run 100
 say "8 hogs: CPUs are busy for $(json_total busy) % of the time"
 within "$(json_total busy)" 97 101 || fail "CPUs idle beside 8 hogs"
-# A hog of a cgroup with a small cpu.uclamp.max is no big task, until the limit is lifted.
-CG=/sys/fs/cgroup
-echo +cpu >$CG/cgroup.subtree_control
-mkdir $CG/clamped
-[ -e $CG/clamped/cpu.uclamp.max ] || fail "a kernel without uclamp of cgroups"
-# in_clamped COMMAND...
-in_clamped() {
-	sh -c 'echo 0 >'$CG'/clamped/cgroup.procs; exec "$@"' sh "$@"
-}
-for max in 15 max; do
-	echo $max >$CG/clamped/cpu.uclamp.max
-	in_clamped magpie-capacity --start 0-3 --warm-up 0.2 --run 0.5 >/tmp/report || fail "magpie-capacity"
-	say "cpu.uclamp.max $max: on a big CPU for $(of least_on_strongest) % of its time"
-	case $max in
-	15) within "$(of least_on_strongest)" 0 5 ;;
-	max) within "$(of least_on_strongest)" 90 100 ;;
-	esac || fail "cpu.uclamp.max $max"
-done
-
-# A small task of a cgroup with a large cpu.uclamp.min is a big one: it wakes on big CPUs.
-for min in 0 90; do
-	echo $min >$CG/clamped/cpu.uclamp.min
-	in_clamped magpie-wakeup -m 1 -t 1 -c 300 -s 5000 -r 100 >/dev/null 2>&1 &
-	TASK=$!
-	wait_for 20 "its threads" has_threads $TASK 3
-	sleep 0.3
-	big=0
-	for _ in $(seq 40); do
-		for stat in /proc/$TASK/task/*/stat; do
-			read -r line <$stat
-			set -- $line
-			# Field 39: the CPU on which it ran last.
-			[ "${39}" -lt 4 ] || big=$((big + 1))
-		done
-		sleep 0.02
-	done
-	kill $TASK
-	wait $TASK 2>/dev/null
-	say "cpu.uclamp.min $min: on a big CPU in $big of 120 samples"
-	eval BIG_$min=$big
-done
-[ $BIG_90 -ge 100 ] && [ $BIG_0 -lt 100 ] || fail "cpu.uclamp.min does not count"
-rmdir $CG/clamped
 no_error_events
 stop_magpie

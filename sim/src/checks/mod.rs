@@ -14,7 +14,7 @@
 mod anytime;
 mod capacity;
 mod end;
-pub mod service;
+mod service;
 
 use scx_magpie::bpf_intf::*;
 use scx_magpie::tunables::Steal;

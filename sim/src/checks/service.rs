@@ -21,15 +21,12 @@ use crate::costs::TICK;
 use crate::dsq::{TaskId, is_throttled_queue, queue_cpu};
 use crate::fluid::Largest;
 use crate::kernel::{Curr, Kernel};
-use crate::native::{FORGIVEN_PART, GROUP_IDLE, WEIGHT_SHIFT};
+use crate::native::{GROUP_IDLE, WEIGHT_SHIFT};
 use crate::task::{Place, SCHED_IDLE, State};
 use crate::time::{MSEC, USEC};
 
 /// Keys of tasks that come before all others are further than this before the virtual time.
 const FAR_BEFORE: i64 = -(1 << 57);
-
-/// The part of a CPU's time that is divided by weight: short tasks may be ahead by the rest.
-pub const PROMISED: f64 = 1.0 - 1.0 / FORGIVEN_PART as f64;
 
 /// The program's weight of nice 0 outside of cgroups.
 const NICE_0: f64 = (1024u64 << WEIGHT_SHIFT) as f64;

@@ -5,9 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::checks::service::PROMISED;
 use crate::dsq::TaskId;
-use crate::fluid::Fluid;
+use crate::fluid::{Fluid, PROMISED};
 use crate::kernel::Curr;
 use crate::task::Insert;
 use crate::time::USEC;

@@ -37,10 +37,10 @@ static void note_uclamp(const struct task_struct *p, struct task_ctx *tctx)
 	const struct task_struct___uclamp *clamped = (const void *)p;
 
 	if (!bpf_core_field_exists(clamped->uclamp) ||
-	    !BPF_CORE_READ_BITFIELD_PROBED(&clamped->uclamp[UCLAMP_MAX], active))
+	    !BPF_CORE_READ_BITFIELD_PROBED(clamped, uclamp[UCLAMP_MAX].active))
 		return;
-	tctx->uclamp_min = BPF_CORE_READ_BITFIELD_PROBED(&clamped->uclamp[UCLAMP_MIN], value);
-	tctx->uclamp_max = BPF_CORE_READ_BITFIELD_PROBED(&clamped->uclamp[UCLAMP_MAX], value);
+	tctx->uclamp_min = BPF_CORE_READ_BITFIELD_PROBED(clamped, uclamp[UCLAMP_MIN].value);
+	tctx->uclamp_max = BPF_CORE_READ_BITFIELD_PROBED(clamped, uclamp[UCLAMP_MAX].value);
 }
 
 /* Update task_util after util_avg or util_est has changed. */

@@ -103,6 +103,18 @@ static u32 kernel_weight(u32 cpu_weight)
 	return (cpu_weight * WEIGHT_DFL + CPU_WEIGHT_DFL / 2) / CPU_WEIGHT_DFL;
 }
 
+/* Update by how much the group weighs: a setting or --cgroup-mode may have changed. Return 0. */
+__noinline s32 weigh(u32 id)
+{
+	struct group *g = group(id);
+	u64 weighs = weight_by_mode(g);
+
+	if (g->weighs == weighs)
+		return 0;
+	WRITE_ONCE(g->weighs, weighs);
+	return group_reweighted(id);
+}
+
 /*
  * Update the group's settings from @tg, which is NULL while the cgroup is being created. @weight is
  * used if cpu.idle is set, or if the kernel has no task_group.shares.
@@ -138,8 +150,8 @@ static void check_group(u32 id, const struct task_group *tg, u32 weight)
 		g->idle = idle;
 		g->weight = weight;
 		g->cpus = cpus;
-		group_reweighted(id);
 	}
+	weigh(id);
 }
 
 /*
@@ -183,6 +195,7 @@ static void init_group(u32 id, u64 key, u32 parent, u32 level, u32 weight)
 	g->nr_periods = 0;
 	g->nr_throttled = 0;
 	g->weight = weight;
+	g->weighs = weight;
 	last_group = id;
 	__sync_fetch_and_add(&nr_groups, 1);
 	do {
@@ -325,9 +338,12 @@ static void check_groups(void)
 			check_autogroup(id);
 			continue;
 		}
-		if (!group(id)->weight ||
-		    (!machine.polls_cgroups && tunables.cgroup_mode == CGROUP_SMP))
+		if (!group(id)->weight)
 			continue;
+		if (!machine.polls_cgroups && tunables.cgroup_mode == CGROUP_SMP) {
+			weigh(id);
+			continue;
+		}
 		cgrp = bpf_cgroup_from_id(group(id)->cgroup);
 		if (!cgrp)
 			continue;

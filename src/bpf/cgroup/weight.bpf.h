@@ -106,25 +106,8 @@ static s64 tasks_of_change(u64 change)
 	return (s64)(change << (64 - CHANGE_GROUP_SHIFT)) >> (64 - CHANGE_TASKS_BITS);
 }
 
-/*
- * Account the group's runnable tasks until now in their average, as the kernel's runnable_avg. Return
- * true if a PELT period or more have passed. Of several CPUs one does it.
- */
-static __always_inline bool average_tasks(struct group *g)
-{
-	u64 was = READ_ONCE(g->tasks_avg), period = scx_bpf_now() / PELT_PERIOD_NS, all;
-	s32 passed = period - (was >> 32);
-	u32 avg = was;
-
-	if (passed <= 0)
-		return false;
-	all = max((s64)READ_ONCE(g->tasks), 0LL) * CAPACITY_SCALE;
-	avg = avg < all ? all - decay_load(all - avg, passed) : all + decay_load(avg - all, passed);
-	return __sync_bool_compare_and_swap(&g->tasks_avg, was, period << 32 | avg);
-}
-
-/* Return the weight of the group in its parent's sum while it has runnable tasks. */
-static u64 group_weight(const struct group *g)
+/* Compute by how much the group weighs in its parent's sum while it has runnable tasks. */
+static u64 weight_by_mode(const struct group *g)
 {
 	u64 weight = g->idle ? WEIGHT_IDLE : g->weight, times;
 	u8 mode = tunables.cgroup_mode;
@@ -136,6 +119,32 @@ static u64 group_weight(const struct group *g)
 	if (mode != CGROUP_TASKS)
 		times = mode == CGROUP_MAX ? g->cpus : min(times, (u64)g->cpus);
 	return weight * max(min(times, (u64)MAX_CPUS), 1ULL);
+}
+
+/*
+ * Account the group's runnable tasks until now in their average, as the kernel's runnable_avg, and
+ * update weighs. Return true if a PELT period or more have passed. Of several CPUs one does it.
+ */
+static __always_inline bool average_tasks(struct group *g)
+{
+	u64 was = READ_ONCE(g->tasks_avg), period = scx_bpf_now() / PELT_PERIOD_NS, all;
+	s32 passed = period - (was >> 32);
+	u32 avg = was;
+
+	if (passed <= 0)
+		return false;
+	all = max((s64)READ_ONCE(g->tasks), 0LL) * CAPACITY_SCALE;
+	avg = avg < all ? all - decay_load(all - avg, passed) : all + decay_load(avg - all, passed);
+	if (!__sync_bool_compare_and_swap(&g->tasks_avg, was, period << 32 | avg))
+		return false;
+	WRITE_ONCE(g->weighs, weight_by_mode(g));
+	return true;
+}
+
+/* Return the weight of the group in its parent's sum while it has runnable tasks. */
+static u64 group_weight(const struct group *g)
+{
+	return READ_ONCE(g->weighs);
 }
 
 /* Return the weight that the parent's sum should have for the group now. */
@@ -192,6 +201,14 @@ __noinline s32 group_reweighted(u32 id)
 	struct group *g = group(id);
 
 	return g->parent ? group_add(g->parent, group_counts(g), 0) : 0;
+}
+
+/* Update the average of the group's tasks, and the parent's sum. Return 0. */
+__noinline s32 group_averaged(u32 id)
+{
+	struct group *g = group(id);
+
+	return average_tasks(g) && g->parent ? group_add(g->parent, group_counts(g), 0) : 0;
 }
 
 /* Flush the changes of @cpu to the sums. On any CPU. Bounded by CHANGE_SLOTS. Return 0. */
@@ -268,12 +285,12 @@ __noinline u32 group_share(u32 id, u32 weight)
 	u32 flags = 0;
 
 	while (id && can_loop) {
-		struct group *g = group(id);
+		const struct group *g = group(id);
 
 		all = READ_ONCE(g->sum);
 		share = share * part / max(all, part);
-		if (tunables.cgroup_mode != CGROUP_SMP && average_tasks(g) && g->parent)
-			group_add(g->parent, group_counts(g), 0);
+		if (tunables.cgroup_mode != CGROUP_SMP)
+			group_averaged(id);
 		part = group_weight(g);
 		if (g->idle)
 			flags |= GROUP_IDLE;
