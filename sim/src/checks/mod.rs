@@ -371,7 +371,8 @@ impl Kernel {
         let group = self.tasks[task].tctx().map_or(0, |tctx| tctx.group);
         if (0..NR_AUTOGROUPS).any(|session| group != 0 && group == self.autogroup_id(session)) {
             let group = self.native.group(group);
-            return plain * 1024.0 * self.times(group) as f64 / plain.max(group.sum as f64) * unit;
+            let share = plain * 1024.0 * self.times(group) as f64 / plain.max(group.sum as f64);
+            return share.min(102_400.0) * unit;
         }
         let (share, _) = self.cgroup_path(self.tasks[task].cgroup).fold((plain, plain), |(share, part), id| {
             let cgroup = &self.cgroups[id];
