@@ -85,7 +85,7 @@ fn two_groups_of_hogs_share_four_cpus_by_weight() {
     }
 }
 
-/// On 64 CPUs a group of one hog beside one of 256: it has a CPU of its own (smp), or, because each CPU of the other group counts
+/// On 64 CPUs a group of one hog next to one of 256: it has a CPU of its own (smp), or, because each CPU of the other group counts
 /// as much as it (concur), 64 of 65 parts of one.
 #[test]
 fn one_hog_beside_256() {

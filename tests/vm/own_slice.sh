@@ -74,7 +74,7 @@ p99() {
 }
 LONG=$(p99)
 SHORT=$(p99 magpie-slice 300)
-say "a wakee by a pipe beside two hogs: p99 $LONG us; with 0.3 ms $SHORT us"
+say "a wakee by a pipe alongside two hogs: p99 $LONG us; with 0.3 ms $SHORT us"
 [ $((2 * SHORT)) -lt "$LONG" ] || fail "the wakee with a short slice does not preempt"
 end_hogs
 

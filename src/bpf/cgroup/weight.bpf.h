@@ -10,16 +10,16 @@
  *	      +- task, nice 0                            1024: tasks of the root have plain weights
  *
  * Weights are the kernel's: 1024 for nice 0 and for cpu.weight 100. (p->scx.weight is rounded to
- * hundredths of that, and is the same for nice 19 and SCHED_IDLE.) From Linux 7.3 on the weight of a
- * group counts once for each CPU that the group can keep busy (magpie_cgroup_mode):
+ * hundredths of that, and is the same for nice 19 and SCHED_IDLE.) From Linux 7.3 on the weight of
+ * a group counts once for each CPU that the group can keep busy (magpie_cgroup_mode):
  *
  *	root -+- a (100) - 1 task                        1024
  *	      +- b (100) - 32 tasks, cpuset of 8 CPUs    8192, so each of its tasks has 256
  *
  * Each group has a sum: the weights of its runnable tasks, and of its child groups that have
  * runnable tasks. It also has the number of its runnable tasks, with those of the groups below, and
- * the average of it by PELT. All CPUs share these words, so most wakeups do not write them, and most
- * switches do not read them:
+ * the average of it by PELT. All CPUs share these words, so most wakeups do not write them, and
+ * most switches do not read them:
  *
  *	change   of a CPU: weights and tasks that woke minus those that
  *	   |     slept                                                   group_change()
@@ -232,9 +232,10 @@ __noinline s32 flush_cpu(s32 cpu)
 }
 
 /*
- * Add @by and @tasks to the changes of @cpu for the group. Before, flush those of more than FLUSH_NS
- * ago: at once a task that forks another and sleeps, or wakes its parent and exits, would be counted
- * twice or not at all until the next flush. On any CPU. Bounded by CHANGE_SLOTS. Return 0.
+ * Add @by and @tasks to the changes of @cpu for the group. Before, flush those of more than
+ * FLUSH_NS ago: at once a task that forks another and sleeps, or wakes its parent and exits, would
+ * be counted twice or not at all until the next flush. On any CPU. Bounded by CHANGE_SLOTS. Return
+ * 0.
  */
 __noinline s32 group_change(s32 cpu, u32 id, s32 by, s32 tasks)
 {

@@ -50,8 +50,8 @@ static bool outweighs(u32 weight, const struct pull *pull)
 }
 
 /*
- * Return true if the CPU still has no more load than the victim once it has the task. A task next to
- * a current of more than four times its weight stays: a heavy task that runs for a moment would
+ * Return true if the CPU still has no more load than the victim once it has the task. A task next
+ * to a current of more than four times its weight stays: a heavy task that runs for a moment would
  * drive all light tasks away (groups of 1 to 10 would share 1 to 8).
  */
 static bool evens_load(u64 weight, const struct pull *pull)

@@ -186,7 +186,7 @@ fn a_group_that_goes_takes_its_weight_along() {
     assert_eq!((sums(&rig, 1), tasks(&rig, 1)), ((0, 0), 0));
 }
 
-/// 1 (cpuset of 3 CPUs) - 2 with four tasks; 3 beside 1 with one task; all of weight 100.
+/// 1 (cpuset of 3 CPUs) - 2 with four tasks; 3 next to 1 with one task; all of weight 100.
 #[test]
 fn weights_count_by_the_mode() {
     let weights = |mode: &str| {
