@@ -56,9 +56,9 @@
  *	deadline = vruntime + request - credit
  *
  *	request  a slice of the task: --slice-us, or what its program has asked for
- *	         (sched_attr.sched_runtime); 0 if the task is short. A short task of less weight than
- *	         nice 0 requests a quarter of what its slice is longer in virtual time than that
- *	         of nice 0: else a thousand of them would each come before a heavier one
+ *	         (sched_attr.sched_runtime); 0 if the task is short. A short task of less weight
+ *	         than nice 0 requests a quarter of what its slice is longer in virtual time than
+ *	         that of nice 0: else a thousand of them would each come before a heavier one
  *	credit   --slice-us-lag, until the task has run for a slice, because the task did not
  *	         choose the moment of its wakeup. 0 after a sync wakeup, because a reader of a
  *	         pipe finds more to read when it runs later. 0 for SCHED_BATCH, SCHED_IDLE and
