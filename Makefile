@@ -104,10 +104,11 @@ test-matrix: setup litmus build build-carried build-arm64 vm-service ## the VM t
 
 LONGTERM_TESTS = load affinity affinity_storm cgroup_churn cgroup_max cgroup_weight eject fairness handoff hotplug_new \
 	light numa pinned preempt rt scan smt spread start starve stats steal util yield
-test-longterm: setup build build-carried ## VM tests on Linux 6.12, built with sched_ext once and kept in the cache
+test-longterm: setup build build-carried ## VM tests on Linux 6.12, and on 7.3 with core scheduling, built once and kept in the cache
 	@tools/setup longterm
 	@echo "not on 6.12: hotplug, at which that kernel warns (docs/experiments/kernel-facts.md)"
 	@tests/vm/run --kernel "$$(vm/longterm.py)" $(LONGTERM_TESTS)
+	@tests/vm/run --kernel "$$(vm/longterm.py 7.3 CONFIG_SCHED_CORE=y)" built/core_sched
 
 soak-vm: HOURS ?= 1
 soak-vm: setup build ## HOURS=H (1) under a load of all kinds in a VM, KERNEL=SERIES: does the loader grow, does anything go wrong?

@@ -17,6 +17,7 @@ pub mod cgroup_mode;
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod core_sched;
 pub mod energy;
 pub mod exit;
 pub mod export;

@@ -64,6 +64,13 @@ int poll_groups(void *ctx)
 	return 0;
 }
 
+/* Return 1 if programs use core scheduling now. */
+SEC("syscall")
+int core_sched(void *ctx)
+{
+	return core_sched_in_use();
+}
+
 /* Note how many tasks wait in the queues of each CPU, and its frequency target, for statistics. */
 SEC("syscall")
 int sample_queues(void *ctx)

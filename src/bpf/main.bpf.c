@@ -47,6 +47,7 @@
 #include "capacity/task_util.bpf.h"
 #include "capacity/cpufreq.bpf.h"
 #include "capacity/fallback.bpf.h"
+#include "core/core_sched.bpf.h"
 #include "capacity/wake_cases.bpf.h"
 #include "search/nr_scan.bpf.h"
 #include "search/idle.bpf.h"
@@ -385,6 +386,12 @@ void BPF_STRUCT_OPS(magpie_cpu_release, s32 cpu, struct scx_cpu_release_args *ar
 	scx_bpf_reenqueue_local();
 }
 
+/* Order the tasks of a core's threads for core scheduling, on kernels that ask in the right way. */
+bool BPF_STRUCT_OPS(magpie_core_sched_before, struct task_struct *a, struct task_struct *b)
+{
+	return runs_before(a, b);
+}
+
 void BPF_STRUCT_OPS(magpie_exit, struct scx_exit_info *ei)
 {
 	UEI_RECORD(uei, ei);
@@ -401,6 +408,7 @@ SCX_OPS_DEFINE(magpie,
 	       .tick			= (void *)magpie_tick,
 	       .update_idle		= (void *)magpie_update_idle,
 	       .cpu_release		= (void *)magpie_cpu_release,
+	       .core_sched_before	= (void *)magpie_core_sched_before,
 	       .init_task		= (void *)magpie_init_task,
 	       .disable			= (void *)magpie_disable,
 	       .cgroup_init		= (void *)magpie_cgroup_init,

@@ -66,6 +66,7 @@ pub struct Control {
     nr_starts: usize,
     nr_cgroups: u32,
     cgroup_mode: String,
+    core_scheduling: bool,
     hangup: Arc<AtomicBool>,
     has_terminal: bool,
     terminal: fn() -> bool,
@@ -83,6 +84,7 @@ impl Control {
             nr_starts: 0,
             nr_cgroups: 0,
             cgroup_mode: String::new(),
+            core_scheduling: false,
             hangup,
             has_terminal: terminal(),
             terminal,
@@ -94,9 +96,10 @@ impl Control {
         &self.settings
     }
 
-    /// Note the number of cgroups that have a share of their own, and how their weights count.
-    pub fn note_cgroups(&mut self, nr: u32, mode: String) {
-        (self.nr_cgroups, self.cgroup_mode) = (nr, mode);
+    /// Note the number of cgroups that have a share of their own, how their weights count, and
+    /// whether programs use core scheduling.
+    pub fn note(&mut self, nr_cgroups: u32, cgroup_mode: String, core_scheduling: bool) {
+        (self.nr_cgroups, self.cgroup_mode, self.core_scheduling) = (nr_cgroups, cgroup_mode, core_scheduling);
     }
 
     /// Note that the scheduler has started. Requests are accepted from now on.
@@ -186,7 +189,8 @@ impl Control {
     }
 
     fn status(&self) -> Status {
-        Status::new(self.since, self.nr_starts, (self.nr_cgroups, &self.cgroup_mode), &self.settings)
+        let noted = (self.nr_cgroups, self.cgroup_mode.as_str(), self.core_scheduling);
+        Status::new(self.since, self.nr_starts, noted, &self.settings)
     }
 }
 

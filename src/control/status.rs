@@ -52,6 +52,9 @@ pub struct Status {
     /// By how much their weights count; empty in the first second.
     #[serde(default)]
     cgroup_mode: String,
+    /// Programs use core scheduling.
+    #[serde(default)]
+    core_scheduling: bool,
     profile: String,
     /// Number of flags that differ from their defaults.
     nr_changed: usize,
@@ -62,7 +65,7 @@ impl Status {
     pub fn new(
         since: SystemTime,
         nr_starts: usize,
-        (nr_cgroups, cgroup_mode): (u32, &str),
+        (nr_cgroups, cgroup_mode, core_scheduling): (u32, &str, bool),
         settings: &Settings,
     ) -> Self {
         let profile = settings.profile.to_possible_value();
@@ -75,6 +78,7 @@ impl Status {
             nr_cgroups,
             max_cgroups: settings.tunables.max_cgroups,
             cgroup_mode: cgroup_mode.into(),
+            core_scheduling,
             profile: profile.map_or_else(String::new, |profile| profile.get_name().into()),
             nr_changed: tunables::changed(settings).len(),
             failures: summary(),
@@ -97,6 +101,9 @@ impl fmt::Display for Status {
         write!(f, "starts: {}, cgroups: {} of {}, ", self.nr_starts, self.nr_cgroups, self.max_cgroups)?;
         if !self.cgroup_mode.is_empty() {
             write!(f, "cgroup mode: {}, ", self.cgroup_mode)?;
+        }
+        if self.core_scheduling {
+            write!(f, "core scheduling is in use, ")?;
         }
         write!(f, "{}", self.failures)
     }

@@ -271,7 +271,8 @@ impl<'a> Scheduler<'a> {
                 self.publish_limits()?;
                 self.follow_cgroup_mode()?;
                 let nr_groups = self.nr_groups()?;
-                control.note_cgroups(nr_groups, cgroup_mode::describe(self.tunables.cgroup_mode));
+                let core_scheduling = ask(&mut self.skel.progs.core_sched, None)? != 0;
+                control.note(nr_groups, cgroup_mode::describe(self.tunables.cgroup_mode), core_scheduling);
                 self.warn_of_few_groups(nr_groups);
                 self.warn_of_lost_groups()?;
                 energy_at = now + energy::INTERVAL;
@@ -353,12 +354,16 @@ fn call(prog: &mut ProgramMut<'_>) -> Result<()> {
     call_with(prog, None)
 }
 
-/// Run a `SEC("syscall")` program with an argument.
+/// Run a `SEC("syscall")` program with an argument. Fails if the program does not return 0.
 fn call_with(prog: &mut ProgramMut<'_>, context_in: Option<&mut [u8]>) -> Result<()> {
-    let name = prog.name().to_string_lossy().into_owned();
-    let out = prog
-        .test_run(ProgramInput { context_in, ..ProgramInput::default() })
-        .with_context(|| format!("cannot run {name}"))?;
-    ensure!(out.return_value == 0, "{name} failed: {}", out.return_value as i32);
+    let returned = ask(prog, context_in)?;
+    ensure!(returned == 0, "{} failed: {returned}", prog.name().to_string_lossy());
     Ok(())
+}
+
+/// Run a `SEC("syscall")` program, and return what it returns.
+fn ask(prog: &mut ProgramMut<'_>, context_in: Option<&mut [u8]>) -> Result<i32> {
+    let input = ProgramInput { context_in, ..ProgramInput::default() };
+    let out = prog.test_run(input).with_context(|| format!("cannot run {}", prog.name().to_string_lossy()))?;
+    Ok(out.return_value as i32)
 }

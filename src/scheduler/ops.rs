@@ -8,6 +8,7 @@ use log::info;
 use scx_utils::compat;
 
 use crate::bpf_skel::types;
+use crate::core_sched;
 
 /// Remove unwanted callbacks, and callbacks and flags that this kernel does not know and would
 /// refuse. Return true if a callback that reports cgroups was removed.
@@ -17,9 +18,14 @@ pub fn fit(ops: &mut types::sched_ext_ops, no_cgroups: bool) -> Result<bool> {
         | *compat::SCX_OPS_ENQ_EXITING
         | *compat::SCX_OPS_ENQ_MIGRATION_DISABLED
         | *compat::SCX_OPS_ALLOW_QUEUED_WAKEUP;
-    if reenqueues_from_anywhere()? {
+    let is_6_19 = reenqueues_from_anywhere()?;
+    if is_6_19 {
         // stopping() does this work, and the kernel would warn about the callback.
         ops.cpu_release = ptr::null_mut();
+    }
+    core_sched::warn_of_hangs(is_6_19)?;
+    if !core_sched::orders_right()? {
+        ops.core_sched_before = ptr::null_mut();
     }
     let reports_max = compat::struct_has_field("sched_ext_ops", "cgroup_set_bandwidth")?;
     let reports_idle = compat::struct_has_field("sched_ext_ops", "cgroup_set_idle")?;

@@ -108,7 +108,13 @@ struct task_struct {
 };
 
 /* The fields of a runqueue that the governor schedutil reads. */
+#define rq___core rq
+struct pcpu_hot {
+	int preempt_count;
+};
+
 struct rq {
+	unsigned int core_enabled;
 	struct {
 		unsigned long util_avg;
 	} avg_rt, avg_dl;
@@ -194,6 +200,7 @@ struct sched_ext_ops {
 	bool (*yield)(struct task_struct *from, struct task_struct *to);
 	void (*update_idle)(s32 cpu, bool idle);
 	void (*cpu_release)(s32 cpu, struct scx_cpu_release_args *args);
+	bool (*core_sched_before)(struct task_struct *a, struct task_struct *b);
 	void (*cpu_online)(s32 cpu);
 	void (*cpu_offline)(s32 cpu);
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);

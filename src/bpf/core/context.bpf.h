@@ -33,8 +33,16 @@ enum {
 };
 
 #ifndef __TARGET_ARCH_arm64
-/* Of the CPU; on arm64 it is the task's. */
+/* Of the CPU; on arm64 it is the task's. Up to 6.14 it is in pcpu_hot. */
 extern int __preempt_count __ksym __weak;
+
+#ifdef __VMLINUX_H__
+struct pcpu_hot {
+	int preempt_count;
+} __attribute__((preserve_access_index));
+#endif
+
+extern struct pcpu_hot pcpu_hot __ksym __weak;
 #endif
 
 /* Where the kernel has it, from 7.3 on, preempt_count() counts disabled interrupts. */
@@ -48,10 +56,17 @@ static u32 preempt_count(void)
 #ifdef __TARGET_ARCH_arm64
 	return bpf_get_current_task_btf()->thread_info.preempt.count;
 #else
-	const int *count =
-		bpf_ksym_exists(&__preempt_count) ? bpf_this_cpu_ptr(&__preempt_count) : NULL;
+	if (bpf_ksym_exists(&__preempt_count)) {
+		const int *count = bpf_this_cpu_ptr(&__preempt_count);
 
-	return count ? *count : 0;
+		return *count;
+	}
+	if (bpf_ksym_exists(&pcpu_hot)) {
+		const struct pcpu_hot *hot = bpf_this_cpu_ptr(&pcpu_hot);
+
+		return hot->preempt_count;
+	}
+	return 0;
 #endif
 }
 

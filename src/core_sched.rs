@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Core scheduling (PR_SCHED_CORE): what the running kernel gets wrong with it under sched_ext.
+//!
+//! ```text
+//! up to 6.18       picks for a core right; asks in the wrong order (6.12.111 on: in the right one)
+//! 6.19 to 7.1      releases the lock while it picks for a core: the machine may hang
+//! 7.2 and 7.3      mended in later releases: the pick starts again
+//! ```
+
+use std::fs;
+
+use anyhow::Result;
+use log::warn;
+use scx_utils::compat;
+
+/// Where the kernel says whether CPUs share cores: 0 or 1.
+const SMT: &str = "/sys/devices/system/cpu/smt/active";
+
+/// Return true if the kernel has core scheduling.
+fn is_built_in() -> Result<bool> {
+    compat::struct_has_field("task_struct", "core_cookie")
+}
+
+/// Return true if the pick for a core starts again when the lock was released meanwhile. Such
+/// kernels also call ops.core_sched_before() with its arguments in the right order.
+fn is_mended() -> Result<bool> {
+    compat::struct_has_field("scx_rq", "lock_drop_seq")
+}
+
+/// Return true if ops.core_sched_before() means what it says. Others order tasks by how long they
+/// have waited if there is no such callback.
+pub fn orders_right() -> Result<bool> {
+    Ok(is_built_in()? && is_mended()?)
+}
+
+/// Warn of a kernel that may hang. `releases_lock`: the kernel dispatches while it picks (6.19 on).
+pub fn warn_of_hangs(releases_lock: bool) -> Result<()> {
+    let has_siblings = fs::read_to_string(SMT).is_ok_and(|active| active.trim() == "1");
+    if releases_lock && has_siblings && is_built_in()? && !is_mended()? {
+        warn!(
+            "with any sched_ext scheduler this kernel may hang once a program uses core scheduling (cloud-hypervisor, crosvm): \
+             use a newer 7.2 or 7.3, or switch it off in that program"
+        );
+    }
+    Ok(())
+}
