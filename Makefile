@@ -102,7 +102,7 @@ vm-test: setup build build-carried build-arm64 ## the tests on real kernels: mos
 test-matrix: setup litmus build build-carried build-arm64 vm-service ## the VM tests on each kernel of the matrix, long ones too, the service; hours
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
 
-LONGTERM_TESTS = load affinity affinity_storm cgroup_churn cgroup_max cgroup_weight eject fairness handoff hotplug_new \
+LONGTERM_TESTS = load affinity affinity_storm cgroup_churn cgroup_max cgroup_weight eject fairness handoff hotplug_new interrupt \
 	light numa pinned preempt rt scan smt spread start starve stats steal util yield
 test-longterm: setup build build-carried ## VM tests on Linux 6.12, and on 7.3 with core scheduling, built once and kept in the cache
 	@tools/setup longterm

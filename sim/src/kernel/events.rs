@@ -112,7 +112,9 @@ impl Kernel {
         let Some(work) = self.tasks[task].work.take() else { return false };
         self.tasks[task].raw_mut().migration_disabled += 1;
         let null = std::ptr::null_mut();
-        self.call(Op::TaskWork, Some(task), 0, |_| unsafe { work(null, null, null) });
+        // The key under which the work is in the map: the pid when it was requested.
+        let mut key = self.tasks[task].raw().pid as u64;
+        self.call(Op::TaskWork, Some(task), 0, |_| unsafe { work(null, (&raw mut key).cast(), null) });
         self.deliver_kicks();
         self.tasks[task].in_work = self.cpus[cpu].need_resched;
         if !self.tasks[task].in_work {

@@ -28,6 +28,12 @@ enum {
 	BW_PERIODS = 1024, /* most periods for which one refill fills the pool */
 };
 
+/* The third queue of a CPU (throttle.bpf.h); order/queue.bpf.h has the other two. */
+static u64 throttled_queue(s32 cpu)
+{
+	return 2 * MAX_CPUS + cpu;
+}
+
 struct cpu_budget {
 	u32 group; /* 0: unused */
 	s64 left;  /* ns; negative: overrun */
@@ -107,19 +113,22 @@ static struct cpu_budget *cpu_budget(s32 cpu, u32 id)
 }
 
 /*
- * Move a slice, or the rest of the pool, to the cpu_budget. Return false if nothing is left to
- * spend. CPUs that do so at the same time may overdraw the pool; the next period pays for that.
+ * Move a slice, or the rest of the pool, to the cpu_budget. The less is left, the smaller is the
+ * slice: what stays on CPUs where the group's tasks sleep is then little of what others need.
+ * Return false if nothing is left to spend. CPUs that do so at the same time may overdraw the pool;
+ * the next period pays for that.
  */
 static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u64 now)
 {
-	u64 slice = g->quota / (2 * machine.nr_cpus_possible);
-	s64 want = min(max(slice, (u64)BW_SLICE_MIN), (u64)BW_SLICE_MAX) - cpu_budget->left, left;
+	s64 left, slice, want;
 
 	bw_refill(g, now);
 	left = READ_ONCE(g->budget);
 	if (left <= 0)
 		return false;
-	want = min(want, left);
+	slice = (u64)left / (2 * machine.nr_cpus_possible);
+	slice = min(max(slice, (s64)BW_SLICE_MIN), (s64)BW_SLICE_MAX);
+	want = min(slice - cpu_budget->left, left);
 	__sync_fetch_and_add(&g->budget, -want);
 	cpu_budget->left += want;
 	return cpu_budget->left > 0;
@@ -196,9 +205,26 @@ __noinline u64 next_refill(u32 id, u64 now)
 }
 
 /*
- * Set cpu.max, in ns; a @quota of 0 means no limit. In cgroup callbacks and poll_groups().
- * Throttled tasks are checked when the old period ends.
+ * Make all CPUs check their throttled tasks, whenever these are due: a limit has changed. A CPU
+ * that throttles a task by the old limit meanwhile checks it in its next dispatch(). No lock is
+ * held. Bounded by the number of CPUs. Return 0.
  */
+__noinline s32 recheck_throttled(void)
+{
+	s32 cpu;
+
+	bpf_for(cpu, 0, machine.nr_cpu_ids) {
+		if (!is_usable(cpu))
+			continue;
+		WRITE_ONCE(cpu_ctx(cpu)->limit_changed, true);
+		WRITE_ONCE(cpu_ctx(cpu)->throttle_timer_fired, true);
+		if (scx_bpf_dsq_nr_queued(throttled_queue(cpu)) > 0)
+			kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+	return 0;
+}
+
+/* Set cpu.max, in ns; a @quota of 0 means no limit. In cgroup callbacks and poll_groups(). */
 static void set_limit(u32 id, u64 period, u64 quota, u64 burst)
 {
 	struct group *g = group(id);
@@ -209,6 +235,7 @@ static void set_limit(u32 id, u64 period, u64 quota, u64 burst)
 	g->period_start = unlocked_now();
 	g->budget = quota;
 	g->throttled_at = 0;
+	recheck_throttled();
 	if (machine.nohz_full)
 		kick_tickless();
 }

@@ -66,8 +66,9 @@ static int boundary_reached(struct bpf_map *map, void *key, void *value)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
 	struct task_ctx *tctx = task_ctx(p);
-	u64 pid = p->pid;
+	u64 pid = *(u64 *)key;
 
+	/* Not p->pid: a thread that has called exec() has the one of its group's leader. */
 	bpf_map_delete_elem(&boundary_works, &pid);
 	if (!tctx)
 		return 0;

@@ -225,22 +225,20 @@ static void free_id(u32 id)
 	WRITE_ONCE(g->weight, 0);
 }
 
-/* In cgroup_init, sleepable. Parents are created before their children. Return 0 or an error. */
+/* In cgroup_init, sleepable. Parents are created before their children. Return 0. */
 static s32 add_group(struct cgroup *cgrp, u32 weight)
 {
 	u32 parent = group_id(cgrp), id = free_group();
 	u64 cgroup = cgrp->kn->id, own = id;
-	s32 err;
 
-	/* No id is free: the tasks of the cgroup count as tasks of its parent. */
+	/* No id is free, or no memory: the tasks of the cgroup count as tasks of its parent. */
+	if (id && bpf_map_update_elem(&group_ids, &cgroup, &own, BPF_NOEXIST)) {
+		free_id(id);
+		id = 0;
+	}
 	if (!id) {
 		lost_groups++;
 		return 0;
-	}
-	err = bpf_map_update_elem(&group_ids, &cgroup, &own, BPF_NOEXIST);
-	if (err) {
-		group(id)->weight = 0;
-		return err;
 	}
 	init_group(id, cgroup, parent, cgrp->level, kernel_weight(weight));
 	check_group(id, task_group(cgrp), group(id)->weight);

@@ -15,6 +15,9 @@
  *	    no slice, but not at the boundary: continues for               end of the next period
  *	    OVERRUN_SLICE_NS, with task work requested (boundary.bpf.h)
  *
+ * When a limit changes, all CPUs check the first MAX_RECHECKS tasks of that queue at once
+ * (recheck_throttled()): a group whose limit was raised runs again within a tick.
+ *
  * A task that has waited for starve_ns is queued even if its group is still throttled, because the
  * kernel ejects a scheduler that lets a task wait for too long. running() finds no slice for the
  * task, and sends it back (sent_back).
@@ -27,6 +30,7 @@
 enum {
 	/* tasks in one dispatch; the timer fires again for the others */
 	MAX_UNTHROTTLES = 8,
+	MAX_RECHECKS = 256,	 /* tasks checked in one dispatch after a limit has changed */
 	THROTTLE_MIN_NS = 50000, /* shortest delay of the timer */
 	/* for a task without a slice that may hold a kernel lock; ends at the next tick */
 	OVERRUN_SLICE_NS = 500000,
@@ -43,12 +47,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct throttle_timer);
 } throttle_timers SEC(".maps");
-
-/* The third queue; order/queue.bpf.h has the other two. */
-static u64 throttled_queue(s32 cpu)
-{
-	return 2 * MAX_CPUS + cpu;
-}
 
 /* Return true if the task is in the throttled queue, or leaves it: place() as after a sleep. */
 static bool is_throttled(const struct task_ctx *tctx)
@@ -151,16 +149,21 @@ __noinline s32 place_unthrottled(struct task_struct *p __arg_trusted, s32 cpu)
 
 /*
  * In dispatch of @cpu, whose rq lock is held: move throttled tasks that are due to its other
- * queues. Return how many. Bounded by MAX_UNTHROTTLES.
+ * queues; all that may run again, if a limit has changed. Return how many. Bounded by
+ * MAX_UNTHROTTLES, then by MAX_RECHECKS.
  */
 __noinline u32 unthrottle(s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
-	u32 checks = bpf_arena_loop_zero, nr = 0;
+	u32 checks = bpf_arena_loop_zero, nr = 0, most = MAX_UNTHROTTLES;
 	u64 now = scx_bpf_now(), queue, at;
+	bool all = READ_ONCE(cctx->limit_changed);
 	struct task_struct *p;
 
-	/* Clear it first: if the timer fires from here on, the next dispatch() checks again. */
+	if (all)
+		most = MAX_RECHECKS;
+	/* Clear them first: if the timer fires from here on, the next dispatch() checks again. */
+	WRITE_ONCE(cctx->limit_changed, false);
 	WRITE_ONCE(cctx->throttle_timer_fired, false);
 	cctx->throttle_timer_at = 0;
 	bpf_for_each(scx_dsq, p, throttled_queue(cpu), 0)
@@ -171,13 +174,17 @@ __noinline u32 unthrottle(s32 cpu)
 		at = p->scx.dsq_vtime;
 		if (!tctx)
 			continue;
-		if ((s64)(at - now) > 0 || checks >= MAX_UNTHROTTLES) {
+		if ((!all && (s64)(at - now) > 0) || checks >= most || nr >= MAX_UNTHROTTLES) {
+			if (all && checks < most) {
+				WRITE_ONCE(cctx->limit_changed, true);
+				at = now;
+			}
 			set_throttle_timer(cpu, cctx, at, now);
 			break;
 		}
 		checks += bpf_arena_loop_one;
 		has_slice = is_exempt(p) || take_slice(cpu, tctx->group, now);
-		if (!has_slice && now - tctx->enqueued_at < machine.starve_ns) {
+		if (!has_slice && wait_time(tctx, now) < machine.starve_ns) {
 			at = throttled_until(tctx, now);
 			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, at);
 			scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, throttled_queue(cpu), 0);
@@ -203,7 +210,7 @@ __noinline u32 unthrottle(s32 cpu)
 }
 
 /*
- * In dispatch of @cpu: unthrottle tasks, and kick an idle CPU for each. Bounded by MAX_UNTHROTTLES.
+ * In dispatch of @cpu: unthrottle tasks, and kick an idle CPU for each. Bounded as unthrottle().
  */
 static void offer_unthrottled(s32 cpu)
 {

@@ -37,7 +37,7 @@ struct map_walk {
 	u64 bits;     /* set bits of the present line, not yet visited; bit 0 is slot base */
 	u32 base;
 	u32 slot;	  /* the slot visited now */
-	bool whole_cores; /* visit only the first slots of cores whose CPUs are all set */
+	bool whole_cores; /* visit a slot of each core whose CPUs are all set: whole_cores() */
 };
 
 static struct map_line *map_line(struct sparse_map *map, u32 slot)
@@ -115,7 +115,8 @@ static u64 whole_cores(u64 set, u32 line)
 	u64 bits = set | ~(u64)READ_ONCE(usable_slots[line & (MAX_LINES - 1)]);
 
 	bits &= (bits & ~last) + first;
-	return (bits & last) >> (machine.smt_width - 1) & set;
+	bits = (bits & last) >> (machine.smt_width - 1);
+	return (bits & set) | ((bits & ~set) << (machine.smt_width - 1) & set);
 }
 
 /* Begin a walk of @window slots after @slot: ALL_SLOTS, or at least 1. */

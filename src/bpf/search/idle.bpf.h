@@ -26,6 +26,7 @@ static bool is_core_idle(const volatile struct cpu_layout *l, u64 bits)
 {
 	u64 core = map_bit(l->slot & ~(machine.smt_width - 1));
 
+	core |= core << (machine.smt_width - 1);
 	bits |= READ_ONCE(map_line(&idle_map, l->slot)->bits);
 	return whole_cores(bits, l->slot / SLOTS_PER_LINE) & core;
 }

@@ -178,6 +178,8 @@ fn the_timer_comes_for_the_one_that_is_due_first() {
     let start = rig.kernel.now;
     let group = rig.kernel.make_cgroup(&Spec::default());
     rig.kernel.set_cgroup_max(group, Some(QUOTA / 1000), 20_000, 0);
+    rig.kicked();
+    rig.cpu(0, |cctx| cctx.limit_changed = 0);
     rig.call(rig.u.charge_groups, (0, 2, QUOTA));
     let task = add(&mut rig, &[0]);
     rig.kernel.move_to_cgroup(task, group);
@@ -278,6 +280,24 @@ fn a_task_without_a_limit_any_more_waits_in_its_cpus_queue() {
     }
 }
 
+/// However far away its check is, and whatever else waits there.
+#[test]
+fn a_raised_limit_acts_at_once() {
+    for quota in [None, Some(50_000)] {
+        let (mut rig, task) = throttled(&[0, 1]);
+        rig.kicked();
+        rig.kernel.set_cgroup_max(1, quota, 100_000, 0);
+        assert_eq!(rig.kicked(), [0]);
+        assert_eq!(rig.dispatch(0, None), [task]);
+    }
+    // A lower one leaves it where it is, to be checked when its period ends.
+    let (mut rig, task) = throttled(&[0, 1]);
+    rig.kernel.set_cgroup_max(1, Some(1), 100_000, 0);
+    rig.call(rig.u.charge_groups, (0, 1, QUOTA));
+    assert!(rig.dispatch(0, None).is_empty());
+    assert!(is_throttled(&rig, task));
+}
+
 #[test]
 fn idle_cpus_hear_of_those_that_go_on() {
     let (mut rig, task) = throttled(&[0, 1]);
@@ -305,9 +325,12 @@ fn a_task_that_starts_to_run_without_a_slice() {
     let work = rig.kernel.tasks[task].work.take().expect("it is asked");
     run(&mut rig, task, 0);
     assert!(rig.kernel.tasks[task].work.is_none(), "and not twice");
-    let null = std::ptr::null_mut();
+    // It has called exec() since, and has the id of its group's leader: its entry is that of its old id.
+    let (null, mut key) = (std::ptr::null_mut(), rig.kernel.tasks[task].raw().pid as u64);
+    rig.kernel.tasks[task].raw_mut().pid += 1000;
     // SAFETY: as the kernel calls it.
-    rig.kernel.call(Op::TaskWork, Some(task), 0, |_| unsafe { work(null, null, null) });
+    rig.kernel.call(Op::TaskWork, Some(task), 0, |_| unsafe { work(null, (&raw mut key).cast(), null) });
+    rig.kernel.tasks[task].raw_mut().pid = key as i32;
     assert_eq!(rig.kicked(), [0]);
     assert_eq!(rig.remembered(task, |tctx| (tctx.at_user, tctx.asked)), (1, 0));
     // There is a slice again: on it goes.
@@ -329,9 +352,9 @@ fn a_task_that_is_real_time_at_the_boundary_is_not_known_to_be_there() {
     run(&mut rig, task, 0);
     let work = rig.kernel.tasks[task].work.take().expect("it is asked");
     rig.kernel.tasks[task].raw_mut().prio = 50;
-    let null = std::ptr::null_mut();
+    let (null, mut key) = (std::ptr::null_mut(), rig.kernel.tasks[task].raw().pid as u64);
     // SAFETY: as the kernel calls it.
-    rig.kernel.call(Op::TaskWork, Some(task), 0, |_| unsafe { work(null, null, null) });
+    rig.kernel.call(Op::TaskWork, Some(task), 0, |_| unsafe { work(null, (&raw mut key).cast(), null) });
     assert_eq!(rig.remembered(task, |tctx| (tctx.at_user, tctx.asked)), (0, 0));
 }
 
