@@ -115,6 +115,7 @@ struct pcpu_hot {
 
 struct rq {
 	unsigned int core_enabled;
+	unsigned int ttwu_pending;
 	struct {
 		unsigned long util_avg;
 	} avg_rt, avg_dl;

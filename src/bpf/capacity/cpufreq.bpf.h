@@ -19,18 +19,6 @@
 /* a target is set only if it has changed by more than 1/CPUPERF_STEP of the capacity */
 enum { CPUPERF_STEP = 32 };
 
-/* Not in the BTF of every kernel. */
-extern struct rq runqueues __ksym __weak;
-
-/*
- * Return the rq of @cpu, not always this CPU (order/tickless.bpf.h). NULL if the kernel's BTF has
- * no runqueues.
- */
-static struct rq *kernel_rq(s32 cpu)
-{
-	return bpf_ksym_exists(&runqueues) ? bpf_per_cpu_ptr(&runqueues, cpu) : NULL;
-}
-
 /*
  * Set the target of @cpu from its utilization if it has changed by more than 1/CPUPERF_STEP of the
  * capacity, or @always: in ticks, because a governor ignores a change within its rate limit.

@@ -155,13 +155,12 @@ __noinline s32 place_unthrottled(struct task_struct *p __arg_trusted, s32 cpu)
 __noinline u32 unthrottle(s32 cpu)
 {
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
-	u32 checks = bpf_arena_loop_zero, nr = 0, most = MAX_UNTHROTTLES;
+	u32 checks = bpf_arena_loop_zero, nr = bpf_arena_loop_zero;
 	u64 now = scx_bpf_now(), queue, at;
 	bool all = READ_ONCE(cctx->limit_changed);
+	u32 most = all ? MAX_RECHECKS : MAX_UNTHROTTLES;
 	struct task_struct *p;
 
-	if (all)
-		most = MAX_RECHECKS;
 	/* Clear them first: if the timer fires from here on, the next dispatch() checks again. */
 	WRITE_ONCE(cctx->limit_changed, false);
 	WRITE_ONCE(cctx->throttle_timer_fired, false);
@@ -174,8 +173,8 @@ __noinline u32 unthrottle(s32 cpu)
 		at = p->scx.dsq_vtime;
 		if (!tctx)
 			continue;
-		if ((!all && (s64)(at - now) > 0) || checks >= most || nr >= MAX_UNTHROTTLES) {
-			if (all && checks < most) {
+		if (nr >= MAX_UNTHROTTLES || checks >= most || (!all && (s64)(at - now) > 0)) {
+			if (nr >= MAX_UNTHROTTLES && all) {
 				WRITE_ONCE(cctx->limit_changed, true);
 				at = now;
 			}
@@ -204,7 +203,7 @@ __noinline u32 unthrottle(s32 cpu)
 		stat_inc(STAT_RELEASED);
 		if (queue == cpu)
 			mark_overloaded(cpu);
-		nr++;
+		nr += bpf_arena_loop_one;
 	}
 	return nr;
 }

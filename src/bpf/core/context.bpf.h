@@ -51,6 +51,15 @@ extern unsigned long local_interrupt_disable_state __ksym __weak;
 /* The registers that the running interrupt has saved. Of the CPU. */
 extern struct pt_regs *__irq_regs __ksym __weak;
 
+/* Not in the BTF of every kernel. */
+extern struct rq runqueues __ksym __weak;
+
+/* Return the rq of @cpu, any CPU. NULL if the kernel's BTF has no runqueues. */
+static struct rq *kernel_rq(s32 cpu)
+{
+	return bpf_ksym_exists(&runqueues) ? bpf_per_cpu_ptr(&runqueues, cpu) : NULL;
+}
+
 static u32 preempt_count(void)
 {
 #ifdef __TARGET_ARCH_arm64
@@ -110,6 +119,17 @@ static bool in_futex(void)
 	long nr = curr->flags & PF_KTHREAD ? -1 : syscall_nr(curr);
 
 	return nr == NR_FUTEX || nr == NR_FUTEX_WAKE || nr == NR_FUTEX_REQUEUE;
+}
+
+/*
+ * Return true if this CPU carries out wakeups that other CPUs have queued for it (ttwu_queue): the
+ * interrupt that told it so has a waker, on another CPU.
+ */
+static bool in_queued_wakeup(void)
+{
+	const struct rq *rq = kernel_rq(bpf_get_smp_processor_id());
+
+	return rq && READ_ONCE(rq->ttwu_pending);
 }
 
 /* Return true if an interrupt wakes a task, and not current. */

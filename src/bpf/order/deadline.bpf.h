@@ -174,17 +174,23 @@ static __always_inline void note_wakeup(const struct task_struct *p, struct task
 	tctx->charged = tctx->woke_exec = p->se.sum_exec_runtime;
 }
 
+/* In enqueue on this CPU: return true if a timer, a device or a futex wakes a task. */
+static bool is_unasked(void)
+{
+	return in_interrupt() ? !in_queued_wakeup() : in_futex();
+}
+
 /*
  * In enqueue: note a wakeup for which the kernel has skipped select_cpu(): @p is pinned, or another
  * CPU queued the wakeup while @p was about to sleep. (SCX_ENQ_CPU_SELECTED does not say whether the
- * kernel called select_cpu(), because queued wakeups lose this flag.) Unless an interrupt or a
- * futex woke @p, the wakeup counts as sync, because most other wakers send the task something.
+ * kernel called select_cpu(), because queued wakeups lose this flag.) Unless an interrupt of
+ * this CPU or a futex woke @p, the wakeup counts as sync, because most other wakers send the task
+ * something.
  */
 static void note_unseen_wakeup(struct task_struct *p, struct task_ctx *tctx)
 {
 	if (!is_migratable(p) || tctx->woke_exec != p->se.sum_exec_runtime)
-		note_wakeup(p, tctx,
-			    SCX_WAKE_TTWU | (in_interrupt() || in_futex() ? 0 : SCX_WAKE_SYNC));
+		note_wakeup(p, tctx, SCX_WAKE_TTWU | (is_unasked() ? 0 : SCX_WAKE_SYNC));
 }
 
 /*

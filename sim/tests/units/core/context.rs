@@ -2,6 +2,7 @@
 //! `core/context.bpf.h`: an interrupt has no waker.
 
 use magpie_sim::dsq::TaskId;
+use magpie_sim::mask::Mask;
 use magpie_sim::native::{Context, HANDOFF_SCORE};
 use magpie_sim::task::Place;
 use scx_magpie::bpf_intf::*;
@@ -66,5 +67,19 @@ fn an_interrupted_task_does_not_back_off() {
         rig.kernel.wake_from(context, wakee, true);
         let backed_off = [waker, wakee].map(|task| rig.remembered(task, |tctx| tctx.numa_backoff));
         assert_eq!(backed_off, [backs_off; 2], "{context:?}");
+    }
+}
+
+/// Another CPU has queued the wakeup of a pinned task: the interrupt that says so comes from a waker.
+#[test]
+fn a_queued_wakeup_has_a_waker() {
+    for (queued, sync) in [(0, 0), (1, 1)] {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        let (running, wakee) = (rig.task(), rig.task());
+        rig.kernel.set_allowed(wakee, Mask::only(0));
+        starts(&mut rig, running);
+        rig.kernel.cpus[0].freq.rq.ttwu_pending = queued;
+        rig.kernel.wake_from(Context::HardInterrupt, wakee, false);
+        assert_eq!(rig.remembered(wakee, |tctx| tctx.sync_wakeup), sync, "queued: {queued}");
     }
 }

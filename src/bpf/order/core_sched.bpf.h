@@ -17,8 +17,7 @@ struct rq___core {
 /* Return true if some task has a cookie now. */
 static bool core_sched_in_use(void)
 {
-	const struct rq___core *rq =
-		bpf_ksym_exists(&runqueues) ? (void *)bpf_this_cpu_ptr(&runqueues) : NULL;
+	const struct rq___core *rq = (const void *)kernel_rq(bpf_get_smp_processor_id());
 
 	return rq && bpf_core_field_exists(rq->core_enabled) && rq->core_enabled;
 }
