@@ -122,19 +122,35 @@ print(sum(len(family.samples) for family in families))";
     }
 }
 
-#[test]
-fn the_dashboard_asks_for_what_there_is() {
-    let text = encode(Some(&metrics()), Format::Prometheus).unwrap();
+/// The metrics that a text names; each must exist.
+fn asked_for(text: &str) -> BTreeSet<String> {
+    let encoded = encode(Some(&metrics()), Format::Prometheus).unwrap();
     let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
-    let known: BTreeSet<_> = text.lines().filter_map(|line| line.split([' ', '{']).next()).collect();
-    let dashboard = include_str!("../dist/grafana-dashboard.json");
-    serde_json::from_str::<serde_json::Value>(dashboard).unwrap();
-    let rest = dashboard.split("scx_magpie_").skip(1);
+    let known: BTreeSet<_> = encoded.lines().filter_map(|line| line.split([' ', '{']).next()).collect();
+    let rest = text.split("scx_magpie_").skip(1);
     let asked: BTreeSet<_> =
         rest.map(|rest| format!("scx_magpie_{}", rest.split(|c| !is_name(c)).next().unwrap())).collect();
-    assert!(asked.len() > 20);
-    for name in asked {
+    for name in &asked {
         assert!(known.contains(&name[..]), "{name}");
+    }
+    asked
+}
+
+#[test]
+fn the_dashboard_asks_for_what_there_is() {
+    let dashboard = include_str!("../dist/grafana-dashboard.json");
+    serde_json::from_str::<serde_json::Value>(dashboard).unwrap();
+    assert!(asked_for(dashboard).len() > 20);
+}
+
+#[test]
+fn the_alerts_ask_for_what_there_is() {
+    assert!(asked_for(include_str!("../dist/prometheus-rules.yml")).len() >= 6);
+    let promtool = promtool();
+    if is_here(&promtool, &["--version"]) {
+        let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/dist/prometheus-rules.yml");
+        let checked = filtered(&promtool, &["check", "rules", "--lint-fatal", rules], "");
+        assert!(checked.contains("6 rules found"), "{checked}");
     }
 }
 
