@@ -228,6 +228,7 @@ __noinline s32 recheck_throttled(void)
 static void set_limit(u32 id, u64 period, u64 quota, u64 burst)
 {
 	struct group *g = group(id);
+	bool was_throttled = READ_ONCE(g->throttled_at);
 
 	g->period = period;
 	g->burst = burst;
@@ -235,7 +236,8 @@ static void set_limit(u32 id, u64 period, u64 quota, u64 burst)
 	g->period_start = unlocked_now();
 	g->budget = quota;
 	g->throttled_at = 0;
-	recheck_throttled();
+	if (was_throttled)
+		recheck_throttled();
 	if (machine.nohz_full)
 		kick_tickless();
 }
