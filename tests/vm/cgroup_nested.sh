@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 4 --llcs 1 --nodes 1 --icount 0 --turn 50 --timeout 600
-# vm: --kernel 7.3 --cpus 4 --llcs 1 --nodes 1 --icount 0 --turn 50 --timeout 600
+# matrix: --kernel 7.3 --cpus 4 --llcs 1 --nodes 1 --icount 0 --turn 50 --timeout 600
 # Groups of unequal weights and unequal numbers of hogs, two levels deep, have what the rule of the running kernel gives them,
 # within a tenth: up to Linux 7.2 a group counts once (smp), later once for each of its tasks, up to its CPUs (concur).
 #
