@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Core scheduling (PR_SCHED_CORE): what the running kernel gets wrong with it under sched_ext.
+//! By reading 6.12.117, 7.2.13 and 7.3.4; docs/experiments/kernel-facts.md has the sources.
 //!
 //! ```text
-//! up to 6.18       picks for a core right; asks in the wrong order (6.12.111 on: in the right one)
-//! 6.19 to 7.1      releases the lock while it picks for a core: the machine may hang
-//! 7.2 and 7.3      mended in later releases: the pick starts again
+//! 6.12             picks for a core right; up to 6.12.110 it asks in the wrong order
+//! 6.19 to 7.1      may release the lock while it picks for a core, and hang
+//! 7.2.13, 7.3.4    the pick starts again then; they ask in the right order
 //! ```
 
 use std::fs;

@@ -19,8 +19,8 @@ const LIFE: Duration = Duration::from_millis(50);
 /// For how long a sleeper sleeps.
 const NAP: Duration = Duration::from_millis(2);
 
-/// Run processes with core-scheduling cookies, and print what each did: seconds of CPU time of its
-/// spinning threads, and by how much its sleeping threads woke too late, at most.
+/// Run processes with core-scheduling cookies, and print a line for each: its number, its CPU time
+/// in seconds, and by how many microseconds its sleeping threads woke too late, at most.
 #[derive(Parser)]
 struct Cli {
     /// Number of processes

@@ -21,7 +21,7 @@
 	X(peak) X(to_vtime) X(burst) X(is_short) X(note_wakeup) X(note_sleep) X(set_deadline) X(charge) X(advance_to) \
 	X(note_current) X(note_running) X(yield_turn) X(rebase) X(place) \
 	X(queue_add) X(local_add) X(queue_del) X(cpu_load) X(wait_time) X(first_queued) X(pinned_queue) \
-	X(preempts) X(is_about_to_sleep) X(run_at_once) X(arrival_flags) \
+	X(preempts) X(runs_before) X(is_about_to_sleep) X(run_at_once) X(arrival_flags) \
 	X(set_tickless) X(advance_tickless) \
 	X(fits_capacity) X(fits_cpu) X(fits_all) X(is_weak) X(is_big) \
 	X(note_uclamp) X(update_task_util) X(spare_capacity) X(note_asleep) X(util_starts) X(util_runs) \

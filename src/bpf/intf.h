@@ -357,7 +357,7 @@ struct cpu_ctx {
 	/* cgroup/throttle.bpf.h */
 	u64 throttle_timer_at;	 /* scx_bpf_now() when its timer fires; 0: not set */
 	u8 throttle_timer_fired; /* it has fired; set by the timer, cleared by the CPU */
-	u8 limit_changed;	 /* a cpu.max has changed: check all; set by its writer */
+	u8 limit_changed;	 /* of a throttled group: check all; set by who changes it */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));
 	u64 mono_offset; /* CLOCK_MONOTONIC - scx_bpf_now() on this CPU */

@@ -8,23 +8,12 @@
 CG=/sys/fs/cgroup
 MODES=/sys/kernel/debug/sched/cgroup_mode
 
-# hogs GROUP NR
-hogs() {
-	for _ in $(seq "$2"); do
-		hog sh -c "echo 0 >$CG/$1/cgroup.procs; exec \"\$@\"" sh
-	done
-}
-
-used() {
-	awk '/usage_usec/ { print $2 }' $CG/"$1"/cpu.stat
-}
-
 # part GROUP: PART is what it uses of a CPU, in %, over 3 s.
 part() {
 	sleep 0.5 # the averages of tasks have all of it
-	_before=$(used "$1")
+	_before=$(group_used "$1")
 	sleep 3
-	PART=$((($(used "$1") - _before) / 30000))
+	PART=$((($(group_used "$1") - _before) / 30000))
 }
 
 # groups CPUSET: the groups one and many, children of /outer.
@@ -33,8 +22,8 @@ groups() {
 	echo +cpu +cpuset >$CG/outer/cgroup.subtree_control
 	echo "$1" >$CG/outer/cpuset.cpus
 	mkdir $CG/outer/one $CG/outer/many
-	hogs outer/one 1
-	hogs outer/many "$2"
+	hogs_in outer/one 1
+	hogs_in outer/many "$2"
 }
 
 remove() {

@@ -17,23 +17,17 @@ RUNTIME=4
 group() {
 	mkdir $CG/"$1"
 	echo "$2" >$CG/"$1"/cpu.weight || fail "cpu.weight"
-	for _ in $(seq "$3"); do
-		hog sh -c "echo 0 >$CG/$1/cgroup.procs; exec \"\$@\"" sh
-	done
-}
-
-used() {
-	awk '/usage_usec/ { print $2 }' $CG/"$1"/cpu.stat
+	hogs_in "$1" "$3"
 }
 
 # parts WHOSE: ONE, MANY and B are what the groups use, in % of a CPU.
 parts() {
 	sleep 1 # the averages of tasks have all of it
-	ONE=$(used a/one) MANY=$(used a/many) B=$(used b)
+	ONE=$(group_used a/one) MANY=$(group_used a/many) B=$(group_used b)
 	sleep $RUNTIME
-	ONE=$((($(used a/one) - ONE) / (10000 * RUNTIME)))
-	MANY=$((($(used a/many) - MANY) / (10000 * RUNTIME)))
-	B=$((($(used b) - B) / (10000 * RUNTIME)))
+	ONE=$((($(group_used a/one) - ONE) / (10000 * RUNTIME)))
+	MANY=$((($(group_used a/many) - MANY) / (10000 * RUNTIME)))
+	B=$((($(group_used b) - B) / (10000 * RUNTIME)))
 	say "$1: a/one has $ONE % of a CPU, a/many $MANY, b $B"
 }
 

@@ -137,6 +137,18 @@ hog() {
 	echo $HOG >>/tmp/hogs
 }
 
+# hogs_in GROUP NR: that many, in the cgroup $CG/GROUP.
+hogs_in() {
+	for _ in $(seq "$2"); do
+		hog sh -c "echo 0 >$CG/$1/cgroup.procs; exec \"\$@\"" sh
+	done
+}
+
+# group_used GROUP: CPU time of the cgroup $CG/GROUP, in us.
+group_used() {
+	sed -n 's/^usage_usec //p' $CG/"$1"/cpu.stat
+}
+
 # Kills them, and waits until they are gone: their cgroups are empty then.
 end_hogs() {
 	kill -9 $(cat /tmp/hogs) || fail "a hog was gone"

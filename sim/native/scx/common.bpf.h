@@ -107,12 +107,12 @@ struct task_struct {
 	u32 sim_id;			     /* index among the simulator's tasks */
 };
 
-/* The fields of a runqueue that the governor schedutil reads. */
-#define rq___core rq
 struct pcpu_hot {
 	int preempt_count;
 };
 
+/* The fields of a runqueue that the program or the governor schedutil reads. */
+#define rq___core rq
 struct rq {
 	unsigned int core_enabled;
 	unsigned int ttwu_pending;

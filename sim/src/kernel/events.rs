@@ -112,7 +112,7 @@ impl Kernel {
         let Some(work) = self.tasks[task].work.take() else { return false };
         self.tasks[task].raw_mut().migration_disabled += 1;
         let null = std::ptr::null_mut();
-        // The key under which the work is in the map: the pid when it was requested.
+        // The key of the work in the program's map. A pid does not change here.
         let mut key = self.tasks[task].raw().pid as u64;
         self.call(Op::TaskWork, Some(task), 0, |_| unsafe { work(null, (&raw mut key).cast(), null) });
         self.deliver_kicks();

@@ -412,6 +412,9 @@ extern "C" fn sim_hash(map: *const c_void, key: u64, _size: u64) -> *mut c_void 
 unsafe extern "C" fn sim_hash_insert(map: *const c_void, key: u64, value: *const c_void, size: u64) -> i32 {
     let kernel = kernel();
     kernel.cost += KFUNC;
+    if kernel.hashes_full {
+        return -libc::ENOMEM;
+    }
     // SAFETY: on the program's stack.
     let value = unsafe { std::slice::from_raw_parts(value.cast::<u64>(), size as usize / 8) };
     match kernel.hashes.entry((map as usize, key)) {

@@ -230,6 +230,8 @@ pub struct Kernel {
     pub timers_fail: bool,
     /// bpf_task_work_schedule_resume() returns an error.
     pub works_fail: bool,
+    /// There is no memory for an entry of a hash.
+    pub hashes_full: bool,
     /// The program's counters at the end of the warm-up, and the time of that.
     pub warm_up: Snapshot,
     pub measured_from: u64,
@@ -302,6 +304,7 @@ impl Kernel {
             timers: Vec::new(),
             timers_fail: false,
             works_fail: false,
+            hashes_full: false,
             warm_up: Snapshot::default(),
             measured_from: 0,
             faults: Vec::new(),

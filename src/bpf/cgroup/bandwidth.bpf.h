@@ -205,9 +205,9 @@ __noinline u64 next_refill(u32 id, u64 now)
 }
 
 /*
- * Make all CPUs check their throttled tasks, whenever these are due: a limit has changed. A CPU
- * that throttles a task by the old limit meanwhile checks it in its next dispatch(). No lock is
- * held. Bounded by the number of CPUs. Return 0.
+ * Make all CPUs check their throttled tasks, whenever these are due: the limit of a throttled group
+ * has changed. A task that is being throttled by the old limit waits until the new period ends. No
+ * lock is held. Bounded by the number of CPUs. Return 0.
  */
 __noinline s32 recheck_throttled(void)
 {
@@ -228,13 +228,14 @@ __noinline s32 recheck_throttled(void)
 static void set_limit(u32 id, u64 period, u64 quota, u64 burst)
 {
 	struct group *g = group(id);
-	bool was_throttled = READ_ONCE(g->throttled_at);
+	bool was_throttled;
 
 	g->period = period;
 	g->burst = burst;
 	g->quota = quota;
 	g->period_start = unlocked_now();
 	g->budget = quota;
+	was_throttled = READ_ONCE(g->throttled_at);
 	g->throttled_at = 0;
 	if (was_throttled)
 		recheck_throttled();

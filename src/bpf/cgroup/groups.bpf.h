@@ -233,7 +233,7 @@ static s32 add_group(struct cgroup *cgrp, u32 weight)
 
 	/* No id is free, or no memory: the tasks of the cgroup count as tasks of its parent. */
 	if (id && bpf_map_update_elem(&group_ids, &cgroup, &own, BPF_NOEXIST)) {
-		free_id(id);
+		group(id)->weight = 0;
 		id = 0;
 	}
 	if (!id) {

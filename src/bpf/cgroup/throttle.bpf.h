@@ -15,8 +15,8 @@
  *	    no slice, but not at the boundary: continues for               end of the next period
  *	    OVERRUN_SLICE_NS, with task work requested (boundary.bpf.h)
  *
- * When a limit changes, all CPUs check the first MAX_RECHECKS tasks of that queue at once
- * (recheck_throttled()): a group whose limit was raised runs again within a tick.
+ * When the limit of a throttled group changes, all CPUs check the first MAX_RECHECKS tasks of that
+ * queue at once (recheck_throttled()): if it was raised, the group runs again within a tick.
  *
  * A task that has waited for starve_ns is queued even if its group is still throttled, because the
  * kernel ejects a scheduler that lets a task wait for too long. running() finds no slice for the

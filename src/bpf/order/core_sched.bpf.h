@@ -2,8 +2,7 @@
 /*
  * Core scheduling: threads of a core run tasks of one cookie (PR_SCHED_CORE) at a time. The kernel
  * enforces it: for all threads of the core it picks the task that is before the others, and keeps
- * a thread idle whose queues have none of the same cookie. Without CONFIG_SCHED_CORE nothing here
- * runs.
+ * a thread idle whose queues have none of the same cookie.
  */
 #pragma once
 

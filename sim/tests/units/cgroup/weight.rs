@@ -402,6 +402,20 @@ fn without_a_free_id_a_group_counts_as_its_parent() {
     assert_eq!(lost(&rig), 1);
 }
 
+/// mkdir works all the same, and the id is free for the next one.
+#[test]
+fn without_memory_a_group_counts_as_its_parent() {
+    let mut rig = Rig::new("1x1x4x1", &["--max-cgroups", "4"]);
+    let first = rig.kernel.make_cgroup(&Spec::default());
+    rig.kernel.hashes_full = true;
+    let lost: Vec<_> = (0..5).map(|_| rig.kernel.make_cgroup(&Spec { parent: first, ..Spec::default() })).collect();
+    rig.kernel.hashes_full = false;
+    assert!(lost.iter().all(|&group| rig.kernel.program_id(group) == 1));
+    assert_eq!(rig.kernel.native.shared().lost_groups, 5);
+    let more = [0, 0, 0].map(|parent| rig.kernel.make_cgroup(&Spec { parent, ..Spec::default() }));
+    assert_eq!(more.map(|cgroup| rig.kernel.program_id(cgroup)), [2, 3, 4]);
+}
+
 /// As many as there are numbers for, twice: what the first ones had is free again, and their sums are gone.
 #[test]
 fn ten_thousand_groups_come_and_go() {

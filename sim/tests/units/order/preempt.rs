@@ -480,3 +480,21 @@ fn a_wakee_comes_first_on_its_idle_cpu() {
         assert_eq!(rig.local(1), if first { [wakee, other] } else { [other, wakee] });
     }
 }
+
+/// Core scheduling compares tasks of two CPUs: by how far the deadlines are from the virtual times of their CPUs.
+#[test]
+fn of_a_cores_tasks_the_one_with_the_earlier_deadline_runs_first() {
+    let mut rig = Rig::new("1x1x2x2", &[]);
+    let (soon, late, critical) = (rig.task(), rig.task(), rig.task());
+    for (cpu, vtime) in [(0, 1 << 40), (1, 5)] {
+        rig.cpu(cpu, |cctx| cctx.vtime = vtime);
+    }
+    for (task, cpu, deadline) in [(soon, 0, (1 << 40) + 1000), (late, 1, 5 + 2000), (critical, 1, 5 + 3000)] {
+        rig.remembered(task, |tctx| (tctx.vtime_cpu, tctx.deadline) = (cpu, deadline));
+    }
+    rig.kernel.tasks[critical].raw_mut().tgid = LOADER_TGID;
+    for (first, then) in [(soon, late), (critical, soon), (critical, late)] {
+        assert!(rig.call(rig.u.runs_before, (rig.raw(first), rig.raw(then))));
+        assert!(!rig.call(rig.u.runs_before, (rig.raw(then), rig.raw(first))));
+    }
+}
