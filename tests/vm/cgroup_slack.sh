@@ -1,27 +1,39 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 8 --llcs 1 --nodes 1 --icount 0 --turn 50 --timeout 900
 # carry: magpie-wakeup
-# A group that needs less than its quota is not throttled, although its threads work at once on all CPUs: what a CPU has taken of
-# the quota and does not use is little. And a limit that is raised or removed lets throttled tasks run within a tick.
+# A group that needs less than its quota is not throttled, although its threads work at once on all CPUs. And a limit that is raised or
+# removed lets throttled tasks run within a tick.
 . /root/lib.sh
 CG=/sys/fs/cgroup
-RUNTIME=${MAGPIE_RUNS:-2}
+RUNTIME=${MAGPIE_RUNS:-4}
+# Threads, quota and work of each, us, by 100 ms. The last three use 95 % of the quota.
+LOADS="8 60000 6000:8 20000 1500:8 50000 4000:8 60000 7100:16 60000 3550:8 16000 1900"
 
-# requests WHOSE QUOTA_US WORK_US: eight threads that work at once each 100 ms: p90 of a request in ms, to /tmp/p90.
+# requests WHOSE THREADS QUOTA_US WORK_US: threads that work at once each 100 ms: p90 and p99 of a request in ms, to /tmp/WHOSE-QUOTA-WORK.
 requests() {
-	echo "$2 100000" >$CG/limited/cpu.max || fail "cpu.max"
-	sh -c "echo \$\$ >$CG/limited/cgroup.procs; exec magpie-wakeup -m 1 -t 8 -c $3 -s 100000 -r $RUNTIME --parts 1 --cpu-time --json" \
+	echo "$3 100000" >$CG/limited/cpu.max || fail "cpu.max"
+	sh -c "echo \$\$ >$CG/limited/cgroup.procs; exec magpie-wakeup -m 1 -t $2 -c $4 --every -s 100000 -r $RUNTIME --parts 1 --cpu-time --json" \
 		>/tmp/json || fail "magpie-wakeup"
-	jq '.request_p90_us / 1000' /tmp/json >/tmp/p90
-	say "$1: $((8 * $3 / 1000)) of $(($2 / 1000)) ms: p90 of a request $(cat /tmp/p90) ms"
+	jq -r '"\(.request_p90_us / 1000) \(.request_p99_us / 1000)"' /tmp/json >/tmp/$1-$3-$4
+	say "$1: $2 threads, $(($2 * $4 / 1000)) of $(($3 / 1000)) ms: p90, p99 of a request $(cat /tmp/$1-$3-$4) ms"
 }
 
-# all WHOSE
-all() {
-	for sizes in "60000 6000" "20000 1500" "50000 4000"; do
-		requests $1 $sizes
-		cp /tmp/p90 "/tmp/$1-${sizes% *}"
+# each COMMAND...: with each load's parameters
+each() {
+	IFS=:
+	for load in $LOADS; do
+		unset IFS
+		"$@" $load
 	done
+	unset IFS
+}
+
+# no_later THREADS QUOTA_US WORK_US: p90 and p99 as under EEVDF, which throttles some of these loads.
+no_later() {
+	read -r p90 p99 </tmp/magpie-$2-$3
+	read -r eevdf90 eevdf99 </tmp/eevdf-$2-$3
+	within "$p90" 0 "$(awk "BEGIN { print 1.2 * $eevdf90 + 2 }")" || fail "throttled with less than its quota of $2 us: p90"
+	within "$p99" 0 "$(awk "BEGIN { print 1.2 * $eevdf99 + 2 }")" || fail "throttled with less than its quota of $2 us: p99"
 }
 
 # starts MS TO GROUP: the hog, which is throttled, runs again less than MS after the limit of the group is set to TO.
@@ -50,12 +62,10 @@ runs_on() {
 
 echo +cpu >$CG/cgroup.subtree_control
 mkdir $CG/limited || fail "mkdir"
-all eevdf
+each requests eevdf
 start_magpie
-all magpie
-for quota in 60000 20000 50000; do
-	within "$(cat /tmp/magpie-$quota)" 0 "$(awk '{ print 1.2 * $1 + 2 }' /tmp/eevdf-$quota)" || fail "throttled with less than its quota of $quota us"
-done
+each requests magpie
+each no_later
 
 echo +cpu >$CG/limited/cgroup.subtree_control
 mkdir $CG/limited/nested || fail "mkdir"

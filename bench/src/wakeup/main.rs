@@ -54,6 +54,10 @@ struct Cli {
     #[arg(short, default_value_t = 30, value_name = "SEC", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     r: u64,
 
+    /// Wake the waiting workers at each multiple of -s by the clock, however long their requests take.
+    #[arg(long, conflicts_with = "j")]
+    every: bool,
+
     /// Let workers wait for a byte from a pipe instead of a futex. Their wakeups are sync (WF_SYNC),
     /// like those of all readers of pipes and sockets.
     #[arg(long)]
@@ -138,14 +142,15 @@ mod tests {
     #[test]
     fn workers_are_woken_and_all_ends() {
         for options in [
-            &[][..],
+            &["-j50"][..],
             &["--pipe"],
             &["--cpu-time", "--from-due"],
+            &["--every"],
             &["--lock"],
             &["--lock=spin"],
             &["--lock", "--pipe", "--think", "0"],
         ] {
-            let load = ["magpie-wakeup", "-m1", "-t2", "-s1000", "-j50", "-c100", "-r1"];
+            let load = ["magpie-wakeup", "-m1", "-t2", "-s1000", "-c100", "-r1"];
             let report = run(&Cli::parse_from(load.iter().chain(options))).unwrap();
             assert!(report.wakeups > 20, "{options:?}: {report:?}");
             assert!(report.p50_us > 0.0, "{options:?}: {report:?}");

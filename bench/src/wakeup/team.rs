@@ -22,6 +22,8 @@ pub struct Pause {
     chance: fastrand::Rng,
     /// Latencies begin when a sleep should end.
     from_due: bool,
+    /// Sleeps end at multiples of their length since the start, whether or not a worker waits.
+    every: bool,
 }
 
 impl Pause {
@@ -33,12 +35,16 @@ impl Pause {
             most_ns: percent_ns * (100 + cli.j),
             chance: fastrand::Rng::with_seed(seed),
             from_due: cli.from_due,
+            every: cli.every,
         }
     }
 
     /// Sleep. Return when the sleep should have ended, in ns since `start`.
     fn take(&mut self, start: Instant) -> u64 {
-        let ns = self.chance.u64(self.least_ns..=self.most_ns);
+        let mut ns = self.chance.u64(self.least_ns..=self.most_ns);
+        if self.every && ns > 0 {
+            ns -= ns_since(start) % ns;
+        }
         let due = ns_since(start) + ns;
         if ns > 0 {
             thread::sleep(Duration::from_nanos(ns));
@@ -140,7 +146,7 @@ impl Team {
             for worker in waiting {
                 self.workers[worker].wake(if pause.from_due { due } else { ns_since(start) });
             }
-            while self.news.0.swap(0, Ordering::AcqRel) == 0 && !stop.load(Ordering::Relaxed) {
+            while !pause.every && self.news.0.swap(0, Ordering::AcqRel) == 0 && !stop.load(Ordering::Relaxed) {
                 self.news.wait(0);
             }
             due = pause.take(start);

@@ -11,9 +11,9 @@
  *	cpu_budget   of a CPU, for each group that it runs: run time is
  *	             charged here                                           charge_groups()
  *
- * Invariant: a group has used the sum of the slices that CPUs took, minus the sum of their
- * cpu_budgets. A task runs on until the next tick, so a cpu_budget may become negative; the next
- * slice pays for that. So over time a group uses its quota and no more.
+ * Invariant: a group has used what was taken from its pool, minus the sum of the cpu_budgets. A task
+ * runs on until the next tick, so the pool may become negative; the next period pays for that. So
+ * over time a group uses its quota and no more.
  *
  * All CPUs share the pool, so it is written once a slice, not at each switch. A cpu_budget belongs
  * to its CPU, under the rq lock.
@@ -36,7 +36,7 @@ static u64 throttled_queue(s32 cpu)
 
 struct cpu_budget {
 	u32 group; /* 0: unused */
-	s64 left;  /* ns; negative: overrun */
+	u64 left;  /* ns */
 };
 
 struct cpu_budgets {
@@ -115,12 +115,11 @@ static struct cpu_budget *cpu_budget(s32 cpu, u32 id)
 /*
  * Move a slice, or the rest of the pool, to the cpu_budget. The less is left, the smaller is the
  * slice: what stays on CPUs where the group's tasks sleep is then little of what others need.
- * Return false if nothing is left to spend. CPUs that do so at the same time may overdraw the pool;
- * the next period pays for that.
+ * Return false if the pool is empty. CPUs that do so at the same time may overdraw the pool.
  */
 static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u64 now)
 {
-	s64 left, slice, want;
+	s64 left, slice;
 
 	bw_refill(g, now);
 	left = READ_ONCE(g->budget);
@@ -128,10 +127,10 @@ static bool refill_cpu_budget(struct cpu_budget *cpu_budget, struct group *g, u6
 		return false;
 	slice = (u64)left / (2 * machine.nr_cpus_possible);
 	slice = min(max(slice, (s64)BW_SLICE_MIN), (s64)BW_SLICE_MAX);
-	want = min(slice - cpu_budget->left, left);
-	__sync_fetch_and_add(&g->budget, -want);
-	cpu_budget->left += want;
-	return cpu_budget->left > 0;
+	slice = min(slice, left);
+	__sync_fetch_and_add(&g->budget, -slice);
+	cpu_budget->left += slice;
+	return true;
 }
 
 /*
@@ -152,29 +151,33 @@ __noinline u64 take_slice(s32 cpu, u32 id, u64 now)
 				own->group = id;
 				own->left = 0;
 			}
-			if (own->left <= 0 && !refill_cpu_budget(own, g, now)) {
+			if (!own->left && !refill_cpu_budget(own, g, now)) {
 				__sync_val_compare_and_swap(&g->throttled_at, 0, now);
 				return 0;
 			}
-			slice = min(slice, (u64)own->left);
+			slice = min(slice, own->left);
 		}
 		id = g->parent;
 	}
 	return slice;
 }
 
-/* Charge @ran ns to the group, on @cpu, whose rq lock is held. Bounded by its level. Return 0. */
+/*
+ * Charge @ran ns to the group, on @cpu, whose rq lock is held: to the cpu_budget, and what that
+ * lacks to the pool. (A debt of the cpu_budget would outlast the period, and the pool's rest would
+ * not.) Bounded by the group's level. Return 0.
+ */
 __noinline s32 charge_groups(s32 cpu, u32 id, u64 ran)
 {
 	while (id && can_loop) {
 		struct group *g = group(id);
 		struct cpu_budget *own = cpu_budget(cpu, id);
+		u64 covered = own->group == id ? min(ran, own->left) : 0;
 
 		if (g->quota) {
-			if (own->group == id)
-				own->left -= ran;
-			else
-				__sync_fetch_and_add(&g->budget, -ran);
+			own->left -= covered;
+			if (ran > covered)
+				__sync_fetch_and_add(&g->budget, covered - ran);
 		}
 		id = g->parent;
 	}

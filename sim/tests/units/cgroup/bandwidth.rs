@@ -54,7 +54,7 @@ fn the_tightest_level_of_the_tree_throttles() {
     let mut rig = rig(&[Some((2_000, 0)), Some((400_000, 0))]);
     // A CPU gets an eighth of the quota (twice as many parts as CPUs), within bounds.
     assert_eq!(take(&mut rig, 0, 2), u64::from(BW_SLICE_MIN));
-    assert_eq!(cpu_budget(&mut rig, 0, 2).left, i64::from(BW_SLICE_MAX));
+    assert_eq!(cpu_budget(&mut rig, 0, 2).left, u64::from(BW_SLICE_MAX));
     charge(&mut rig, 0, 2, 2 * MSEC);
     assert_eq!(take(&mut rig, 0, 2), 0);
     assert_eq!((group(&rig, 1).throttled_at, group(&rig, 2).throttled_at), (rig.kernel.now, 0));
@@ -108,6 +108,19 @@ fn a_new_limit_counts_at_once() {
     assert_eq!(take(&mut rig, 0, 1), u64::MAX);
     rig.kernel.set_cgroup_max(1, Some(50_000), 100_000, 0);
     assert_eq!(group(&rig, 1).budget, 50 * MSEC as i64);
+}
+
+/// A debt of the CPU would outlast the period in which the pool has enough for it.
+#[test]
+fn an_overrun_is_paid_from_what_the_period_has_left() {
+    let mut rig = rig(&[Some((40_000, 0))]);
+    let slice = take(&mut rig, 0, 1);
+    charge(&mut rig, 0, 1, slice + 4 * MSEC);
+    assert_eq!(cpu_budget(&mut rig, 0, 1).left, 0);
+    assert_eq!(group(&rig, 1).budget, 36 * MSEC as i64 - slice as i64);
+    rig.kernel.now += 100 * MSEC;
+    let next = take(&mut rig, 0, 1);
+    assert_eq!((next, group(&rig, 1).budget), (5 * MSEC, 35 * MSEC as i64));
 }
 
 proptest! {
