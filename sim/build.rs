@@ -51,7 +51,7 @@ fn main() {
         .allowlist_type("cgroup|cpuset|kernfs_node|task_group|scx_cgroup_init_args|changes|cpu_budget")
         .allowlist_type("scx_ops_flags|scx_public_consts|bpf_iter_scx_dsq|scx_dump_ctx|rq")
         .allowlist_type("units|uclamp_id|pull_why|move_why")
-        .allowlist_var("units|(SCX|HANDOFF|PF|MAX|BALANCE|FIND|FLIPS|AFFINE|PREFERRED|SCAN_PERIOD|RETRY|ALL|NO|CHANGE|SETTLE|SHARE|SHOWN|WEIGHT|GROUP|BW|THROTTLE|FITS|MISFIT|UTIL|PELT|PULL|WEAK|ROOM)_.*|STARVE_CHECKS|REQUEUE_NS|OVERRUN_NS|FORGIVEN_PART|LONG_QUEUE_SLICE_NS|SHORT_SHARE|IN_HARDIRQ_OR_NMI_7_3|NR_FUTEX|SERVING_SOFTIRQ")
+        .allowlist_var("units|(SCX|HANDOFF|PF|MAX|BALANCE|FIND|FLIPS|AFFINE|PREFERRED|SCAN_PERIOD|RETRY|ALL|NO|CHANGE|SETTLE|SHARE|SHOWN|WEIGHT|GROUP|BW|THROTTLE|FITS|MISFIT|UTIL|PELT|PULL|WEAK|ROOM)_.*|STARVE_CHECKS|REQUEUE_NS|ALONE_NS|OVERRUN_NS|FORGIVEN_PART|LONG_QUEUE_SLICE_NS|SHORT_SHARE|IN_HARDIRQ_OR_NMI_7_3|NR_FUTEX|SERVING_SOFTIRQ")
         .allowlist_var("BPF_LOCAL_STORAGE_GET_F_CREATE")
         .clang_macro_fallback()
         .clang_macro_fallback_build_dir(&out)

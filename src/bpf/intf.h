@@ -320,6 +320,9 @@ struct cpu_ctx {
 	s32 yield_to;	/* DUE_YIELD: PID of the task */
 	s32 yield_from; /* ... and the CPU for which it waits */
 
+	/* order/tickless.bpf.h; of nohz_full CPUs */
+	u64 shared_at; /* scx_bpf_now() when a task last started to run beside waiting ones */
+
 	/* order/slice_timer.bpf.h */
 	u64 slice_ends;	    /* scx_bpf_now() when current's slice is over */
 	u64 slice_timer_at; /* ... when the timer fires; 0: not set */

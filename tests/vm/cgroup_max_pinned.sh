@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 4 --llcs 1 --nodes 1 --icount 3 --timeout 900
 # Tasks of a group with cpu.max that wait for the next period do so on their own CPUs: beside a hundred hogs that may use
-# CPU 0 only one on CPU 1 gets nearly as much as under EEVDF: mostly 0.9 of that, in one boot of four 0.5 to 0.8
+# CPU 0 only one on CPU 1 gets as much as under EEVDF: half of the group's time, 0.89 of that or more in 23 boots
 # (docs/experiments/cgroups.md). Where all waited in one queue of the group it was 0.12.
 . /root/lib.sh
 CG=/sys/fs/cgroup
@@ -29,7 +29,7 @@ eevdf=$SHARE
 start_magpie
 lone_share
 say "the lone hog gets $SHARE % of what the group uses; EEVDF: $eevdf %"
-within $SHARE $((eevdf * 4 / 10)) 100 || fail "less than 0.4 of what it gets under EEVDF"
+within $SHARE $((eevdf * 8 / 10)) 100 || fail "less than 0.8 of what it gets under EEVDF"
 still_enabled
 no_error_events
 stop_magpie

@@ -389,6 +389,7 @@ struct bpf_timer {
 };
 s32 sim_timer_init(void *timer, const void *map);
 s32 sim_timer_set_callback(void *timer, s32 (*callback)(void *map, u32 *key, void *value));
+enum { BPF_F_TIMER_CPU_PIN = 2 };
 s32 bpf_timer_start(struct bpf_timer *timer, u64 delay, u64 flags);
 s32 bpf_timer_cancel(struct bpf_timer *timer);
 #define bpf_timer_init(timer, map, clock) sim_timer_init(timer, map)

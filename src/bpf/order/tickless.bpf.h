@@ -17,10 +17,13 @@
  *	           and kick this CPU. Current has a tick, and is alone: do not keep it. enqueue()
  *	           puts it into the local DSQ, and it starts again without a tick
  *
- * A task must have run for a slice since it slept before it loses the tick. Otherwise tasks that
- * are alone for a moment would lose the tick and get it back all the time.
+ * A task loses the tick when it has been alone for ALONE_NS, but for critical kernel threads, which
+ * are brief. Otherwise, where programs start beside a hog, it would lose the tick and get it back
+ * all the time, with an interrupt each time.
  */
 #pragma once
+
+enum { ALONE_NS = 20000000 }; /* a few slices */
 
 /*
  * Return true if @cpu switches to a task of sched_ext from the idle task or a real-time task. In
@@ -40,11 +43,11 @@ static bool others_wait(s32 cpu, const struct cpu_ctx *cctx)
 	return cctx->queued || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
 }
 
-/* Return true if current of @cpu, charged until now, should lose its tick. The rq lock is held. */
+/* Return true if current of @cpu should lose its tick. The rq lock is held. */
 static bool is_alone(const struct task_ctx *tctx, s32 cpu, const struct cpu_ctx *cctx)
 {
-	return burst(tctx) >= tunables.slice_ns && !cctx->curr_critical && !is_limited(tctx) &&
-	       !others_wait(cpu, cctx);
+	return scx_bpf_now() - cctx->shared_at >= ALONE_NS && !cctx->curr_critical &&
+	       !is_limited(tctx) && !others_wait(cpu, cctx);
 }
 
 /*
@@ -68,6 +71,8 @@ static void set_tickless(struct task_struct *p, const struct task_ctx *tctx, s32
 
 	if (!is_nohz_full(cpu))
 		return;
+	if (others_wait(cpu, cctx) && !cctx->curr_critical)
+		cctx->shared_at = scx_bpf_now();
 	switches = switches_class(cpu);
 	cctx->tickless = switches || is_alone(tctx, cpu, cctx);
 	if (cctx->tickless)

@@ -4,7 +4,7 @@
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::kernel::Curr;
-use magpie_sim::native::{HANDOFF_SCORE, SCX_ENQ_LAST, SCX_ENQ_PREEMPT, SCX_SLICE_INF, SCX_WAKE_SYNC};
+use magpie_sim::native::{ALONE_NS, HANDOFF_SCORE, PF_KTHREAD, SCX_ENQ_LAST, SCX_ENQ_PREEMPT, SCX_SLICE_INF, SCX_WAKE_SYNC};
 use magpie_sim::task::{SCHED_BATCH, State};
 use magpie_sim::trace::Op;
 
@@ -18,13 +18,16 @@ const COSTS: u64 = 10_000;
 /// CPU 0 is not nohz_full.
 const CPU: usize = 1;
 
-/// CPUs are busy, and a task has run for so long since it slept.
-fn rig(burst: u64) -> (Rig, TaskId) {
+/// CPUs are busy, and a task has been alone on the CPU for so long.
+fn rig(alone: u64) -> (Rig, TaskId) {
     let mut rig = Rig::new("1x1x2x1/nohz", &[]);
+    rig.kernel.now = 1_000_000_000;
+    let shared_at = rig.kernel.now - alone;
+    rig.cpu(CPU, |cctx| cctx.shared_at = shared_at);
     rig.only_idle(&[]);
     let task = rig.task();
     rig.kernel.tasks[task].set_queued(true);
-    has_run(&mut rig, task, burst);
+    has_run(&mut rig, task, SLICE);
     (rig, task)
 }
 
@@ -38,7 +41,7 @@ fn has_run(rig: &mut Rig, task: TaskId, burst: u64) {
 
 /// The task runs on the CPU, without a tick.
 fn tickless() -> (Rig, TaskId) {
-    let (mut rig, task) = rig(SLICE);
+    let (mut rig, task) = rig(ALONE_NS.into());
     rig.running(task, CPU);
     assert!(is_tickless(&mut rig, task));
     (rig, task)
@@ -69,11 +72,12 @@ fn limited(rig: &mut Rig) -> usize {
 }
 
 #[test]
-fn a_long_task_that_is_alone_has_no_tick() {
-    for (burst, cpu, expected) in [(SLICE, CPU, true), (SLICE - 1, CPU, false), (SLICE, 0, false)] {
-        let (mut rig, task) = rig(burst);
+fn a_task_that_has_long_been_alone_has_no_tick() {
+    let long = u64::from(ALONE_NS);
+    for (alone, cpu, expected) in [(long, CPU, true), (long - COSTS, CPU, false), (long, 0, false)] {
+        let (mut rig, task) = rig(alone);
         rig.running(task, cpu);
-        assert_eq!(rig.kernel.tasks[task].raw().scx.slice == SCX_SLICE_INF, expected, "{burst} on {cpu}");
+        assert_eq!(rig.kernel.tasks[task].raw().scx.slice == SCX_SLICE_INF, expected, "{alone} on {cpu}");
         assert_eq!(rig.cpu(cpu, |cctx| cctx.tickless != 0), expected);
     }
 }
@@ -81,12 +85,27 @@ fn a_long_task_that_is_alone_has_no_tick() {
 #[test]
 fn one_that_others_wait_for_has_a_tick() {
     for pinned in [false, true] {
-        let (mut rig, task) = rig(SLICE);
+        let (mut rig, task) = rig(ALONE_NS.into());
         let other = if pinned { rig.task_on([CPU]) } else { rig.task() };
         rig.queue(other, CPU, 0);
         rig.running(task, CPU);
         assert!(!is_tickless(&mut rig, task));
+        // Nor has it when the other has left, for a while.
+        let now = rig.kernel.now;
+        assert!(now - rig.cpu(CPU, |cctx| cctx.shared_at) < COSTS);
     }
+}
+
+/// Critical ones are brief.
+#[test]
+fn a_kernel_thread_that_comes_for_a_moment_does_not_count() {
+    let (mut rig, task) = rig(ALONE_NS.into());
+    let thread = rig.task_on([CPU]);
+    rig.kernel.tasks[thread].raw_mut().flags |= PF_KTHREAD;
+    rig.queue(task, CPU, 0);
+    let before = rig.cpu(CPU, |cctx| cctx.shared_at);
+    rig.running(thread, CPU);
+    assert_eq!(rig.cpu(CPU, |cctx| cctx.shared_at), before);
 }
 
 /// Kernels up to 7.2 do not start it then.
@@ -156,6 +175,7 @@ fn a_task_that_has_become_alone_is_put_back() {
     rig.running(task, CPU);
     assert!(!is_tickless(&mut rig, task));
     has_run(&mut rig, task, SLICE);
+    rig.kernel.now += u64::from(ALONE_NS);
     rig.kernel.tasks[task].raw_mut().scx.slice = 0;
     assert!(rig.dispatch(CPU, Some(task)).is_empty());
     assert_eq!(rig.kernel.tasks[task].raw().scx.slice, 0, "it is not kept");
@@ -208,7 +228,7 @@ fn a_limit_is_seen_at_once() {
 /// A timer, in place of a tick.
 #[test]
 fn a_limited_task_is_ended_by_a_timer() {
-    let (mut rig, task) = rig(SLICE);
+    let (mut rig, task) = rig(ALONE_NS.into());
     let group = limited(&mut rig);
     rig.kernel.move_to_cgroup(task, group);
     has_run(&mut rig, task, SLICE);
