@@ -96,11 +96,16 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p,
 	return 0;
 }
 
-/* Forget @p, which leaves sched_ext or exits, and may have been waiting. Its rq lock is held. */
+/*
+ * Forget @p, which leaves sched_ext or exits, and may have been waiting. If it runs, it has become a
+ * real-time task, and its CPU is lost for those that wait there. Its rq lock is held.
+ */
 void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
 {
 	struct task_ctx *tctx = task_ctx(p);
 
+	if (scx_bpf_task_running(p))
+		leave_to_higher_class(scx_bpf_task_cpu(p));
 	if (!tctx)
 		return;
 	queue_del(tctx);

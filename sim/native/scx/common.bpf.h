@@ -230,6 +230,7 @@ struct task_struct *bpf_get_current_task_btf(void);
 long bpf_task_pt_regs(struct task_struct *p);
 u64 bpf_get_current_pid_tgid(void);
 s32 scx_bpf_task_cpu(const struct task_struct *p);
+bool scx_bpf_task_running(const struct task_struct *p);
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask);
 u32 bpf_cpumask_any_and_distribute(const struct cpumask *a, const struct cpumask *b);
 const struct cpumask *scx_bpf_get_online_cpumask(void);

@@ -76,6 +76,12 @@ extern "C" fn scx_bpf_task_cpu(p: *const task_struct) -> i32 {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn scx_bpf_task_running(p: *const task_struct) -> bool {
+    let kernel = kernel();
+    std::ptr::eq(kernel.curr_raw(kernel.tasks[id(p)].cpu), p)
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn bpf_cpumask_test_cpu(cpu: u32, mask: *const cpumask) -> bool {
     kernel().cost += KFUNC;
     // SAFETY: a task's mask or the online mask.

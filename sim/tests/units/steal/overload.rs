@@ -291,6 +291,24 @@ fn no_task_is_hot_where_a_higher_class_has_the_cpu() {
     }
 }
 
+/// The kernel calls stopping() as for a task that sleeps, and no tick follows.
+#[test]
+fn a_running_task_that_becomes_a_real_time_one_takes_the_cpu() {
+    for runs in [true, false] {
+        let mut rig = Rig::new("1x1x2x1", &[]);
+        rig.only_idle(&[1]);
+        let [curr, task] = [rig.task(), rig.task()];
+        if runs {
+            rig.running(curr, 0);
+        }
+        rig.queue(task, 0, 0);
+        let ops = rig.kernel.ops.disable.unwrap();
+        rig.call(Some(ops), (rig.raw(curr),));
+        assert_eq!(rig.kicked(), if runs { vec![1] } else { vec![] });
+        assert_eq!(rig.cpu(0, |cctx| cctx.higher_class), u8::from(runs));
+    }
+}
+
 /// The CPU of another LLC is told of the first that is not hot.
 #[test]
 fn a_hot_task_hides_none_behind_it() {
