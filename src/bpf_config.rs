@@ -133,7 +133,6 @@ fn machine_of(layout: &Layout, tunables: &Tunables, possible: Possible) -> machi
     let powersave = tunables.power == Power::Powersave;
     machine {
         starve_ns: starve_ns(tunables),
-        tick_ns: 0,
         // With a width of 1 an idle sibling counts as an idle core.
         smt_width: if powersave { 1 } else { layout.smt_width as u32 },
         core_first,

@@ -62,7 +62,6 @@ enum pelt_consts {
 struct machine {
 	/* a task that waits for longer runs next: a quarter of the watchdog's timeout */
 	u64 starve_ns;
-	u64 tick_ns;	/* between two ticks of a CPU */
 	u32 smt_width;	/* most CPUs of a core, a power of two up to SLOTS_PER_LINE */
 	u32 core_first; /* bits of a line: the first slot of each core, */
 	u32 core_last;	/* ... and the last */

@@ -30,7 +30,6 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, MapHandle, OpenObject, ProgramInput, ProgramMut};
 use log::{info, warn};
-use nix::time::{ClockId, clock_getres};
 use scx_utils::{NR_CPU_IDS, NR_CPUS_POSSIBLE, compat, scx_ops_attach, scx_ops_open};
 
 use crate::bpf_config::{BpfConfig, Possible};
@@ -98,11 +97,6 @@ pub struct Scheduler<'a> {
     link: Option<Link>,
 }
 
-/// The time between two ticks of a CPU, by the resolution of the coarse clocks; 0 if unknown.
-fn tick() -> Duration {
-    clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).map_or(Duration::ZERO, Duration::from)
-}
-
 impl<'a> Scheduler<'a> {
     /// Load the programs without attaching them. `change` modifies this machine's layout first.
     pub fn load_for(
@@ -137,7 +131,6 @@ impl<'a> Scheduler<'a> {
         }
         let possible = Possible { cpus: *NR_CPUS_POSSIBLE, ids: *NR_CPU_IDS };
         let mut bpf_config = BpfConfig::new(&layout, &tunables, possible);
-        bpf_config.machine.tick_ns = tick().as_nanos() as u64;
         bpf_config.machine.polls_cgroups = polls_cgroups.into();
         bpf_config.machine.autogroups = (!tunables.no_cgroups && Path::new(AUTOGROUP).exists()).into();
         variables::tell(&mut skel, &bpf_config)?;

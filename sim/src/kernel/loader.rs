@@ -11,7 +11,6 @@ use scx_magpie::nr_scan::ScanLimit;
 use scx_magpie::publisher::Publisher;
 use scx_magpie::tunables::{CpuFreq, Power, Tunables};
 
-use crate::costs::TICK;
 use crate::dsq::{MAX_DSQS, TaskId};
 use crate::kernel::{Event, Kernel, Moment};
 use crate::native::scx_init_task_args;
@@ -26,7 +25,6 @@ impl Kernel {
         self.publisher = Publisher::new(self.layout.clone(), ScanLimit::from(&self.tunables));
         let possible = Possible { cpus: self.machine.nr_cpus(), ids: self.machine.nr_cpus() };
         let mut config = BpfConfig::new(&self.layout, &self.tunables, possible);
-        config.machine.tick_ns = TICK;
         config.machine.autogroups = (!self.tunables.no_cgroups).into();
         self.native.load(&config);
         self.ops = self.native.ops();

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The tick ends slices. It comes up to a tick later, so a timer of each CPU ends slices that
- * programs asked for (sched_attr.sched_runtime), and all slices where a tick is longer than two of
- * them (HZ=100). An exact end of other slices costs long runners 5 % and gives nobody anything
- * (docs/experiments/slice-timer.md).
+ * A timer of each CPU ends the slice of current if a task waits, because the tick comes up to a
+ * tick later.
  *
  *	running, dispatch, tick   if a task waits, and the timer is not set, or fires too late:
  *	                          set the timer to the end of current's slice
@@ -80,24 +78,13 @@ static void init_slice_timer(s32 cpu)
 }
 
 /*
- * Return true if the slice of current, @p, is to end on time if a task waits: @p, or a task that was
- * queued since the last tick, has a slice of its own, or ticks are far apart.
+ * Note that current of @cpu has @slice from @now on. Set the timer if a task @waits. The rq lock of
+ * @cpu is held.
  */
-static bool ends_on_time(const struct task_struct *p, const struct cpu_ctx *cctx)
-{
-	return p->se.custom_slice || cctx->queued_slice != SCX_SLICE_INF ||
-	       machine.tick_ns > 2 * tunables.slice_ns;
-}
-
-/*
- * Note that current of @cpu, @p, has @slice from @now on. Set the timer if a task @waits, and the
- * slice is to end on time. The rq lock of @cpu is held.
- */
-static void note_slice(const struct task_struct *p, s32 cpu, struct cpu_ctx *cctx, u64 now,
-		       u64 slice, bool waits)
+static void note_slice(s32 cpu, struct cpu_ctx *cctx, u64 now, u64 slice, bool waits)
 {
 	cctx->slice_ends = now + slice;
-	if (!waits || !slice || !ends_on_time(p, cctx) || is_tickless(cctx) ||
+	if (!waits || is_tickless(cctx) || !slice ||
 	    (cctx->slice_timer_at &&
 	     (s64)(cctx->slice_timer_at - cctx->slice_ends) < SLICE_SLACK_NS))
 		return;

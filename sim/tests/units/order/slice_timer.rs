@@ -6,13 +6,12 @@ use magpie_sim::dsq::TaskId;
 use crate::rig::Rig;
 
 const MSEC: u64 = 1_000_000;
-/// The simulated tick, of 4 ms, is longer than two slices.
-const SLICE: u64 = 1_900_000;
+const SLICE: u64 = 3 * MSEC;
 /// ns that callbacks take.
 const COSTS: u64 = 10_000;
 
 fn rig() -> (Rig, TaskId) {
-    let mut rig = Rig::new("1x1x2x1", &["--slice-us", "1900"]);
+    let mut rig = Rig::new("1x1x2x1", &[]);
     rig.only_idle(&[]);
     let task = rig.task();
     (rig, task)
@@ -76,39 +75,6 @@ fn none_is_set_where_no_task_waits_until_a_tick_finds_one() {
     let now = rig.kernel.now;
     rig.tick(task);
     assert_eq!(fires(&mut rig, now, MSEC), [0]);
-}
-
-/// An exact end costs more than it gives there.
-#[test]
-fn among_long_runners_the_tick_ends_slices() {
-    let has_own = |rig: &mut Rig, task: TaskId| {
-        let raw = rig.kernel.tasks[task].raw_mut();
-        raw.se.custom_slice = 1;
-        raw.se.slice = MSEC;
-    };
-    for (own, expected) in [(None, false), (Some(0), true), (Some(1), true)] {
-        let mut rig = Rig::new("1x1x2x1", &[]);
-        rig.only_idle(&[]);
-        let tasks = [rig.task(), rig.task()];
-        own.into_iter().for_each(|which: usize| has_own(&mut rig, tasks[which]));
-        rig.queue(tasks[1], 0, 0);
-        starts(&mut rig, tasks[0], MSEC);
-        assert_eq!(is_set(&rig), expected, "{own:?} has a slice of its own");
-    }
-}
-
-/// What is queued between two ticks counts at the second one, which sets the timer.
-#[test]
-fn a_slice_of_its_own_counts_until_the_next_tick() {
-    let mut rig = Rig::new("1x1x2x1", &[]);
-    rig.only_idle(&[]);
-    let [task, waiter] = [rig.task(), rig.task()];
-    starts(&mut rig, task, 2 * MSEC);
-    rig.kernel.tasks[waiter].raw_mut().se.custom_slice = 1;
-    rig.queue(waiter, 0, 0);
-    rig.tick(task);
-    assert!(is_set(&rig));
-    assert_eq!(rig.cpu(0, |cctx| cctx.queued_slice), u64::MAX);
 }
 
 #[test]
