@@ -4,7 +4,9 @@
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;
 use magpie_sim::kernel::Curr;
-use magpie_sim::native::{ALONE_NS, HANDOFF_SCORE, PF_KTHREAD, SCX_ENQ_LAST, SCX_ENQ_PREEMPT, SCX_SLICE_INF, SCX_WAKE_SYNC};
+use magpie_sim::native::{
+    ALONE_NS, HANDOFF_SCORE, PF_KTHREAD, SCX_ENQ_LAST, SCX_ENQ_PREEMPT, SCX_SLICE_INF, SCX_WAKE_SYNC,
+};
 use magpie_sim::task::{SCHED_BATCH, State};
 use magpie_sim::trace::Op;
 
