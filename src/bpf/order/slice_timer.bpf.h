@@ -32,16 +32,17 @@ struct {
 } slice_timers SEC(".maps");
 
 /*
- * Set the timer of @cpu to fire when the slice of current ends, on this CPU: the timers of nohz_full
- * CPUs would fire on another one, which would have to interrupt them. Return 0.
+ * Set the timer of @cpu to fire when the slice of current ends. Timers of nohz_full CPUs would fire
+ * on another one, which would have to interrupt them: they are pinned. Return 0.
  */
 __noinline s32 start_slice_timer(s32 cpu, u64 now)
 {
 	struct slice_timer *t = bpf_map_lookup_elem(&slice_timers, &cpu);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	s64 left = cctx->slice_ends - now;
+	u64 flags = is_nohz_full(cpu) ? BPF_F_TIMER_CPU_PIN : 0;
 
-	if (t && left > 0 && !bpf_timer_start(&t->timer, left, BPF_F_TIMER_CPU_PIN))
+	if (t && left > 0 && !bpf_timer_start(&t->timer, left, flags))
 		cctx->slice_timer_at = cctx->slice_ends;
 	return 0;
 }
