@@ -28,7 +28,7 @@ measure() {
 compare() {
 	_said=$(jq -r -n --arg name "$1" --arg fair "$2" --slurpfile eevdf /tmp/eevdf-$1 --slurpfile magpie /tmp/magpie-$1 '
 		$eevdf[0] as $e | $magpie[0] as $m | $e.frames_due as $due |
-		(if $fair == "" then 0.03 else 0.12 end) as $late |
+		(if $name | startswith("pinned") then 0.03 else 0.12 end) as $late |
 		(if $fair == "" then 0.9 * ([$e.part, 50] | min) else 0.95 * ($fair | tonumber) end) as $least |
 		(if $fair == "" then 1 else [1, $e.part / ($fair | tonumber)] | max end) as $more |
 		([10, 2.5 * $more * $e.longest_wait_ms] | max) as $longest |
