@@ -97,8 +97,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init_task, struct task_struct *p,
 }
 
 /*
- * Forget @p, which leaves sched_ext or exits, and may have been waiting. If it runs, it has become a
- * real-time task, and its CPU is lost for those that wait there. Its rq lock is held.
+ * Forget @p, which leaves sched_ext or exits, and may have been waiting. If it runs, it becomes a
+ * real-time task: other CPUs may take the tasks that wait behind it. Its rq lock is held.
  */
 void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
 {

@@ -321,7 +321,7 @@ struct cpu_ctx {
 	s32 yield_from; /* ... and the CPU for which it waits */
 
 	/* order/tickless.bpf.h; of nohz_full CPUs */
-	u64 shared_at; /* scx_bpf_now() when a task last started to run beside waiting ones */
+	u64 shared_at; /* scx_bpf_now() when a task last started to run while others waited */
 
 	/* order/slice_timer.bpf.h */
 	u64 slice_ends;	    /* scx_bpf_now() when current's slice is over */

@@ -10,8 +10,7 @@
 #	pinned: all on CPU 0              the part is at least 0.9 of EEVDF's, and of a half where EEVDF's is more
 #	free: as many of each as CPUs     the part is at least 0.92 of the fair one (0.93 was seen)
 #	both                              the longest wait is at most 2.5 times EEVDF's, free 3.5 (2.9 was seen), or
-#	                                  10 ms; longer by as much as
-#	                                  EEVDF's part is above the fair one
+#	                                  10 ms; longer by as much as EEVDF's part is above the fair one
 #	                                  frames on time: fewer than under EEVDF by at most 3 % of those due, free 12 %:
 #	                                  53 to 60 of 60 were seen
 . /root/lib.sh

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 8 --llcs 1 --nodes 1 --append "nohz_full=1-7 rcu_nocbs=1-7" --icount 0 --turn 50 --timeout 600
-# Programs that start on nohz_full CPUs, beside a pinned hog on each: these lose their tick and get it back all the time, which costs
-# an interrupt each time. Eight loops of fork and exec start as many programs as under EEVDF.
+# Programs that start on nohz_full CPUs, alongside a pinned hog on each, which must not lose its tick and get it back
+# all the time. Eight loops of fork and exec start as many programs as under EEVDF.
 . /root/lib.sh
 SECONDS_EACH=${MAGPIE_RUNS:-4}
 

@@ -11,9 +11,9 @@
  *	cpu_budget   of a CPU, for each group that it runs: run time is
  *	             charged here                                           charge_groups()
  *
- * Invariant: a group has used what was taken from its pool, minus the sum of the cpu_budgets. A task
- * runs on until the next tick, so the pool may become negative; the next period pays for that. So
- * over time a group uses its quota and no more.
+ * Invariant: a group has used what was taken from its pool, minus the sum of its cpu_budgets. A
+ * task runs on until the next tick, so the pool may become negative; the next period pays for that.
+ * So over time a group uses its quota and no more.
  *
  * All CPUs share the pool, so it is written once a slice, not at each switch. A cpu_budget belongs
  * to its CPU, under the rq lock.

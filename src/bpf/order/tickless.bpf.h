@@ -17,9 +17,9 @@
  *	           and kick this CPU. Current has a tick, and is alone: do not keep it. enqueue()
  *	           puts it into the local DSQ, and it starts again without a tick
  *
- * A task loses the tick when it has been alone for ALONE_NS, but for critical kernel threads, which
- * are brief. Otherwise, where programs start beside a hog, it would lose the tick and get it back
- * all the time, with an interrupt each time.
+ * A task loses the tick when it has been alone for ALONE_NS. Critical kernel threads do not count,
+ * because they are brief. Without the delay a hog alongside which programs start would lose the
+ * tick and get it back all the time.
  */
 #pragma once
 
