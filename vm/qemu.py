@@ -34,6 +34,7 @@ KERNEL_FLAW = re.compile(r"WARNING: .* (scx_dsq_insert_commit|mark_direct_dispat
 # What becomes of one that does says nothing about its command.
 EMULATOR_FLAW = re.compile(r"WARNING: .* exc_debug_kernel\b|\bEFLAGS: (?!00)[0-9a-f]{8}\b")
 BEGINS = "vm: the command begins"  # from init
+PAUSE = re.compile(r"vm: stand still for (\d+) s$")  # from a command, by /dev/kmsg
 BOOTS = 3
 PROBE_SECONDS = 10
 POWER_OFF_SECONDS = 30
@@ -73,7 +74,7 @@ class Console:
     def __init__(self, verbose):
         self.verbose, self.rest, self.lines = verbose, b"", []
         self.fatal = self.complaint = self.kernel_flaw = self.emulator_flaw = None
-        self.begun = False
+        self.begun, self.pause = False, 0
 
     def feed(self, data):
         if self.verbose:
@@ -86,6 +87,8 @@ class Console:
                 self.fatal = len(self.lines)
             if BEGINS in line:
                 self.begun = True
+            elif asked := PAUSE.search(line):
+                self.pause = int(asked[1])
             elif KERNEL_FLAW.search(line):
                 self.kernel_flaw = line
             elif EMULATOR_FLAW.search(line):
@@ -103,6 +106,15 @@ class Console:
 def die_with_us():
     """QEMU must not outlive us, however we end."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def stand_still(process, seconds):
+    """Pauses QEMU: the guest's clock jumps, as with a host that is suspended. (By QEMU's monitor its clock would stand still, too.)"""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        time.sleep(seconds)
+    finally:
+        process.send_signal(signal.SIGCONT)
 
 
 class Guest:
@@ -126,7 +138,7 @@ class Guest:
             try:
                 for end in theirs:
                     end.close()
-                self.late = self.watch(ours)
+                self.late = self.watch(ours, process)
             finally:
                 if self.late or sys.exc_info()[0]:
                     process.kill()
@@ -145,7 +157,7 @@ class Guest:
                 "-chardev", f"socket,id=err,fd={err}", "-device", "virtserialport,bus=ports.0,nr=2,chardev=err",
                 ] + self.machine.arguments(self.accel)
 
-    def watch(self, ends):
+    def watch(self, ends, process):
         """Passes on what comes until QEMU closes its ends, or time is up: then it says what has not happened in time."""
         deadline = time.monotonic() + self.timeout
         waiting_for = f"{self.timeout:g} s are over and the command has not ended"
@@ -166,6 +178,10 @@ class Guest:
                         key.data.feed(data)
                     else:
                         selector.unregister(key.fileobj)
+                if self.console.pause:
+                    deadline += self.console.pause
+                    stand_still(process, self.console.pause)
+                    self.console.pause = 0
                 if not answered and all(stream.end is not None for stream in self.streams):
                     answered = True
                     ends[1].send(b"\n")

@@ -324,8 +324,9 @@ struct cpu_ctx {
 	u64 shared_at; /* scx_bpf_now() when a task last started to run while others waited */
 
 	/* order/slice_timer.bpf.h */
-	u64 slice_ends;	    /* scx_bpf_now() when current's slice is over */
-	u64 slice_timer_at; /* ... when the timer fires; 0: not set */
+	u64 slice_ends;	      /* scx_bpf_now() when current's slice is over */
+	u64 slice_timer_at;   /* ... when the timer fires; 0: not set */
+	u64 slice_timer_late; /* ns by which it was late, the last time that it was */
 
 	/* steal/ */
 	u64 balanced_at;  /* scx_bpf_now() of the last balance_victim() */

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Error, Result};
-use log::info;
+use log::{info, warn};
 
-use super::Host;
+use super::{Host, Next};
 use crate::cli::Opts;
 use crate::control::Control;
 use crate::scheduler::{Scheduler, Served};
@@ -66,12 +66,21 @@ impl Host for Loader {
         Ok(())
     }
 
-    fn end(&mut self, mut scheduler: Self::Program) -> Result<bool> {
+    fn end(&mut self, mut scheduler: Self::Program) -> Result<Next> {
         let exit = scheduler.end()?;
+        if let Some(jump) = scheduler.jump(&exit)? {
+            let sec = jump.as_secs();
+            warn!("the machine stood still for {sec} s, which the kernel took for a stall ({exit}): attaching again");
+            return Ok(Next::Start);
+        }
         exit.print_dump();
         exit.check()?;
         eprintln!("{exit}");
-        Ok(exit.wants_restart())
+        if exit.wants_restart() {
+            info!("the kernel asked for a restart");
+            return Ok(Next::StartWhenQuiet);
+        }
+        Ok(Next::Nothing)
     }
 
     fn take_back(&mut self, err: &Error) -> bool {

@@ -16,6 +16,7 @@
 //!    |            |
 //!    |            +--stop requested, ejected--> report, end
 //!    +-- CPUs ----+ (the kernel asks for a restart, or hotplug made a step fail: wait until it is over)
+//!    +-- clock ---+ (the machine stood still, and the kernel's watchdog took it for a stall)
 //! ```
 
 pub mod loader;
@@ -23,10 +24,21 @@ pub mod loader;
 use std::time::Duration;
 
 use anyhow::{Error, Result};
-use log::{info, warn};
+use log::warn;
 
 use crate::hotplug::{MAX_PAUSE, QUIET};
 use crate::scheduler::Served;
+
+/// What follows the end of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Next {
+    #[default]
+    Nothing,
+    /// Start again.
+    Start,
+    /// Start again, once no CPU has been hotplugged for a while.
+    StartWhenQuiet,
+}
 
 /// Environment of the lifecycle: the loader, or a fake in tests.
 pub trait Host {
@@ -44,8 +56,8 @@ pub trait Host {
     /// Detach the program for the next one. Fails with the kernel's reason if it was ejected.
     fn replace(&mut self, program: Self::Program) -> Result<()>;
 
-    /// Detach the program and report. Fails if it was ejected. True: the kernel wants a restart.
-    fn end(&mut self, program: Self::Program) -> Result<bool>;
+    /// Detach the program and report. Fails if it was ejected.
+    fn end(&mut self, program: Self::Program) -> Result<Next>;
 
     /// Undo a reload that failed to start with `err`. Return false if there was none.
     fn take_back(&mut self, err: &Error) -> bool;
@@ -111,13 +123,13 @@ pub fn run(host: &mut impl Host) -> Result<()> {
         match host.serve(program) {
             Ok(Served::Outdated) => {}
             over => {
-                let wants_restart = attached.take().map_or(Ok(false), |program| host.end(program))?;
+                let next = attached.take().map_or(Ok(Next::Nothing), |program| host.end(program))?;
                 over?;
-                if !wants_restart {
-                    return Ok(());
+                match next {
+                    Next::Nothing => return Ok(()),
+                    Next::Start => {}
+                    Next::StartWhenQuiet => host.wait_until_quiet(pause),
                 }
-                info!("the kernel asked for a restart");
-                host.wait_until_quiet(pause);
             }
         }
     }

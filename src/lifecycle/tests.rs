@@ -16,8 +16,8 @@ struct Fake {
     serves: VecDeque<Result<Served, ()>>,
     /// Programs that the kernel ends during the next load.
     ejected: Vec<usize>,
-    /// Programs that end with a request for a restart by the kernel.
-    restarted: Vec<usize>,
+    /// What follows the ends of programs, in order.
+    nexts: VecDeque<Next>,
     /// Programs become outdated by reloads.
     reloads: bool,
     has_reloaded: bool,
@@ -71,12 +71,12 @@ impl Host for Fake {
         Ok(())
     }
 
-    fn end(&mut self, program: usize) -> Result<bool> {
+    fn end(&mut self, program: usize) -> Result<Next> {
         self.note(format!("end {program}"));
         if self.ejected.contains(&program) {
             bail!("ejected {program}");
         }
-        Ok(self.restarted.contains(&program))
+        Ok(self.nexts.pop_front().unwrap_or_default())
     }
 
     fn take_back(&mut self, _: &Error) -> bool {
@@ -184,7 +184,14 @@ fn an_error_while_it_is_served_ends_it_unless_it_was_ejected() {
 
 #[test]
 fn the_kernel_may_ask_for_a_restart() {
-    let fake = Fake { restarted: vec![1], ..Fake::default() };
+    let fake = Fake { nexts: [Next::StartWhenQuiet].into(), ..Fake::default() };
     let calls = "load 1 alone, attach 1, serve 1, end 1, wait 1, load 2 alone, attach 2, serve 2, end 2";
+    assert_eq!(fake.lives(), (calls.into(), None));
+}
+
+#[test]
+fn what_stood_still_starts_again_at_once() {
+    let fake = Fake { nexts: [Next::Start].into(), ..Fake::default() };
+    let calls = "load 1 alone, attach 1, serve 1, end 1, load 2 alone, attach 2, serve 2, end 2";
     assert_eq!(fake.lives(), (calls.into(), None));
 }

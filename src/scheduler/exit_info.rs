@@ -70,6 +70,12 @@ impl Exit {
         may && self.code & *SCX_ECODE_ACT_RESTART as i64 != 0
     }
 
+    /// Return true if the kernel found that tasks had waited for too long: its watchdog of schedulers,
+    /// or those of soft lockups and RCU, which have no kind of their own.
+    pub fn is_by_watchdog(&self) -> bool {
+        [ScxExitKind::Error as i32, ScxExitKind::ErrorStall as i32].contains(&self.kind)
+    }
+
     /// Return an error if the kernel ended the scheduler and nobody requested it.
     pub fn check(&self) -> Result<(), Ejected> {
         if self.kind <= ScxExitKind::UnregKern as i32 {

@@ -8,9 +8,11 @@
 //!
 //! ops.rs        callbacks that this kernel has        live.rs       set, reload, CPU hotplug
 //! variables.rs  the program's variables               exit_info.rs  the kernel's reason to end it
+//! jump.rs       a clock that jumps
 //! ```
 
 mod exit_info;
+mod jump;
 mod live;
 mod ops;
 mod variables;
@@ -23,7 +25,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -45,11 +46,12 @@ use crate::numa::Sampler;
 use crate::preflight;
 use crate::publisher::{Publisher, monotonic};
 use crate::service::{self, Watchdog};
-use crate::shared::load;
+use crate::shared::{Access, load, part};
 use crate::stats::{self, About, Snapshot};
 use crate::topology::Layout;
 use crate::tunables::{CpuFreq, Power, Tunables};
 use exit_info::{Dump, Exit};
+use jump::Clock;
 
 /// Longest time until Ctrl-C, an ejection or a request for statistics is noticed.
 const RESPONSE: Duration = Duration::from_millis(50);
@@ -93,6 +95,7 @@ pub struct Scheduler<'a> {
     outdated_from: Instant,
     sampler: Option<Sampler>,
     about: Arc<About>,
+    clock: Clock,
     dump: Dump,
     link: Option<Link>,
 }
@@ -164,6 +167,7 @@ impl<'a> Scheduler<'a> {
             outdated_from: Instant::now(),
             sampler: None,
             about: Arc::default(),
+            clock: Clock::new(),
             dump,
             link: None,
         })
@@ -245,6 +249,15 @@ impl<'a> Scheduler<'a> {
         Exit::read(&self.skel, &self.dump)
     }
 
+    /// Return how far the clock has jumped, if that is why the kernel ended the program with `exit`.
+    pub fn jump(&mut self, exit: &Exit) -> Result<Option<Duration>> {
+        let timeout = Duration::from_millis(self.tunables.timeout_ms.into());
+        let shared = variables::shared(&mut self.skel, self.groups, &self.tunables)?;
+        let timer_late = shared.cpu_ctxs.iter().map(|cctx| part!(cctx, slice_timer_late).load()).max();
+        let jump = self.clock.jump(timeout, Duration::from_nanos(timer_late.unwrap_or_default()));
+        Ok(jump.filter(|_| exit.is_by_watchdog()))
+    }
+
     /// Ignore changes of the machine for the time `pause`.
     pub fn put_off(&mut self, pause: Duration) {
         self.outdated_from = Instant::now() + pause;
@@ -253,6 +266,7 @@ impl<'a> Scheduler<'a> {
     /// Serve until `shutdown`, until the kernel ends the program, or until a change of
     /// configuration or machine needs a reload.
     pub fn serve(&mut self, shutdown: &AtomicBool, control: &mut Control, watchdog: &mut Watchdog) -> Result<Served> {
+        self.clock = Clock::new();
         let mut server = stats::Server::launch(stats::SOCKET.as_ref());
         let mut publish_at = Instant::now();
         let mut energy_at = publish_at + energy::INTERVAL;
@@ -275,6 +289,7 @@ impl<'a> Scheduler<'a> {
                 control.note(nr_groups, cgroup_mode::describe(self.tunables.cgroup_mode), core_scheduling);
                 self.warn_of_few_groups(nr_groups);
                 self.warn_of_lost_groups()?;
+                self.clock.note();
                 energy_at = now + energy::INTERVAL;
             }
             if !self.tunables.no_cgroups && now >= cgroups_at {
@@ -295,7 +310,7 @@ impl<'a> Scheduler<'a> {
             server.answer(|| self.snapshot());
             watchdog.pet(now);
             // recv_timeout() on the channel would spin first, which costs more than this loop.
-            thread::sleep(publish_at.saturating_duration_since(now).min(RESPONSE));
+            self.clock.sleep(publish_at.saturating_duration_since(now).min(RESPONSE));
         }
         Ok(Served::Over)
     }

@@ -17,7 +17,10 @@
  */
 #pragma once
 
-enum { SLICE_SLACK_NS = 30000 }; /* 1 % of the default slice */
+enum {
+	SLICE_SLACK_NS = 30000,	  /* 1 % of the default slice */
+	TIMER_LATE_NS = 500000000 /* no watchdog of the kernel ends a scheduler for less */
+};
 
 struct slice_timer {
 	struct bpf_timer timer;
@@ -57,6 +60,9 @@ static int slice_timer_fires(void *map, u32 *key, struct slice_timer *t)
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	u64 now = unlocked_now();
 
+	/* For the loader: the machine stood still. */
+	if (cctx->slice_timer_at && (s64)(now - cctx->slice_timer_at) > TIMER_LATE_NS)
+		cctx->slice_timer_late = now - cctx->slice_timer_at;
 	cctx->slice_timer_at = 0;
 	if (!cctx->curr_weight || !others_wait(cpu, cctx))
 		return 0;
