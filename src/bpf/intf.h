@@ -324,9 +324,8 @@ struct cpu_ctx {
 	u64 shared_at; /* scx_bpf_now() when a task last started to run while others waited */
 
 	/* order/slice_timer.bpf.h */
-	u64 slice_ends;	      /* scx_bpf_now() when current's slice is over */
-	u64 slice_timer_at;   /* ... when the timer fires; 0: not set */
-	u64 slice_timer_late; /* ns by which it was late, the last time that it was */
+	u64 slice_ends; /* scx_bpf_now() when the timer is to end current's slice; 0: the tick does */
+	u64 slice_timer_at; /* ... when the timer fires; 0: not set */
 
 	/* steal/ */
 	u64 balanced_at;  /* scx_bpf_now() of the last balance_victim() */
@@ -364,6 +363,7 @@ struct cpu_ctx {
 	u8 limit_changed;	 /* of a throttled group: check all; set by who changes it */
 
 	struct pelt pelt __attribute__((aligned(CACHE_LINE)));
+	u64 stood_still; /* ns in which it was busy and not even a tick came, the last time */
 	u64 mono_offset; /* CLOCK_MONOTONIC - scx_bpf_now() on this CPU */
 	u64 mono_at;	 /* scx_bpf_now() when mono_offset was taken */
 

@@ -3,7 +3,7 @@
 //! its host was suspended. The kernel's watchdogs take a jump for a time in which tasks waited.
 //!
 //! A jump differs from a stall by timers that fire late. Of this thread's timer that is known unless
-//! the thread also waited for a CPU. Then the slice timers tell it: one is set where a task waits.
+//! the thread also waited for a CPU. Then the ticks of busy CPUs tell it (cpu_ctx.stood_still).
 
 use std::fs;
 use std::thread;
@@ -57,11 +57,11 @@ impl Clock {
         }
     }
 
-    /// Return the length of a jump for which a watchdog with this time-out ends a scheduler now. A
-    /// slice timer has fired late by `timer_late`, or by less.
-    pub fn jump(&self, timeout: Duration, timer_late: Duration) -> Option<Duration> {
+    /// Return the length of a jump for which a watchdog with this time-out ends a scheduler now. No
+    /// busy CPU had a tick for the time `stood_still`.
+    pub fn jump(&self, timeout: Duration, stood_still: Duration) -> Option<Duration> {
         let gap = self.gap.filter(|gap| gap.seen.elapsed() < timeout)?;
-        let length = gap.late.saturating_sub(gap.waited).max(gap.late.min(timer_late));
+        let length = gap.late.saturating_sub(gap.waited).max(gap.late.min(stood_still));
         (length >= timeout / 2).then_some(length)
     }
 }
@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn a_late_timer_is_a_jump_unless_the_thread_waited() {
-        let jump = |late, waited, timer_late| {
-            let jump = clock(late, waited, Instant::now()).jump(TIMEOUT, Duration::from_secs(timer_late));
+        let jump = |late, waited, stood_still| {
+            let jump = clock(late, waited, Instant::now()).jump(TIMEOUT, Duration::from_secs(stood_still));
             jump.map(|length| length.as_secs())
         };
         assert_eq!(jump(40, 0, 0), Some(40));
@@ -94,10 +94,10 @@ mod tests {
         // It waited.
         assert_eq!(jump(40, 40, 0), None);
         assert_eq!(jump(40, 30, 0), None);
-        // The slice timers decide.
+        // The ticks decide.
         assert_eq!(jump(40, 40, 39), Some(39));
         assert_eq!(jump(40, 40, 14), None);
-        // They were late at another time.
+        // None came at another time.
         assert_eq!(jump(14, 0, 40), None);
     }
 

@@ -253,8 +253,8 @@ impl<'a> Scheduler<'a> {
     pub fn jump(&mut self, exit: &Exit) -> Result<Option<Duration>> {
         let timeout = Duration::from_millis(self.tunables.timeout_ms.into());
         let shared = variables::shared(&mut self.skel, self.groups, &self.tunables)?;
-        let timer_late = shared.cpu_ctxs.iter().map(|cctx| part!(cctx, slice_timer_late).load()).max();
-        let jump = self.clock.jump(timeout, Duration::from_nanos(timer_late.unwrap_or_default()));
+        let stood_still = shared.cpu_ctxs.iter().map(|cctx| part!(cctx, stood_still).load()).max();
+        let jump = self.clock.jump(timeout, Duration::from_nanos(stood_still.unwrap_or_default()));
         Ok(jump.filter(|_| exit.is_by_watchdog()))
     }
 

@@ -23,7 +23,11 @@
 
 #define PELT_PERIOD_NS (PELT_PERIOD << PELT_UNIT_SHIFT)
 
-enum { PELT_MIN_DIVIDER = PELT_LOAD_AVG_MAX - PELT_PERIOD };
+enum {
+	PELT_MIN_DIVIDER = PELT_LOAD_AVG_MAX - PELT_PERIOD,
+	/* longer than any time without a tick: a busy CPU has one each second or more often */
+	STOOD_STILL_NS = 2000000000
+};
 
 /* (2^32 - 1) * y^n, from src/pelt.rs. */
 const volatile u32 pelt_decay[PELT_HALFLIFE];
@@ -98,6 +102,9 @@ static __noinline s32 pelt_fold(s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	struct pelt *pelt = &cctx->pelt;
 
+	/* For the loader (src/scheduler/jump.rs). */
+	if (!pelt->idled && (s64)(now - pelt->updated_at) > STOOD_STILL_NS)
+		cctx->stood_still = now - pelt->updated_at;
 	note_clock(cctx, now);
 	/* Rounding must not create idle time, which would make up for the entire difference. */
 	pelt_accumulate(pelt, now, pelt->idled ? pelt->ran : now - pelt->updated_at,
