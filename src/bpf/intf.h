@@ -324,7 +324,7 @@ struct cpu_ctx {
 	u64 shared_at; /* scx_bpf_now() when a task last started to run while others waited */
 
 	/* order/slice_timer.bpf.h */
-	u64 slice_ends; /* scx_bpf_now() when the timer is to end current's slice; 0: the tick does */
+	u64 slice_ends;	    /* scx_bpf_now() when current's slice is over */
 	u64 slice_timer_at; /* ... when the timer fires; 0: not set */
 
 	/* steal/ */

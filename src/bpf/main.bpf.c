@@ -231,7 +231,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	if (cctx->queued_slice < p->scx.slice)
 		scx_bpf_task_set_slice(p, cctx->queued_slice);
 	set_tickless(p, tctx, cpu, cctx);
-	note_slice(p, cpu, cctx, cctx->curr_started, p->scx.slice, cctx->queued);
+	note_slice(cpu, cctx, cctx->curr_started, p->scx.slice, cctx->queued);
 }
 
 /*
@@ -314,6 +314,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	u64 now = locked_now(cpu);
 
 	cctx->clock_lag = now - p->se.exec_start;
+	cctx->queued_slice = SCX_SLICE_INF;
 	pelt_update(cpu, cctx, now, true);
 	update_cpuperf(cpu, cctx, true);
 	estimate_nr_scan(cpu, cctx);
@@ -344,8 +345,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	if ((cctx->due || READ_ONCE(cctx->throttle_timer_fired)) &&
 	    (is_tickless(cctx) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu)))
 		scx_bpf_task_set_slice(p, 0);
-	note_slice(p, cpu, cctx, now, p->scx.slice, others_wait(cpu, cctx));
-	cctx->queued_slice = SCX_SLICE_INF;
+	note_slice(cpu, cctx, now, p->scx.slice, others_wait(cpu, cctx));
 	kick_idle_for_queued(cpu);
 }
 

@@ -10,7 +10,7 @@
 #	pinned: all on CPU 0              the part is at least 0.9 of EEVDF's, and of a half where EEVDF's is more
 #	free: as many of each as CPUs     the part is at least 0.92 of the fair one (0.93 was seen)
 #	both                              the longest wait is at most 2.5 times EEVDF's, free 3.5 (2.9 was seen), or
-#	                                  12 ms, three ticks of 4 ms; longer by as much as EEVDF's part is above the fair one
+#	                                  10 ms; longer by as much as EEVDF's part is above the fair one
 #	                                  frames on time: fewer than under EEVDF by at most 3 % of those due, free 12 %:
 #	                                  53 to 60 of 60 were seen
 . /root/lib.sh
@@ -32,7 +32,7 @@ compare() {
 		(if $fair == "" then 0.9 * ([$e.part, 50] | min) else 0.92 * ($fair | tonumber) end) as $least |
 		(if $fair == "" then 1 else [1, $e.part / ($fair | tonumber)] | max end) as $more |
 		(if $name | startswith("pinned") then 2.5 else 3.5 end) as $times |
-		([12, $times * $more * $e.longest_wait_ms] | max) as $longest |
+		([10, $times * $more * $e.longest_wait_ms] | max) as $longest |
 		def tenths: . * 10 | round / 10;
 		"\($name): part \($m.part | tenths) % (EEVDF \($e.part | tenths)), "
 		+ "longest wait \($m.longest_wait_ms | tenths) ms (\($e.longest_wait_ms | tenths))"

@@ -215,7 +215,7 @@ static void keep_running(s32 cpu, struct cpu_ctx *cctx, struct task_struct *p,
 	if (is_tickless(cctx))
 		slice = tickless_slice(tctx, cpu, cctx, slice);
 	scx_bpf_task_set_slice(p, slice);
-	note_slice(p, cpu, cctx, cctx->curr_started, slice, cctx->queued);
+	note_slice(cpu, cctx, cctx->curr_started, slice, cctx->queued);
 }
 
 /*

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The tick ends slices, up to a tick too late, as under EEVDF. A timer of each CPU ends the slices
- * of tasks that passed others by their credit, and those that programs ask for
- * (sched_attr.sched_runtime), on time. All slices by the timer: compilations take 10 % longer in
- * real time, and only long runners wait for less (docs/experiments/slice-timer.md).
+ * A timer of each CPU ends the slice of current if a task waits, because the tick comes up to a
+ * tick later.
  *
- *	running, dispatch, tick   if a task waits, current's slice is to end on time, and the timer is
- *	                          not set, or fires too late:
+ *	running, dispatch, tick   if a task waits, and the timer is not set, or fires too late:
  *	                          set the timer to the end of current's slice
- *	timer fires               if the CPU has switched, to a task whose slice the tick ends:
- *	                          nothing; or one whose slice is not over: set the timer to its end
+ *	timer fires               if current's slice is not over, because the CPU has switched:
+ *	                          set the timer to the end of the new current's slice
  *	                          otherwise, if current has sent messages: leave it to the tick
  *	                          otherwise: kick the CPU
  *
@@ -61,7 +58,7 @@ static int slice_timer_fires(void *map, u32 *key, struct slice_timer *t)
 	u64 now = unlocked_now();
 
 	cctx->slice_timer_at = 0;
-	if (!cctx->curr_weight || !cctx->slice_ends || !others_wait(cpu, cctx))
+	if (!cctx->curr_weight || !others_wait(cpu, cctx))
 		return 0;
 	if ((s64)(cctx->slice_ends - now) > SLICE_SLACK_NS)
 		start_slice_timer(cpu, now);
@@ -82,23 +79,13 @@ static void init_slice_timer(s32 cpu)
 }
 
 /*
- * Return true if the slice of current, @p, is to end on time if a task waits: @p has passed others by
- * its credit, or @p, or a task that was queued since the last tick, has a slice of its own.
+ * Note that current of @cpu has @slice from @now on. Set the timer if a task @waits. The rq lock of
+ * @cpu is held.
  */
-static bool ends_on_time(const struct task_struct *p, const struct cpu_ctx *cctx)
+static void note_slice(s32 cpu, struct cpu_ctx *cctx, u64 now, u64 slice, bool waits)
 {
-	return cctx->curr_has_credit || p->se.custom_slice || cctx->queued_slice != SCX_SLICE_INF;
-}
-
-/*
- * Note that current of @cpu, @p, has @slice from @now on. Set the timer if a task @waits, and the
- * slice is to end on time. The rq lock of @cpu is held.
- */
-static void note_slice(const struct task_struct *p, s32 cpu, struct cpu_ctx *cctx, u64 now,
-		       u64 slice, bool waits)
-{
-	cctx->slice_ends = ends_on_time(p, cctx) ? now + slice : 0;
-	if (!cctx->slice_ends || !waits || !slice || is_tickless(cctx) ||
+	cctx->slice_ends = now + slice;
+	if (!waits || is_tickless(cctx) || !slice ||
 	    (cctx->slice_timer_at &&
 	     (s64)(cctx->slice_timer_at - cctx->slice_ends) < SLICE_SLACK_NS))
 		return;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `order/slice_timer.bpf.h`: a slice that a program asked for, or that credit brought, ends on time where a
-//! task waits, and no timer is set elsewhere.
+//! `order/slice_timer.bpf.h`: a slice ends on time where a task waits, and no timer is set elsewhere.
 
 use magpie_sim::dsq::TaskId;
 
@@ -14,21 +13,8 @@ const COSTS: u64 = 10_000;
 fn rig() -> (Rig, TaskId) {
     let mut rig = Rig::new("1x1x2x1", &[]);
     rig.only_idle(&[]);
-    let task = timed(&mut rig);
-    (rig, task)
-}
-
-/// A task with a slice of its own, which ends on time.
-fn timed(rig: &mut Rig) -> TaskId {
     let task = rig.task();
-    has_own_slice(rig, task);
-    task
-}
-
-fn has_own_slice(rig: &mut Rig, task: TaskId) {
-    let raw = rig.kernel.tasks[task].raw_mut();
-    raw.se.custom_slice = 1;
-    raw.se.slice = SLICE;
+    (rig, task)
 }
 
 fn waits(rig: &mut Rig) {
@@ -91,49 +77,6 @@ fn none_is_set_where_no_task_waits_until_a_tick_finds_one() {
     assert_eq!(fires(&mut rig, now, MSEC), [0]);
 }
 
-/// An exact end costs more than it gives there.
-#[test]
-fn among_long_runners_the_tick_ends_slices() {
-    for (credit, own, expected) in
-        [(false, None, false), (true, None, true), (false, Some(0), true), (false, Some(1), true)]
-    {
-        let mut rig = Rig::new("1x1x2x1", &[]);
-        rig.only_idle(&[]);
-        let tasks = [rig.task(), rig.task()];
-        own.into_iter().for_each(|which: usize| has_own_slice(&mut rig, tasks[which]));
-        rig.remembered(tasks[0], |tctx| tctx.has_credit = credit.into());
-        rig.queue(tasks[1], 0, 0);
-        starts(&mut rig, tasks[0], MSEC);
-        assert_eq!(is_set(&rig), expected, "credit {credit}, {own:?} has a slice of its own");
-    }
-}
-
-/// What is queued between two ticks counts at the second one, which sets the timer.
-#[test]
-fn a_slice_of_its_own_counts_until_the_next_tick() {
-    let mut rig = Rig::new("1x1x2x1", &[]);
-    rig.only_idle(&[]);
-    let [task, waiter] = [rig.task(), rig.task()];
-    starts(&mut rig, task, 2 * MSEC);
-    has_own_slice(&mut rig, waiter);
-    rig.queue(waiter, 0, 0);
-    rig.tick(task);
-    assert!(is_set(&rig));
-    assert_eq!(rig.cpu(0, |cctx| cctx.queued_slice), u64::MAX);
-}
-
-/// The timer of the task before it fires: it does not end the slice, and is not set again.
-#[test]
-fn it_leaves_a_task_whose_slice_the_tick_ends_alone() {
-    let (mut rig, task) = rig();
-    waits(&mut rig);
-    starts(&mut rig, task, SLICE);
-    let next = rig.task();
-    starts(&mut rig, next, MSEC);
-    assert!(rig.fire_timer().1.is_empty());
-    assert!(!is_set(&rig));
-}
-
 #[test]
 fn it_is_set_once_a_slice_however_many_tasks_run() {
     let (mut rig, task) = rig();
@@ -141,7 +84,7 @@ fn it_is_set_once_a_slice_however_many_tasks_run() {
     let first = rig.kernel.now;
     starts(&mut rig, task, SLICE);
     rig.kernel.now += MSEC;
-    let (next, now) = (timed(&mut rig), rig.kernel.now);
+    let (next, now) = (rig.task(), rig.kernel.now);
     starts(&mut rig, next, SLICE);
     // The slice of the first task would be over; that of the next one is not.
     assert!(fires(&mut rig, first, SLICE).is_empty());
@@ -153,7 +96,7 @@ fn the_rest_of_a_slice_brings_it_forward() {
     let (mut rig, task) = rig();
     waits(&mut rig);
     starts(&mut rig, task, SLICE);
-    let (next, now) = (timed(&mut rig), rig.kernel.now);
+    let (next, now) = (rig.task(), rig.kernel.now);
     starts(&mut rig, next, MSEC);
     assert_eq!(fires(&mut rig, now, MSEC), [0]);
 }
