@@ -16,6 +16,8 @@ pub enum Fault {
     Affinity { pick: usize, allowed: Mask },
     /// setpriority()
     Nice { pick: usize, nice: i32 },
+    /// sched_setattr(): a slice of its own; 0: none.
+    OwnSlice { pick: usize, us: u64 },
     /// The task moves to a cgroup. `to` and `cgroup` are modulo the number ever created.
     Move { pick: usize, to: CgroupId },
     /// setsid(): the task moves to one of a few sessions, modulo.

@@ -304,15 +304,20 @@ fn tasks() -> impl Strategy<Value = ChaosTask> {
     let nice = prop_oneof![3 => Just(0i32), 1 => -20..20i32];
     let policy = prop_oneof![8 => Just(0u32), 1 => Just(3), 1 => Just(5)];
     let cgroup = 0..16usize;
-    (kind, run, sleep, nice, policy, masks(), cgroup, 2..33usize).prop_map(
-        |(kind, run_us, sleep_us, nice, policy, allowed, cgroup, nr)| {
+    (kind, run, sleep, nice, (policy, own_slices()), masks(), cgroup, 2..33usize).prop_map(
+        |(kind, run_us, sleep_us, nice, (policy, slice_us), allowed, cgroup, nr)| {
             // A kernel thread is bound to one CPU and runs briefly.
             let kthread = kind == Kind::Kthread;
             let allowed = if kthread { Mask::only(allowed.iter().next().unwrap_or(0)) } else { allowed };
             let run_us = if kthread { run_us.min(100) } else { run_us };
-            ChaosTask { kind, run_us, sleep_us, nice, policy, allowed, cgroup, nr }
+            ChaosTask { kind, run_us, sleep_us, nice, policy, slice_us, allowed, cgroup, nr }
         },
     )
+}
+
+/// Generate slices that programs ask for, us, in the kernel's range; mostly none.
+fn own_slices() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => Just(0u64), 2 => 100..3_000u64, 1 => 3_000..100_000u64]
 }
 
 fn faults() -> impl Strategy<Value = Fault> {
@@ -321,6 +326,7 @@ fn faults() -> impl Strategy<Value = Fault> {
         3 => (cpu.clone(), 1_000..20_000_000u64).prop_map(|(cpu, ns)| Fault::HigherClass { cpu, ns }),
         3 => (any::<u16>(), masks()).prop_map(|(pick, allowed)| Fault::Affinity { pick: pick.into(), allowed }),
         2 => (any::<u16>(), -20..20i32).prop_map(|(pick, nice)| Fault::Nice { pick: pick.into(), nice }),
+        1 => (any::<u16>(), own_slices()).prop_map(|(pick, us)| Fault::OwnSlice { pick: pick.into(), us }),
         2 => (any::<u16>(), 0..16usize).prop_map(|(pick, to)| Fault::Move { pick: pick.into(), to }),
         2 => (any::<u16>(), 0..16usize).prop_map(|(pick, to)| Fault::Session { pick: pick.into(), to }),
         1 => (0..16usize, 1..=10_000u32).prop_map(|(cgroup, weight)| Fault::Weight { cgroup, weight }),

@@ -52,6 +52,8 @@ pub struct Traits {
     pub nice: i32,
     /// SCHED_*
     pub policy: u32,
+    /// sched_attr.sched_runtime: a slice of its own, ns; 0: none.
+    pub own_slice: u64,
     pub kthread: bool,
     pub loader: bool,
     /// The cgroup at the start.
@@ -69,6 +71,7 @@ impl Traits {
             allowed,
             nice: 0,
             policy: SCHED_NORMAL,
+            own_slice: 0,
             kthread: false,
             loader: false,
             cgroup,
@@ -210,9 +213,17 @@ impl Task {
             nr_migrations: 0,
             longest_wait: 0,
         };
+        task.set_own_slice();
         task.set_mask(task.traits.allowed);
         task.raw_mut().nr_cpus_allowed = task.traits.allowed.len() as i32;
         task
+    }
+
+    /// Tell the program the slice of its own.
+    pub fn set_own_slice(&mut self) {
+        let slice = self.traits.own_slice;
+        let se = &mut self.raw_mut().se;
+        (se.custom_slice, se.slice) = ((slice > 0).into(), slice);
     }
 
     pub fn raw(&self) -> &task_struct {

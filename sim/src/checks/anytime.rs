@@ -251,7 +251,7 @@ impl Kernel {
                 || t.behind_kthread
                 || cctx.curr_critical != 0
                 || matches!(t.place, Place::Local(_)) && cctx.handed_off != 0;
-            let tick_grace = TICK_GRACE.max(self.tunables.slice_us * USEC + 2 * TICK);
+            let tick_grace = TICK_GRACE.max(self.longest_slice() + 2 * TICK);
             // A walk checks the first tasks of a queue, which may have advanced to there recently.
             let deep = self.now < self.checks.deep_at[t.cpu] + tick_grace;
             let helper = idle.iter().copied().find(|&cpu| {

@@ -116,7 +116,7 @@ impl Kernel {
                 let weight = u64::from(kernel.tasks[task].weight());
                 (kernel.tasks[task].raw().se.sum_exec_runtime * 1024 / weight, weight)
             };
-            let slice = self.tunables.slice_us * USEC + 2 * TICK;
+            let slice = self.longest_slice() + 2 * TICK;
             for (i, &a) in on.iter().enumerate() {
                 for &b in &on[i + 1..] {
                     let ((ran_a, weight_a), (ran_b, weight_b)) = (share(self, a), share(self, b));

@@ -275,9 +275,8 @@ impl Kernel {
         // The deadline is at most the request after the vruntime, which is near the virtual time.
         let weight = self.weight(task);
         let by_weight = |ns: u64| (ns * (1024 << WEIGHT_SHIFT) / weight) as i64;
-        let slice = self.tunables.slice_us * USEC;
         let Some(tctx) = self.tasks[task].tctx() else { return };
-        let (burst, limit) = (tctx.charged - tctx.woke_exec, slice / u64::from(SHORT_SHARE));
+        let (burst, slice, limit) = (tctx.charged - tctx.woke_exec, tctx.slice, tctx.short_ns);
         let is_short = burst < limit && tctx.burst_est < limit;
         let of_short = (by_weight(slice) - slice as i64).max(0) / i64::from(SHORT_SHARE);
         let request = if is_short { of_short } else { by_weight(slice) };
@@ -291,7 +290,7 @@ impl Kernel {
         // A task that wakes has no lag, except for a short one of little weight.
         let wakes = enq_flags & SCX_ENQ_WAKEUP != 0;
         let kept = if is_short { of_short } else { 0 };
-        let (least, most) = if wakes { (-kept, 0) } else { (i64::MIN, by_weight(slice + OVERRUN)) };
+        let (least, most) = if wakes { (-kept, 0) } else { (i64::MIN, by_weight(self.longest_slice() + OVERRUN)) };
         let first = self.tasks[task].traits.loader && enq_flags & SCX_ENQ_WAKEUP != 0;
         if first && !pinned && self.dsqs[id].as_ref().unwrap().iter().next() != Some(task) {
             return self.violate("urgent", format!("task {task}, the loader, is not the first that waits on CPU {id}"));

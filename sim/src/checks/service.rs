@@ -42,9 +42,10 @@ impl Kernel {
     /// 5. a slice for each task of `cpu` that ran because it had waited for starve_ns, as the model
     ///    does not see when such a task is preempted and resumes.
     ///
-    /// A slice takes at least a tick where no timer ends it.
+    /// A slice is the longest that any program has asked for, and takes at least a tick where no timer
+    /// ends it.
     fn service_bound(&self, cpu: usize, weight: u64) -> f64 {
-        let slice = (self.tunables.slice_us * USEC).max(TICK);
+        let slice = self.longest_slice().max(TICK);
         let starved = self.native.cpu_ctx(cpu).stats[magpie_stat_STAT_STARVED as usize];
         let credit = (self.tunables.slice_us_lag * USEC) as f64;
         ((5 + starved) * slice + 20 * MSEC) as f64 + credit * (weight as f64 / NICE_0).max(1.0)

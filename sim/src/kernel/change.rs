@@ -10,6 +10,7 @@ use crate::dsq::TaskId;
 use crate::kernel::Kernel;
 use crate::mask::Mask;
 use crate::task::State;
+use crate::time::USEC;
 
 impl Kernel {
     /// Change a scheduling parameter: dequeue the task, change it, and enqueue it again.
@@ -42,6 +43,20 @@ impl Kernel {
         self.change(task, |kernel| {
             kernel.tasks[task].traits.nice = nice;
             kernel.tasks[task].raw_mut().static_prio = kernel.tasks[task].traits.static_prio();
+        });
+    }
+
+    /// Return the longest slice that any task has had, ns.
+    pub fn longest_slice(&self) -> u64 {
+        self.longest_own_slice.max(self.tunables.slice_us * USEC)
+    }
+
+    /// sched_setattr(): a slice of its own, ns; 0: none.
+    pub fn set_own_slice(&mut self, task: TaskId, slice: u64) {
+        self.longest_own_slice = self.longest_own_slice.max(slice);
+        self.change(task, |kernel| {
+            kernel.tasks[task].traits.own_slice = slice;
+            kernel.tasks[task].set_own_slice();
         });
     }
 

@@ -15,7 +15,7 @@ use crate::kernel::{Curr, Event, Kernel};
 use crate::mask::Mask;
 use crate::native::sched_ext_ops;
 use crate::task::{Place, State};
-use crate::time::MSEC;
+use crate::time::{MSEC, USEC};
 use crate::trace::Op;
 use scx_magpie::bpf_intf::NO_NODE;
 
@@ -49,6 +49,11 @@ impl Kernel {
             Fault::Nice { pick, nice } => {
                 if let Some(task) = self.pick(pick) {
                     self.set_nice(task, nice);
+                }
+            }
+            Fault::OwnSlice { pick, us } => {
+                if let Some(task) = self.pick(pick) {
+                    self.set_own_slice(task, us * USEC);
                 }
             }
             Fault::Move { pick, to } => {

@@ -72,6 +72,7 @@ impl Kernel {
     /// Create a sleeping task. [`Kernel::start`] wakes it for the first time.
     pub fn spawn(&mut self, program: usize, traits: Traits, cpu: usize) -> TaskId {
         let task = self.tasks.len();
+        self.longest_own_slice = self.longest_own_slice.max(traits.own_slice);
         self.tasks.push(Task::new(task, program, traits, cpu, self.now));
         self.set_task_group(task);
         self.init_task(task, true);

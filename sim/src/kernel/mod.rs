@@ -212,6 +212,8 @@ pub struct Kernel {
     pub possible_c: Box<cpumask>,
     pub last_any: usize,
     pub tasks: Vec<Task>,
+    /// The longest slice that a program has asked for, ns.
+    longest_own_slice: u64,
     /// Indexed by id; see `dsq.rs`.
     pub dsqs: Vec<Option<Dsq>>,
     pub programs: Vec<Program>,
@@ -276,6 +278,7 @@ impl Kernel {
             ops: native.ops(),
             native,
             tunables: tunables.clone(),
+            longest_own_slice: 0,
             publisher: Publisher::new(layout.clone(), ScanLimit::from(tunables)),
             layout,
             // Not 0, because the program takes 0 for never.

@@ -61,6 +61,9 @@ pub struct ChaosTask {
     pub sleep_us: u64,
     pub nice: i32,
     pub policy: u32,
+    /// A slice of its own; 0: none.
+    #[serde(default)]
+    pub slice_us: u64,
     /// Allowed CPUs. CPUs that the machine lacks are ignored; an empty set means all.
     pub allowed: Mask,
     /// Index of the cgroup, modulo the number of cgroups.
@@ -99,6 +102,7 @@ impl ChaosTask {
             allowed,
             nice: self.nice,
             policy: self.policy,
+            own_slice: self.slice_us * USEC,
             kthread: self.kind == Kind::Kthread,
             cgroup: if self.kind == Kind::Kthread { 0 } else { self.cgroup % builder.nr_cgroups() },
             ..builder.traits()

@@ -154,6 +154,7 @@ impl<'a> Builder<'a> {
             allowed: Mask::first(self.nr_cpus()),
             nice: 0,
             policy: SCHED_NORMAL,
+            own_slice: 0,
             kthread: false,
             loader: false,
             cgroup: self.cgroup,

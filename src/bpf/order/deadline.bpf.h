@@ -119,6 +119,15 @@ static void set_slice(struct task_ctx *tctx, u64 slice)
 	tctx->vslice_weight = 0;
 }
 
+/* A program may ask for another slice at any time. */
+static void update_slice(const struct task_struct *p, struct task_ctx *tctx)
+{
+	u64 slice = slice_of(p);
+
+	if (tctx->slice != slice)
+		set_slice(tctx, slice);
+}
+
 /* Return a slice of the task in virtual time. Divide again only if slice or weight has changed. */
 static u64 vslice(struct task_ctx *tctx, u32 weight)
 {
@@ -218,10 +227,9 @@ static __always_inline void set_deadline(const struct task_struct *p, struct tas
 					 const struct cpu_ctx *cctx)
 {
 	u32 weight = task_weight(tctx);
-	u64 slice = slice_of(p), at;
+	u64 at;
 
-	if (tctx->slice != slice)
-		set_slice(tctx, slice);
+	update_slice(p, tctx);
 	at = tctx->vruntime + request(tctx, weight);
 	tctx->is_new =
 		!tctx->sync_wakeup && burst(tctx) < tunables.slice_ns && !never_preempts(p, tctx);
@@ -371,11 +379,14 @@ static void rebase(struct task_ctx *tctx, s32 cpu)
  * Return the positive lag that the task keeps over a sleep: none, except a short task of less
  * weight than nice 0, of which each run would else take less than its request.
  */
-static __always_inline u64 kept_lag(struct task_ctx *tctx)
+static __always_inline u64 kept_lag(const struct task_struct *p, struct task_ctx *tctx)
 {
 	u32 weight = task_weight(tctx);
 
-	if (weight >= NICE_0 || tctx->lag <= 0 || !is_short(tctx))
+	if (weight >= NICE_0 || tctx->lag <= 0)
+		return 0;
+	update_slice(p, tctx);
+	if (!is_short(tctx))
 		return 0;
 	return min((u64)tctx->lag, request(tctx, weight));
 }
@@ -398,7 +409,7 @@ static __always_inline void place(const struct task_struct *p, struct task_ctx *
 	group_enter(p, tctx);
 	rebase(tctx, cpu);
 	if (woke) {
-		tctx->vruntime = cctx->vtime - kept_lag(tctx);
+		tctx->vruntime = cctx->vtime - kept_lag(p, tctx);
 	} else {
 		most = cctx->vtime + to_vtime(tctx->slice + OVERRUN_NS, task_weight(tctx));
 		if (time_before(most, tctx->vruntime))
