@@ -113,6 +113,6 @@ void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
 	tctx->enqueued_at = 0;
 	/* It has no lag when it returns. */
 	tctx->vtime_cpu = -1;
-	group_leave(tctx, scx_bpf_task_cpu(p));
+	group_leave(tctx, scx_bpf_task_cpu(p), scx_bpf_now());
 	leave_autogroup(tctx);
 }

@@ -272,7 +272,7 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	if (!runnable) {
 		tctx->move_why = MOVE_NOT;
 		tctx->at_user = false;
-		group_leave(tctx, cpu);
+		group_leave(tctx, cpu, cctx->advanced_at);
 	}
 }
 

@@ -23,7 +23,7 @@ void BPF_STRUCT_OPS(magpie_cgroup_move, struct task_struct *p, struct cgroup *fr
 
 	if (!tctx)
 		return;
-	group_leave(tctx, scx_bpf_task_cpu(p));
+	group_leave(tctx, scx_bpf_task_cpu(p), scx_bpf_now());
 	leave_autogroup(tctx);
 	join_group(tctx, group_id(to));
 }

@@ -133,7 +133,7 @@ static bool throttle(struct task_struct *p, struct task_ctx *tctx, s32 cpu, stru
 	scx_bpf_dsq_insert_vtime(p, throttled_queue(cpu), slice_of(p), until, enq_flags);
 	set_throttle_timer(cpu, cctx, until, now);
 	/* Throttled tasks do not count in the sums of their groups. */
-	group_leave(tctx, cpu);
+	group_leave(tctx, cpu, now);
 	return true;
 }
 

@@ -232,18 +232,18 @@ __noinline s32 flush_cpu(s32 cpu)
 }
 
 /*
- * Add @by and @tasks to the changes of @cpu for the group. Before, flush those of more than
+ * Add @by and @tasks to the changes of @cpu for the group, @at about now. Before, flush those of more than
  * FLUSH_NS ago: at once a task that forks another and sleeps, or wakes its parent and exits, would
  * be counted twice or not at all until the next flush. On any CPU. Bounded by CHANGE_SLOTS. Return
  * 0.
  */
-__noinline s32 group_change(s32 cpu, u32 id, s32 by, s32 tasks)
+__noinline s32 group_change(s32 cpu, u32 id, s32 by, s32 tasks, u64 at)
 {
 	struct changes *c = &changes[cpu & (MAX_CPUS - 1)];
 	u64 *slot = &c->slots[id & (CHANGE_SLOTS - 1)], was, now;
 	s64 weight;
 
-	if (scx_bpf_now() - READ_ONCE(c->flushed_at) >= FLUSH_NS)
+	if ((s64)(at - READ_ONCE(c->flushed_at)) >= FLUSH_NS)
 		flush_cpu(cpu);
 	was = READ_ONCE(*slot);
 	weight = weight_of_change(was) + by;
@@ -322,16 +322,15 @@ static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 }
 
 /*
- * Update the share of a runnable task if its weight has changed, or SHARE_NS have passed. A task of
- * the root has its full weight. No other CPU changes the task: the rq lock of its CPU is held, or
+ * Update the share of a runnable task if its weight has changed, or SHARE_NS have passed by @now. A
+ * task of the root has its full weight. No other CPU changes the task: the rq lock of its CPU is held, or
  * select_cpu runs.
  */
-static void update_share(struct task_ctx *tctx)
+static void update_share(struct task_ctx *tctx, u64 now)
 {
 	u32 weight = tctx->counted, share;
-	u64 now = tctx->group ? scx_bpf_now() : tctx->share_at;
 
-	if (tctx->share_of == weight && now - tctx->share_at < SHARE_NS)
+	if (tctx->share_of == weight && (s64)(now - tctx->share_at) < SHARE_NS)
 		return;
 	share = group_share(tctx->group, weight);
 	reweight(tctx, tctx->share & ~GROUP_FLAGS, share & ~GROUP_FLAGS);
@@ -341,7 +340,7 @@ static void update_share(struct task_ctx *tctx)
 }
 
 /* Stop counting a task that sleeps, is throttled or leaves the group. @cpu's rq lock is held. */
-static void group_leave(struct task_ctx *tctx, s32 cpu)
+static void group_leave(struct task_ctx *tctx, s32 cpu, u64 now)
 {
 	s32 counted = tctx->counted;
 
@@ -349,7 +348,7 @@ static void group_leave(struct task_ctx *tctx, s32 cpu)
 		return;
 	tctx->counted = 0;
 	if (counted)
-		group_change(cpu, tctx->group, -counted, -1);
+		group_change(cpu, tctx->group, -counted, -1, now);
 }
 
 /*
@@ -361,19 +360,20 @@ __noinline s32 count_in_group(struct task_struct *p __arg_trusted,
 {
 	s32 cpu = tctx->vtime_cpu < 0 ? bpf_get_smp_processor_id() : tctx->vtime_cpu, by, tasks;
 	u32 weight = plain_weight(p);
+	u64 now = scx_bpf_now();
 
 	tctx->prio = prio(p);
 	if (is_elsewhere(p, tctx)) {
 		/* If @p was runnable already when its autogroup got an id, it is counted. */
-		group_leave(tctx, cpu);
+		group_leave(tctx, cpu, now);
 		find_autogroup(p, tctx);
 	}
 	by = weight - tctx->counted;
 	tasks = !tctx->counted;
 	tctx->counted = weight;
 	if (by && tctx->group)
-		group_change(cpu, tctx->group, by, tasks);
-	update_share(tctx);
+		group_change(cpu, tctx->group, by, tasks, now);
+	update_share(tctx, now);
 	return 0;
 }
 

@@ -283,16 +283,16 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	s64 rest = ran - cctx->advanced;
 	u32 weight;
 
+	cctx->advanced_at = ran_until(p, cctx);
 	/* Before update_share(), which may find a new cpu.max: do not charge earlier time to it. */
 	if (is_limited(tctx))
 		charge_groups(scx_bpf_task_cpu(p), tctx->group, ran);
 	if (tctx->group)
-		update_share(tctx); /* may scale vruntime */
+		update_share(tctx, cctx->advanced_at); /* may scale vruntime */
 	weight = task_weight(tctx);
 	tctx->charged = sum_exec;
 	tctx->vruntime += to_vtime(ran, weight);
 
-	cctx->advanced_at = ran_until(p, cctx);
 	if (cctx->curr_critical)
 		return;
 	cctx->advanced = rest > 0 ? 0 : -rest;

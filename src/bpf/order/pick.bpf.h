@@ -143,7 +143,7 @@ __noinline s32 requeue_late(s32 cpu, u64 queue, u32 checks)
 			break;
 		weight = READ_ONCE(tctx->queued_weight); /* 0: another CPU has taken it */
 		if (tctx->group)
-			update_share(tctx);
+			update_share(tctx, now);
 		starves = wait_time(tctx, now) >= machine.starve_ns;
 		if (starves) {
 			at = cctx->vtime - FIRST_NS / 2; /* after the loader */

@@ -36,7 +36,7 @@ fn member(rig: &mut Rig, session: usize) -> TaskId {
 
 fn weight(rig: &mut Rig, task: TaskId) -> u32 {
     rig.kernel.now += 10_000_000;
-    rig.call(rig.u.update_share, (rig.tctx(task),));
+    rig.call(rig.u.update_share, (rig.tctx(task), rig.kernel.now));
     rig.call(rig.u.task_weight, (rig.tctx(task).cast_const(),)) >> WEIGHT_SHIFT
 }
 
@@ -101,7 +101,7 @@ fn a_session_that_ended_loses_its_group() {
     for (i, &task) in tasks.iter().enumerate() {
         polls(&mut rig, UNUSED_CHECKS);
         assert_eq!((rig.kernel.autogroup_id(3), rig.kernel.native.group(id).members), (id, 2 - i as u32));
-        rig.call(rig.u.group_leave, (rig.tctx(task), 0));
+        rig.call(rig.u.group_leave, (rig.tctx(task), 0, rig.kernel.now));
         rig.call(rig.u.leave_autogroup, (rig.tctx(task),));
     }
     polls(&mut rig, UNUSED_CHECKS - 1);

@@ -42,7 +42,7 @@ fn enter(rig: &mut Rig, task: TaskId) {
 
 fn leave(rig: &mut Rig, task: TaskId, cpu: i32) {
     rig.remembered(task, |tctx| tctx.vtime_cpu = cpu);
-    rig.call(rig.u.group_leave, (rig.tctx(task), cpu));
+    rig.call(rig.u.group_leave, (rig.tctx(task), cpu, rig.kernel.now));
 }
 
 /// On the scale of nice 0 = 1024, once all is told and the task's share is looked at.
@@ -56,7 +56,7 @@ fn weight(rig: &mut Rig, task: TaskId) -> f64 {
 
 /// As it is known now.
 fn last_weight(rig: &mut Rig, task: TaskId) -> f64 {
-    rig.call(rig.u.update_share, (rig.tctx(task),));
+    rig.call(rig.u.update_share, (rig.tctx(task), rig.kernel.now));
     f64::from(rig.call(rig.u.task_weight, (rig.tctx(task).cast_const(),))) / UNIT
 }
 

@@ -293,7 +293,7 @@ fn a_share_that_grows_slowly_counts_from_when_the_task_was_queued() {
     let task = tasks[0];
     let mut moved = vec![];
     for &sibling in &tasks[1..4] {
-        rig.call(rig.u.group_leave, (rig.tctx(sibling), 0));
+        rig.call(rig.u.group_leave, (rig.tctx(sibling), 0, rig.kernel.now));
         rig.call(rig.u.flush_cpu, (0,));
         rig.kernel.now += u64::from(SHARE_NS);
         rig.call(rig.u.requeue_late, (0, 0, MAX_PULL_CHECKS));
@@ -309,7 +309,7 @@ fn a_task_whose_share_has_doubled_since_it_came_is_put_where_it_belongs() {
         let (mut rig, tasks) = one_of_group_queued(siblings + 1);
         let task = tasks[0];
         for &sibling in &tasks[1..] {
-            rig.call(rig.u.group_leave, (rig.tctx(sibling), 0));
+            rig.call(rig.u.group_leave, (rig.tctx(sibling), 0, rig.kernel.now));
         }
         rig.call(rig.u.flush_cpu, (0,));
         rig.kernel.now += u64::from(SHARE_NS);
