@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Callbacks for the program, a CPU (core/hotplug.bpf.h) or a task that appears or is removed. */
+/* Callbacks for the program, a CPU (hotplug.bpf.h) or a task that appears or is removed. */
 #pragma once
 
 /*

@@ -117,13 +117,13 @@ struct tunables {
 	u8 wakeup_preempt;
 	u8 steal;	 /* CPUs take waiting tasks from each other */
 	u8 numa_sampler; /* the loader samples the memory of processes */
-	/* The rules of wake-affine that are in force; see numa/wake_affine.bpf.h. */
+	/* The rules of wake-affine that are in force; see wake/wake_affine.bpf.h. */
 	u8 affine_idle;
 	u8 affine_sync;
 	u8 cgroup_mode; /* enum magpie_cgroup_mode */
 };
 
-/* See core/hotplug.bpf.h. */
+/* See hotplug.bpf.h. */
 enum cpu_state {
 	CPU_ONLINE = 1,
 	CPU_PLACED = 2,
@@ -139,7 +139,7 @@ struct cpu_layout {
 	u32 rank;     /* the higher, the more preferred */
 	/* scans for an idle CPU begin after this slot: its own, or the last one of the LLC */
 	u32 scan_from;
-	u32 nohz_full; /* the kernel can stop its tick: order/tickless.bpf.h */
+	u32 nohz_full; /* the kernel can stop its tick: run/tickless.bpf.h */
 	u32 state;     /* enum cpu_state; atomic */
 };
 
@@ -298,7 +298,7 @@ struct cpu_ctx {
 	u8 misfit;	     /* current is too big for this CPU */
 	u8 queued;	     /* enum queued */
 	u8 due;		     /* DUE_*: work for dispatch(), set by the tick */
-	u8 tickless;	     /* current has no tick: order/tickless.bpf.h */
+	u8 tickless;	     /* current has no tick: run/tickless.bpf.h */
 
 	/* Only the CPU itself uses these, except where noted. */
 	/* scx_bpf_now() - the kernel's clock_task, which leaves out interrupts; at the last tick */
@@ -315,15 +315,15 @@ struct cpu_ctx {
 	s64 ahead; /* ns of CPU time that tasks which sleep now had beyond their part */
 	u64 lent;  /* ns by which tasks with credit have passed others: 0..slice_ns */
 
-	/* order/pick.bpf.h */
+	/* run/pick.bpf.h */
 	u64 starved_at; /* scx_bpf_now() of the last DUE_STARVED */
 	s32 yield_to;	/* DUE_YIELD: PID of the task */
 	s32 yield_from; /* ... and the CPU for which it waits */
 
-	/* order/tickless.bpf.h; of nohz_full CPUs */
+	/* run/tickless.bpf.h; of nohz_full CPUs */
 	u64 shared_at; /* scx_bpf_now() when a task last started to run while others waited */
 
-	/* order/slice_timer.bpf.h */
+	/* run/slice_timer.bpf.h */
 	u64 slice_ends;	    /* scx_bpf_now() when current's slice is over */
 	u64 slice_timer_at; /* ... when the timer fires; 0: not set */
 
@@ -355,9 +355,9 @@ struct cpu_ctx {
 	/* cgroup/weight.bpf.h */
 	u32 flush_turn; /* the next idle CPU whose changes it flushes */
 
-	u32 unusable_turn; /* core/hotplug.bpf.h: the next CPU that a tick checks */
+	u32 unusable_turn; /* hotplug.bpf.h: the next CPU that a tick checks */
 
-	/* cgroup/throttle.bpf.h */
+	/* run/throttle.bpf.h */
 	u64 throttle_timer_at;	 /* scx_bpf_now() when its timer fires; 0: not set */
 	u8 throttle_timer_fired; /* it has fired; set by the timer, cleared by the CPU */
 	u8 limit_changed;	 /* of a throttled group: check all; set by who changes it */

@@ -4,15 +4,16 @@
  *
  * The path of a task, and the folder of each step:
  *
- *	wakes  select_cpu  near which CPU?           numa/      the previous or the waking one, or
+ *	wakes  select_cpu  near which CPU?           wake/      the previous or the waking one, or
  *	                                                        the waker hands its CPU off
  *	                   which CPU is idle?        search/    the busier the LLC, the fewer are
  *	                                                        scanned
  *	                   is it strong enough?      capacity/  where CPUs differ
- *	waits  enqueue     is its cpu.max used up?   cgroup/    wait in a third queue of the CPU
- *	                   which deadline?           order/     wait in a queue, or preempt current
+ *	waits  enqueue     is its cpu.max used up?   run/       wait in a third queue of the CPU
+ *	                   which deadline?           order/     vruntime + request - credit
+ *	                   wait, or preempt?         run/       in a queue of its CPU
  *	                   which CPU could take it?  steal/     set overload bit, kick an idle CPU
- *	runs   dispatch    which task is next?       order/     the one with the earliest deadline
+ *	runs   dispatch    which task is next?       run/       the one with the earliest deadline
  *	                   does another CPU have     steal/     take it if it has more lag, or no
  *	                   a task for this one?                 task waits here
  *	       running, stopping                     order/     charge by weight: the nice weight
@@ -22,7 +23,8 @@
  *	                   room elsewhere?           search/    the same, to an idle core
  *	                   how fast should it be?    capacity/  report utilization to the governor
  *
- * core/ has what several folders use: the machine, tasks, bitmaps, utilization, counters.
+ * core/ has what all folders use: the machine, tasks, bitmaps, idle CPUs, utilization, counters. A
+ * folder uses those above it in the list of includes.
  */
 #include <scx/common.bpf.h>
 
@@ -36,42 +38,42 @@
 #include "core/task.bpf.h"
 #include "core/bitmap.bpf.h"
 #include "core/pelt.bpf.h"
+#include "core/idle.bpf.h"
 #include "cgroup/ids.bpf.h"
 #include "cgroup/weight.bpf.h"
 #include "cgroup/bandwidth.bpf.h"
 #include "cgroup/boundary.bpf.h"
+#include "cgroup/groups.bpf.h"
+#include "cgroup/ops.bpf.h"
 #include "order/deadline.bpf.h"
 #include "order/core_sched.bpf.h"
 #include "order/queue.bpf.h"
 #include "order/preempt.bpf.h"
+#include "numa/preferred.bpf.h"
+#include "numa/migrate.bpf.h"
 #include "capacity/capacity.bpf.h"
 #include "capacity/task_util.bpf.h"
 #include "capacity/cpufreq.bpf.h"
 #include "capacity/fallback.bpf.h"
 #include "capacity/wake_cases.bpf.h"
-#include "search/nr_scan.bpf.h"
-#include "search/idle.bpf.h"
-#include "numa/preferred.bpf.h"
-#include "search/scan.bpf.h"
-#include "numa/wake_affine.bpf.h"
-#include "numa/handoff.bpf.h"
-#include "numa/migrate.bpf.h"
 #include "capacity/misfit.bpf.h"
+#include "search/nr_scan.bpf.h"
+#include "search/scan.bpf.h"
 #include "search/room.bpf.h"
 #include "search/move.bpf.h"
+#include "wake/wake_affine.bpf.h"
+#include "wake/handoff.bpf.h"
 #include "steal/overload.bpf.h"
 #include "steal/pull.bpf.h"
 #include "steal/steal.bpf.h"
 #include "steal/balance.bpf.h"
-#include "cgroup/throttle.bpf.h"
-#include "order/tickless.bpf.h"
-#include "order/slice_timer.bpf.h"
-#include "order/insert.bpf.h"
-#include "order/pick.bpf.h"
-#include "cgroup/groups.bpf.h"
-#include "cgroup/ops.bpf.h"
-#include "core/hotplug.bpf.h"
-#include "core/dump.bpf.h"
+#include "run/throttle.bpf.h"
+#include "run/tickless.bpf.h"
+#include "run/slice_timer.bpf.h"
+#include "run/insert.bpf.h"
+#include "run/pick.bpf.h"
+#include "hotplug.bpf.h"
+#include "dump.bpf.h"
 #include "init.bpf.h"
 #include "loader.bpf.h"
 
@@ -83,7 +85,7 @@ UEI_DEFINE(uei);
  * Choose a CPU for @p, which wakes or is new; insert @p there if the CPU was claimed or handed off.
  * No rq lock is held. Not called if @p may use one CPU only, nor for queued remote wakeups.
  *
- * 1. If the waker hands its CPU off, choose that (numa/handoff.bpf.h).
+ * 1. If the waker hands its CPU off, choose that (wake/handoff.bpf.h).
  * 2. Otherwise claim an idle CPU near the target (search/scan.bpf.h).
  * 3. Otherwise return the CPU for which enqueue() is to queue @p.
  */
@@ -135,7 +137,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
  * 3. A task that a tick has marked for a move (move_why) goes to a better CPU, if there still is
  *    one.
  * 4. If the CPU is idle and not claimed for another task, it runs the task.
- * 5. Otherwise the task waits, or preempts current (order/insert.bpf.h).
+ * 5. Otherwise the task waits, or preempts current (run/insert.bpf.h).
  */
 void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 {
@@ -304,7 +306,7 @@ bool BPF_STRUCT_OPS(magpie_yield, struct task_struct *p, struct task_struct *to)
 
 /*
  * Handle a tick of the CPU on which @p runs. Runs on that CPU, or once a second on another one if
- * @p has no tick (order/tickless.bpf.h). The rq lock of @p's CPU is held.
+ * @p has no tick (run/tickless.bpf.h). The rq lock of @p's CPU is held.
  */
 void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 {

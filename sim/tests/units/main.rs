@@ -3,26 +3,29 @@
 //!
 //! A test sets a machine up with a [`Rig`](rig::Rig), on which nothing happens but what it does itself.
 
+mod hotplug;
 mod rig;
 
 mod core {
     mod bitmap;
     mod context;
-    mod hotplug;
+    mod idle;
     mod pelt;
     mod task;
     mod topology;
 }
 mod order {
     mod deadline;
-    mod pick;
     mod preempt;
     mod queue;
+}
+mod run {
+    mod pick;
     mod slice_timer;
+    mod throttle;
     mod tickless;
 }
 mod search {
-    mod idle;
     mod latency;
     mod nr_scan;
     mod room;
@@ -40,7 +43,6 @@ mod capacity {
 mod cgroup {
     mod autogroup;
     mod bandwidth;
-    mod throttle;
     mod weight;
 }
 mod steal {
@@ -51,8 +53,10 @@ mod steal {
     mod steal;
 }
 mod numa {
-    mod handoff;
     mod migrate;
     mod preferred;
+}
+mod wake {
+    mod handoff;
     mod wake_affine;
 }

@@ -58,7 +58,7 @@ struct task_ctx {
 	s32 recent;    /* vtime_cpu before */
 
 	/* order/queue.bpf.h */
-	/* where it waits, or did; NO_CPU: throttled (cgroup/throttle.bpf.h) */
+	/* where it waits, or did; NO_CPU: throttled (run/throttle.bpf.h) */
 	s32 queued_cpu;
 	u32 queued_weight; /* its weight in queued_load; 0: not queued */
 	u32 local_weight;  /* its weight in local_load of queued_cpu; 0: not there */
@@ -79,7 +79,7 @@ struct task_ctx {
 	u8 asked;     /* task work is requested */
 	u8 sent_back; /* to the throttled queue, since it was last queued */
 
-	/* numa/wake_affine.bpf.h, handoff.bpf.h, home.bpf.h */
+	/* wake/ */
 	/* how often in a row it slept soon after a sync wakeup of another task */
 	s32 handoff_score;
 	s32 preferred_node; /* NO_NODE: none yet */

@@ -10,13 +10,15 @@
  */
 #pragma once
 
+enum { MAX_BEYOND = 8 }; /* other LLCs that one search scans at most */
+
 /* Both evaluate their arguments twice. */
 #define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))
 
 /*
  * Loops: bpf_for() if the body is large. If it is small, can_loop and a counter that begins at
- * bpf_arena_loop_zero, a 0 whose value the verifier does not know: it checks the body once. A
+ * bpf_arena_loop_zero, an opaque 0, so that the verifier explores the body once. A
  * __noinline function that is not static is checked once for all callers; it has to return a
  * scalar, so some functions return 0.
  */
@@ -126,7 +128,7 @@ static bool is_nohz_full(s32 cpu)
 	return machine.nohz_full && cpu_layout(cpu)->nohz_full;
 }
 
-/* Return true if current has no tick: order/tickless.bpf.h. */
+/* Return true if current has no tick: run/tickless.bpf.h. */
 static bool is_tickless(const struct cpu_ctx *cctx)
 {
 	return machine.nohz_full && READ_ONCE(cctx->tickless);

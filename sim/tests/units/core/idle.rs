@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `search/idle.bpf.h`: a CPU is claimed once, until it marks itself idle again.
+//! `core/idle.bpf.h`: a CPU is claimed once, until it marks itself idle again.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `numa/handoff.bpf.h`: a waker that has slept right after its sync wakeups leaves its CPU to the wakee; if it then goes on,
+//! `wake/handoff.bpf.h`: a waker that has slept right after its sync wakeups leaves its CPU to the wakee; if it then goes on,
 //! its slice is over.
 
 use magpie_sim::dsq::TaskId;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `cgroup/throttle.bpf.h`, `cgroup/boundary.bpf.h`: a task whose group has used up its cpu.max waits, unless it may hold a kernel
+//! `run/throttle.bpf.h`, `cgroup/boundary.bpf.h`: a task whose group has used up its cpu.max waits, unless it may hold a kernel
 //! lock, until there is a slice for it; it is owed nothing for that, and comes back to the right queue.
 
 use magpie_sim::cgroup::Spec;

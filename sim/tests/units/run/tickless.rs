@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `order/tickless.bpf.h`: who runs without a tick, and that none waits for it.
+//! `run/tickless.bpf.h`: who runs without a tick, and that none waits for it.
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::TaskId;

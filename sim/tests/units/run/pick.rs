@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `order/pick.bpf.h`: what a CPU runs next.
+//! `run/pick.bpf.h`: what a CPU runs next.
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::{TaskId, pinned_queue};

@@ -2,7 +2,7 @@
 /*
  * The choice of the next task, in dispatch, which the kernel calls only if the local DSQ is empty.
  *
- * 1. If the timer of throttled tasks has fired, queue those that are due (cgroup/throttle.bpf.h).
+ * 1. If the timer of throttled tasks has fired, queue those that are due (run/throttle.bpf.h).
  * 2. If current has yielded to a waiting task, run that task. If a task preempts current, and tasks
  *    wait, current may not continue: skip step 4.
  * 3. If balancing with another CPU is due, and a task there has more positive lag or has waited for

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `numa/wake_affine.bpf.h`: the target of a wakeup, previous or waking CPU.
+//! `wake/wake_affine.bpf.h`: the target of a wakeup, previous or waking CPU.
 
 use magpie_sim::native::{SCX_WAKE_FORK, SCX_WAKE_SYNC, SCX_WAKE_TTWU, WEIGHT_SHIFT};
 use scx_magpie::bpf_intf::*;

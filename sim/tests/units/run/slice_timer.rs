@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `order/slice_timer.bpf.h`: a slice ends on time where a task waits, and no timer is set elsewhere.
+//! `run/slice_timer.bpf.h`: a slice ends on time where a task waits, and no timer is set elsewhere.
 
 use magpie_sim::dsq::TaskId;
 

@@ -17,8 +17,6 @@
  */
 #pragma once
 
-enum { MAX_BEYOND = 8 }; /* other LLCs that one search scans at most */
-
 struct sparse_map idle_map;
 
 /* Return true if all CPUs of the core are idle, counting those in @bits as idle. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `core/hotplug.bpf.h`: CPUs that go leave nothing behind, and those that come are used.
+//! `hotplug.bpf.h`: CPUs that go leave nothing behind, and those that come are used.
 
 use std::collections::BTreeSet;
 
