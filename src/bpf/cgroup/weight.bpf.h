@@ -232,8 +232,8 @@ __noinline s32 flush_cpu(s32 cpu)
 }
 
 /*
- * Add @by and @tasks to the changes of @cpu for the group, @at about now. Before, flush those of more than
- * FLUSH_NS ago: at once a task that forks another and sleeps, or wakes its parent and exits, would
+ * Add @by and @tasks to the changes of @cpu for the group, @at about now. Before, flush those of
+ * more than FLUSH_NS ago: at once a task that forks another and sleeps, or wakes its parent and exits, would
  * be counted twice or not at all until the next flush. On any CPU. Bounded by CHANGE_SLOTS. Return
  * 0.
  */
@@ -323,8 +323,8 @@ static void reweight(struct task_ctx *tctx, u32 from, u32 to)
 
 /*
  * Update the share of a runnable task if its weight has changed, or SHARE_NS have passed by @now. A
- * task of the root has its full weight. No other CPU changes the task: the rq lock of its CPU is held, or
- * select_cpu runs.
+ * task of the root has its full weight. No other CPU changes the task: the rq lock of its CPU is
+ * held, or select_cpu runs.
  */
 static void update_share(struct task_ctx *tctx, u64 now)
 {
