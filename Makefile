@@ -21,7 +21,7 @@ ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";
 SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
 SIM_SANITIZED = $(SIM) --features sanitize
 
-.PHONY: help demo test run build build-arm64 check advisories unit litmus litmus-cached sim-test soak soak-vm experiments growth pictures pictures-record bench bench-host vm-test test-matrix test-longterm verifier-stats deb rpm vm-service fmt setup clean
+.PHONY: help demo test run build build-arm64 check advisories msrv unit litmus litmus-cached sim-test soak soak-vm experiments growth pictures pictures-record bench bench-host vm-test test-matrix test-longterm verifier-stats deb rpm vm-service fmt setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
@@ -53,6 +53,11 @@ check: setup-build ## formatting, lints, spelling, licences of crates
 
 advisories: ## are there advisories against crates that are used? Needs cargo-deny, and GitHub
 	@cargo deny --locked check advisories
+
+MSRV = $$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+msrv: setup-build ## does the oldest Rust that Cargo.toml names compile it? Needs rustup
+	@rustup --quiet toolchain install --profile minimal "$(MSRV)"
+	@$(ENV) CARGO_TARGET_DIR="$$CARGO_TARGET_DIR/msrv" cargo "+$(MSRV)" check --quiet --locked --workspace
 
 unit: setup-build ## native unit tests, the simulator's (sim/) included
 	@$(ENV) cargo test --release --locked --workspace
@@ -99,7 +104,7 @@ bench-host: ## the same on this machine, which must run a sched_ext kernel
 vm-test: setup build build-carried build-arm64 ## the tests on real kernels: most on the default one, some on each
 	@tests/vm/run
 
-test-matrix: setup litmus build build-carried build-arm64 vm-service ## the VM tests on each kernel of the matrix, long ones too, the service; hours
+test-matrix: setup msrv litmus build build-carried build-arm64 vm-service ## the VM tests on each kernel of the matrix, long ones too, the service; hours
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
 
 LONGTERM_TESTS = load affinity affinity_storm cgroup_churn cgroup_max cgroup_weight eject fairness handoff hotplug_new interrupt \

@@ -101,14 +101,14 @@ pub fn run(host: &mut impl Host) -> Result<()> {
                 pause = longer(pause);
                 continue;
             }
-            Err(err) if let Some(program) = &mut attached => {
+            Err(err) if attached.is_some() => {
                 if !host.take_back(&err) {
                     warn!(
                         "cannot load the scheduler again, continuing with the attached one for at least {} s: {err:#}",
                         pause.as_secs()
                     );
                 }
-                host.put_off(program, pause);
+                attached.iter_mut().for_each(|program| host.put_off(program, pause));
                 pause = longer(pause);
             }
             Err(err) if host.take_back(&err) => continue,
