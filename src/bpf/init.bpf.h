@@ -27,7 +27,7 @@ void BPF_STRUCT_OPS(magpie_cpu_offline, s32 cpu)
 	empty_queue(cpu, cpu);
 	empty_queue(cpu, pinned_queue(cpu));
 	empty_queue(cpu, throttled_queue(cpu));
-	note_none_queued(cpu, cpu_ctx(cpu));
+	clear_queues(cpu, cpu_ctx(cpu));
 	nr_hotplugs++;
 }
 
@@ -54,7 +54,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(magpie_init)
 		init_throttle_timer(cpu);
 		init_slice_timer(cpu);
 		cpu_ctx(cpu)->pelt.updated_at = cpu_ctx(cpu)->pelt.since = scx_bpf_now();
-		note_clock(cpu_ctx(cpu), scx_bpf_now());
+		set_mono_offset(cpu_ctx(cpu), scx_bpf_now());
 		cpu_ctx(cpu)->steal_slot = NO_SLOT;
 		cpu_ctx(cpu)->queued_slice = SCX_SLICE_INF;
 		if (is_online(cpu))
@@ -105,7 +105,7 @@ void BPF_STRUCT_OPS(magpie_disable, struct task_struct *p)
 	struct task_ctx *tctx = task_ctx(p);
 
 	if (scx_bpf_task_running(p))
-		leave_to_higher_class(scx_bpf_task_cpu(p));
+		release_cpu(scx_bpf_task_cpu(p));
 	if (!tctx)
 		return;
 	queue_del(tctx);

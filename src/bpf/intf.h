@@ -240,7 +240,7 @@ struct pelt {
 	u64 util_sum;
 	u32 period_contrib; /* units of the present period */
 	u32 util_avg;	    /* 0..CAPACITY_SCALE */
-	/* units that idle time makes up for, because the CPU ran below the highest frequency */
+	/* PELT time lost to low frequency, repaid by idle time */
 	u32 behind;
 
 	/* Only used for a CPU. */
@@ -294,7 +294,7 @@ struct cpu_ctx {
 	u8 curr_resumes;     /* it runs the rest of its slice */
 	u8 preempted_by;     /* enum preempter: current is being preempted */
 	u8 idle;	     /* in the idle loop */
-	u8 higher_class;     /* a higher class took the CPU; no task of sched_ext has run since */
+	u8 released;	     /* to a higher class; no task of sched_ext has run since */
 	u8 misfit;	     /* current is too big for this CPU */
 	u8 queued;	     /* enum queued */
 	u8 due;		     /* DUE_*: work for dispatch(), set by the tick */

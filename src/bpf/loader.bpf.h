@@ -18,7 +18,7 @@ int register_loader(void *ctx)
  * and on x86 they say more than sysfs.
  */
 SEC("syscall")
-int note_capacities(void *ctx)
+int read_capacities(void *ctx)
 {
 	s32 cpu;
 

@@ -102,10 +102,10 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 
 	if (in_interrupt())
 		wake_flags &= ~SCX_WAKE_SYNC;
-	note_wakeup(p, tctx, wake_flags);
+	begin_burst(p, tctx, wake_flags);
 	target = affine_target(p, tctx, prev, wake_flags);
 	if (is_asym())
-		note_asleep(p, tctx, prev, unlocked_now());
+		decay_task_util(p, tctx, prev, unlocked_now());
 	handed_off = hands_off(tctx, target, wake_flags);
 	if (handed_off) {
 		stat_inc(STAT_HANDOFF);
@@ -117,7 +117,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	if (cpu < 0 && is_asym())
 		target = fallback_cpu(p, prev, target);
 	if (is_asym())
-		note_wake_case(tctx, prev, target, cpu);
+		count_wake_case(tctx, prev, target, cpu);
 	if (cpu < 0)
 		return target;
 
@@ -160,7 +160,7 @@ void BPF_STRUCT_OPS(magpie_enqueue, struct task_struct *p, u64 enq_flags)
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 	if (enq_flags & SCX_ENQ_WAKEUP)
-		note_unseen_wakeup(p, tctx);
+		begin_unseen_burst(p, tctx);
 	if (throttle(p, tctx, cpu, cctx, enq_flags))
 		return;
 	now = locked_now(cpu);
@@ -210,7 +210,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	rebase(tctx, cpu);
 	tctx->charged = p->se.sum_exec_runtime;
 	cctx->handoff_score = tctx->handoff_score;
-	note_running(p, tctx, cctx, p->scx.slice);
+	begin_run(p, tctx, cctx, p->scx.slice);
 	if (p->se.custom_slice)
 		stat_inc(STAT_OWN_SLICE);
 	if (is_asym())
@@ -233,7 +233,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	if (cctx->queued_slice < p->scx.slice)
 		scx_bpf_task_set_slice(p, cctx->queued_slice);
 	set_tickless(p, tctx, cpu, cctx);
-	note_slice(cpu, cctx, cctx->curr_started, p->scx.slice, cctx->queued);
+	set_slice_timer(cpu, cctx, cctx->curr_started, p->scx.slice, cctx->queued);
 }
 
 /*
@@ -252,7 +252,7 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	 * slice of @p is 0: assume a higher class then, because the wakee waits in the local DSQ.
 	 */
 	if (runnable && (p->scx.slice || cctx->handed_off))
-		leave_to_higher_class(cpu);
+		release_cpu(cpu);
 	if (tctx)
 		charge(p, tctx, cctx);
 	cctx->curr_weight = 0;
@@ -270,7 +270,7 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 	if (machine.nr_llcs > 1)
 		tctx->stopped_at = ran_until(p, cctx);
 	if (sleeps)
-		note_sleep(tctx, cctx);
+		end_burst(tctx, cctx);
 	if (!runnable) {
 		tctx->move_why = MOVE_NOT;
 		tctx->at_user = false;
@@ -322,7 +322,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	estimate_nr_scan(cpu, cctx);
 	flush(cpu, cctx);
 	check_unusable(cctx);
-	note_due(cpu, cctx, now);
+	set_due(cpu, cctx, now);
 	if (!is_usable(cpu)) {
 		run_on_unusable(p, true);
 		return;
@@ -331,9 +331,9 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 		advance_tickless(cpu, cctx);
 	if (tctx) {
 		charge(p, tctx, cctx);
-		note_boundary(p, tctx);
+		set_at_user(p, tctx);
 		set_deadline(p, tctx, cctx);
-		note_current(tctx, cctx, task_weight(tctx));
+		publish_current(tctx, cctx, task_weight(tctx));
 		check_move(p, tctx, cpu, cctx, now);
 	}
 	/* End an infinite slice: the CPU has become usable, or a kick was lost. */
@@ -347,7 +347,7 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 	if ((cctx->due || READ_ONCE(cctx->throttle_timer_fired)) &&
 	    (is_tickless(cctx) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu)))
 		scx_bpf_task_set_slice(p, 0);
-	note_slice(cpu, cctx, now, p->scx.slice, others_wait(cpu, cctx));
+	set_slice_timer(cpu, cctx, now, p->scx.slice, others_wait(cpu, cctx));
 	kick_idle_for_queued(cpu);
 }
 
@@ -359,7 +359,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 
 	if (!idle) {
 		account_idle(cctx, now);
-		note_prolog();
+		read_prolog_depth();
 	}
 	pelt_update(cpu, cctx, now, !idle);
 	update_cpuperf(cpu, cctx, false);
@@ -384,7 +384,7 @@ void BPF_STRUCT_OPS(magpie_update_idle, s32 cpu, bool idle)
 /* Let other CPUs take the tasks of @cpu, which a higher class takes. Up to 6.18 only. */
 void BPF_STRUCT_OPS(magpie_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
-	leave_to_higher_class(cpu);
+	release_cpu(cpu);
 	scx_bpf_reenqueue_local();
 }
 

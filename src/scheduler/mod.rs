@@ -199,7 +199,7 @@ impl<'a> Scheduler<'a> {
     /// Return the kernel's capacities, 0..1024 by CPU id, if they differ from the layout's: x86 has
     /// no file for them. They are known only while attached; the caller then loads again.
     pub fn other_capacities(&mut self) -> Result<Option<BTreeMap<usize, usize>>> {
-        call(&mut self.skel.progs.note_capacities)?;
+        call(&mut self.skel.progs.read_capacities)?;
         let known = &self.skel.maps.bss_data.as_ref().context("no .bss")?.kernel_capacities;
         // 0: the CPU has just been removed.
         let known = self.layout.cpus.keys().map(|&id| (id, known[id] as usize)).filter(|(_, capacity)| *capacity > 0);

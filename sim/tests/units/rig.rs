@@ -174,7 +174,7 @@ impl Rig {
         self.kernel.tasks[task].set_queued(true);
         self.set_deadline(task, cpu);
         let slice = self.kernel.tasks[task].raw().scx.slice;
-        self.call(self.u.note_running, (self.raw(task), self.tctx(task), self.cctx(cpu), slice));
+        self.call(self.u.begin_run, (self.raw(task), self.tctx(task), self.cctx(cpu), slice));
     }
 
     /// Computes the deadline of the task, which is on the virtual time of the CPU. Returns it.
@@ -205,7 +205,7 @@ impl Rig {
         self.kernel.cpu = cpu;
         self.kernel.tasks[task].cpu = cpu;
         if self.kernel.tasks[task].raw().nr_cpus_allowed > 1 {
-            self.call(self.u.note_wakeup, (self.raw(task), self.tctx(task), SCX_WAKE_TTWU));
+            self.call(self.u.begin_burst, (self.raw(task), self.tctx(task), SCX_WAKE_TTWU));
         }
         self.kernel.native.context(Context::HardInterrupt);
         self.kernel.activate(task, cpu, SCX_ENQ_WAKEUP);

@@ -17,7 +17,7 @@
 enum { FITS_MARGIN = 1280 }; /* of 1024: a task that fits leaves a fifth of its CPU unused */
 
 struct capacities capacities;
-u32 kernel_capacities[MAX_CPUS]; /* written by note_capacities() */
+u32 kernel_capacities[MAX_CPUS]; /* written by read_capacities() */
 
 static bool is_asym(void)
 {

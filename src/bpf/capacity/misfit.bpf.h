@@ -43,7 +43,7 @@ __noinline s32 find_stronger(struct task_struct *p __arg_trusted, s32 cpu)
 static bool outgrows(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
 	util_runs(p, tctx, cpu, cctx);
-	note_curr_util(tctx, cpu, cctx);
+	publish_curr_util(tctx, cpu, cctx);
 	return cctx->misfit && find_stronger(p, cpu) >= 0;
 }
 

@@ -8,7 +8,7 @@
  *	                                 difference at each sleep
  *	task_util   the greater of both, within uclamp.min .. uclamp.max
  *
- *	select_cpu  note_asleep()      tick      util_runs()
+ *	select_cpu  decay_task_util()      tick      util_runs()
  *	running     util_starts()      stopping  util_stops()
  *
  * A new task starts at half of the spare capacity of its CPU. sched_ext does not maintain
@@ -32,7 +32,7 @@ struct task_struct___uclamp {
  * Note the uclamp of @p: its own, within that of its cgroup and of the system. The kernel has
  * computed it if @p is runnable. Otherwise it remains as it was when @p last ran.
  */
-static void note_uclamp(const struct task_struct *p, struct task_ctx *tctx)
+static void read_uclamp(const struct task_struct *p, struct task_ctx *tctx)
 {
 	const struct task_struct___uclamp *clamped = (const void *)p;
 
@@ -48,7 +48,7 @@ static void update_task_util(const struct task_struct *p, struct task_ctx *tctx)
 {
 	u32 util = max(tctx->util.util_avg, tctx->util_est);
 
-	note_uclamp(p, tctx);
+	read_uclamp(p, tctx);
 	tctx->task_util = min(max(util, tctx->uclamp_min), tctx->uclamp_max);
 }
 
@@ -69,7 +69,7 @@ static u32 spare_capacity(s32 cpu, const struct task_ctx *tctx)
  * Decay util_avg, because the task did not run until @now; start util_avg if the task is new. @cpu
  * is the CPU on which the task ran last, or on which it starts to run.
  */
-static void note_asleep(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
+static void decay_task_util(const struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 now)
 {
 	if (tctx->util.updated_at) {
 		pelt_accumulate(&tctx->util, now, 0, 0, 0);
@@ -94,7 +94,7 @@ static void util_runs(const struct task_struct *p, struct task_ctx *tctx, s32 cp
 }
 
 /* Note the utilization of the task that runs on @cpu, or starts to run there. */
-static void note_curr_util(const struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
+static void publish_curr_util(const struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 {
 	bool misfit;
 
@@ -108,8 +108,8 @@ static void note_curr_util(const struct task_ctx *tctx, s32 cpu, struct cpu_ctx 
 static void util_starts(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,
 			struct cpu_ctx *cctx)
 {
-	note_asleep(p, tctx, cpu, scx_bpf_now());
-	note_curr_util(tctx, cpu, cctx);
+	decay_task_util(p, tctx, cpu, scx_bpf_now());
+	publish_curr_util(tctx, cpu, cctx);
 }
 
 static void util_stops(const struct task_struct *p, struct task_ctx *tctx, s32 cpu,

@@ -14,7 +14,7 @@
 struct wake_cases wake_cases[MAX_CPUS];
 
 /* Count a wakeup to @cpu, or into the queue of @target if @cpu is -1. In select_cpu. */
-static void note_wake_case(const struct task_ctx *tctx, s32 prev, s32 target, s32 cpu)
+static void count_wake_case(const struct task_ctx *tctx, s32 prev, s32 target, s32 cpu)
 {
 	s32 waking = bpf_get_smp_processor_id(), to = cpu >= 0 ? cpu : target;
 	struct wake_cases *cases = &wake_cases[waking & (MAX_CPUS - 1)];

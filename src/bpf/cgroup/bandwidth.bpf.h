@@ -68,7 +68,7 @@ static bool is_exempt(const struct task_struct *p)
  * throttled time differs: it is the time of the group, not the sum over the CPUs on which its tasks
  * wait.
  */
-static void note_refilled(struct group *g, u64 periods, u64 now)
+static void count_periods(struct group *g, u64 periods, u64 now)
 {
 	u64 since = READ_ONCE(g->throttled_at);
 
@@ -102,7 +102,7 @@ static void bw_refill(struct group *g, u64 now)
 		if (excess > 0)
 			__sync_fetch_and_add(&g->budget, -excess);
 		__sync_lock_test_and_set(&g->period_start, start + periods * g->period);
-		note_refilled(g, add, now);
+		count_periods(g, add, now);
 	}
 	__sync_lock_test_and_set(&g->filling, 0);
 }

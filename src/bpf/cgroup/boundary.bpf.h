@@ -6,7 +6,7 @@
  * pays for that time later.
  *
  *	in tick      its slice is over, and the tick interrupted
- *	             user space: at_user                              note_boundary()
+ *	             user space: at_user                              set_at_user()
  *	in running   it has no slice, and at_user is not set:
  *	             request task work (from 6.18 on)                 ask_boundary()
  *	task work    on the way to user space: set at_user, preempt   boundary_reached()
@@ -55,7 +55,7 @@ static bool has_task_work(void)
  * then preempted when the interrupt returns, and does not run before. So at_user remains true, even
  * if more ticks follow.
  */
-static void note_boundary(const struct task_struct *p, struct task_ctx *tctx)
+static void set_at_user(const struct task_struct *p, struct task_ctx *tctx)
 {
 	if (is_limited(tctx) && !p->scx.slice && tick_in_user())
 		tctx->at_user = true;

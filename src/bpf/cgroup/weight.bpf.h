@@ -233,9 +233,9 @@ __noinline s32 flush_cpu(s32 cpu)
 
 /*
  * Add @by and @tasks to the changes of @cpu for the group, @at about now. Before, flush those of
- * more than FLUSH_NS ago: at once a task that forks another and sleeps, or wakes its parent and exits, would
- * be counted twice or not at all until the next flush. On any CPU. Bounded by CHANGE_SLOTS. Return
- * 0.
+ * more than FLUSH_NS ago: at once a task that forks another and sleeps, or wakes its parent and
+ * exits, would be counted twice or not at all until the next flush. On any CPU. Bounded by
+ * CHANGE_SLOTS. Return 0.
  */
 __noinline s32 group_change(s32 cpu, u32 id, s32 by, s32 tasks, u64 at)
 {

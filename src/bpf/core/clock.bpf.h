@@ -19,7 +19,7 @@
  * Note, once a second, the distance of this CPU's clock to CLOCK_MONOTONIC, the loader's clock. NTP
  * changes it slowly.
  */
-static void note_clock(struct cpu_ctx *cctx, u64 now)
+static void set_mono_offset(struct cpu_ctx *cctx, u64 now)
 {
 	if (now - cctx->mono_at <= NSEC_PER_SEC)
 		return;

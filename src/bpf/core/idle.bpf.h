@@ -34,7 +34,7 @@ static bool is_core_idle(const volatile struct cpu_layout *l, u64 bits)
  * the core to go idle sets it; a search that finds no idle core clears it. Write it only when it
  * changes.
  */
-static void note_idle_core(s32 cpu)
+static void set_idle_core_hint(s32 cpu)
 {
 	const volatile struct cpu_layout *l = cpu_layout(cpu);
 
@@ -54,7 +54,7 @@ static void mark_idle(s32 cpu, struct cpu_ctx *cctx)
 	map_set(&idle_map, cpu_layout(cpu)->slot);
 	if (!is_usable(cpu))
 		map_test_and_clear(&idle_map, cpu_layout(cpu)->slot);
-	note_idle_core(cpu);
+	set_idle_core_hint(cpu);
 }
 
 static void mark_busy(s32 cpu, struct cpu_ctx *cctx)

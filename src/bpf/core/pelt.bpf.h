@@ -105,7 +105,7 @@ static __noinline s32 pelt_fold(s32 cpu, struct cpu_ctx *cctx, u64 now)
 	/* For the loader (src/scheduler/jump.rs). */
 	if (!pelt->idled && (s64)(now - pelt->updated_at) > STOOD_STILL_NS)
 		cctx->stood_still = now - pelt->updated_at;
-	note_clock(cctx, now);
+	set_mono_offset(cctx, now);
 	/* Rounding must not create idle time, which would make up for the entire difference. */
 	pelt_accumulate(pelt, now, pelt->idled ? pelt->ran : now - pelt->updated_at,
 			cpu_layout(cpu)->capacity, cpu_freq(cpu));

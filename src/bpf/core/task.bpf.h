@@ -126,8 +126,8 @@ static bool is_idle_task(const struct task_struct *p)
 }
 
 /*
- * How much the prolog of a callback adds to current's migration_disabled: 0, 1 or NO_PROLOG
- * (unknown).
+ * The migrate_disable() count that the BPF trampoline adds to current in a callback: 0, 1 or
+ * NO_PROLOG (unknown).
  */
 enum { NO_PROLOG = 0xff };
 u8 prolog_disables = NO_PROLOG;
@@ -136,7 +136,7 @@ u8 prolog_disables = NO_PROLOG;
  * In a callback of an idle CPU: set prolog_disables from the idle task, which never disables
  * migration itself.
  */
-static void note_prolog(void)
+static void read_prolog_depth(void)
 {
 	const struct task_struct *curr;
 
@@ -157,7 +157,7 @@ static bool is_migratable(const struct task_struct *p)
 	if (!p->migration_disabled || p->nr_cpus_allowed == 1)
 		return p->nr_cpus_allowed > 1;
 	return p == bpf_get_current_task_btf() &&
-	       p->migration_disabled <= prolog_disables << this_cpu_ctx()->higher_class;
+	       p->migration_disabled <= prolog_disables << this_cpu_ctx()->released;
 }
 
 /*

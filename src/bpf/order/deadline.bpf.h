@@ -175,7 +175,7 @@ static bool waited_for_lock(const struct task_struct *woken)
 }
 
 /* In select_cpu, or in enqueue with the rq lock held: note a wakeup of @p with @wake_flags. */
-static __always_inline void note_wakeup(const struct task_struct *p, struct task_ctx *tctx,
+static __always_inline void begin_burst(const struct task_struct *p, struct task_ctx *tctx,
 					u64 wake_flags)
 {
 	tctx->sync_wakeup = (wake_flags & (SCX_WAKE_TTWU | SCX_WAKE_SYNC)) != SCX_WAKE_TTWU ||
@@ -196,17 +196,17 @@ static bool is_unasked(void)
  * this CPU or a futex woke @p, the wakeup counts as sync, because most other wakers send the task
  * something.
  */
-static void note_unseen_wakeup(struct task_struct *p, struct task_ctx *tctx)
+static void begin_unseen_burst(struct task_struct *p, struct task_ctx *tctx)
 {
 	if (!is_migratable(p) || tctx->woke_exec != p->se.sum_exec_runtime)
-		note_wakeup(p, tctx, SCX_WAKE_TTWU | (is_unasked() ? 0 : SCX_WAKE_SYNC));
+		begin_burst(p, tctx, SCX_WAKE_TTWU | (is_unasked() ? 0 : SCX_WAKE_SYNC));
 }
 
 /*
  * In stopping of a task that sleeps on the CPU of @cctx: update the estimate that says whether the
  * task is short, and keep the lag. The tasks that wait there have lost what it is ahead.
  */
-static void note_sleep(struct task_ctx *tctx, struct cpu_ctx *cctx)
+static void end_burst(struct task_ctx *tctx, struct cpu_ctx *cctx)
 {
 	tctx->burst_est = peak(tctx->burst_est, burst(tctx));
 	tctx->lag = cctx->vtime - tctx->vruntime;
@@ -315,7 +315,7 @@ static bool waits_already(const struct task_ctx *tctx)
 }
 
 /* Publish the deadline of current, of this @weight, for wakers (preempts(), is_next()). */
-static void note_current(struct task_ctx *tctx, struct cpu_ctx *cctx, u32 weight)
+static void publish_current(struct task_ctx *tctx, struct cpu_ctx *cctx, u32 weight)
 {
 	cctx->curr_deadline = tctx->deadline;
 	cctx->curr_has_credit = tctx->has_credit;
@@ -324,16 +324,16 @@ static void note_current(struct task_ctx *tctx, struct cpu_ctx *cctx, u32 weight
 }
 
 /* In running and dispatch: @p starts to run, or begins another @slice. */
-static __always_inline void note_running(const struct task_struct *p, struct task_ctx *tctx,
-					 struct cpu_ctx *cctx, u64 slice)
+static __always_inline void begin_run(const struct task_struct *p, struct task_ctx *tctx,
+				      struct cpu_ctx *cctx, u64 slice)
 {
 	u32 weight = task_weight(tctx);
 
-	note_current(tctx, cctx, weight);
+	publish_current(tctx, cctx, weight);
 	cctx->curr_started = cctx->advanced_at = ran_until(p, cctx);
 	cctx->curr_left = tctx->burst_est - burst(tctx);
 	cctx->curr_critical = is_critical(p);
-	cctx->higher_class = false;
+	cctx->released = false;
 	cctx->curr_resumes = tctx->resumes;
 	tctx->resumes = false;
 	tctx->yielded = false;

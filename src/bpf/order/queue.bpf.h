@@ -54,7 +54,7 @@ static u64 queue_add(const struct task_struct *p, struct task_ctx *tctx, s32 cpu
 	tctx->queued_cpu = cpu;
 	tctx->queued_weight = tctx->yielded ? 1 : task_weight(tctx);
 	/*
-	 *	this CPU                      a thief, note_all_taken()
+	 *	this CPU                      a thief, clear_overload_of()
 	 *	add to queued_load            clear the overload bit
 	 *	full barrier (value used)     full barrier
 	 *	read the overload bit         read queued_load
@@ -111,8 +111,8 @@ static bool is_followed(const struct cpu_ctx *cctx)
 }
 
 /*
- * Return true if a task that is pinned to @cpu is next whatever current does. It may then wait in
- * the local DSQ, and needs no dispatch(). Return false if
+ * Return true if the CPU will pick this pinned task next, so that it may go to the local DSQ, from
+ * where the kernel takes it without dispatch(). Return false if
  *
  * 1. dispatch() is needed: tasks wait in the queues, work is due, or no tick;
  * 2. a critical task runs: other critical tasks that wake meanwhile come first;
@@ -157,8 +157,8 @@ static struct task_struct *first_queued(s32 cpu, const struct cpu_ctx *cctx, u64
  * 1. A preempted task (@resumes) comes before the tasks that wait already, except critical tasks
  *    and tasks that were preempted before it. The preempted task may hold a lock, for which the
  *    waiting tasks would spin. Its key is 2 before that of the first task.
- * 2. The credit of a long task that wakes does not carry it past a preempted task:
- *    key = min(deadline without credit, key of the preempted task + 1).
+ * 2. Of a long task that wakes with credit, where a preempted task waits, the key is
+ *    min(deadline without credit, key of the preempted task + 1).
  */
 __noinline u64 queue_key(s32 cpu, u64 at, u64 later, bool resumes)
 {

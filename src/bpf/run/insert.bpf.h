@@ -83,7 +83,7 @@ static bool queue_task(struct task_struct *p, struct task_ctx *tctx, s32 cpu, st
  *
  * 1. A pinned critical task that wakes (per-CPU kernel thread, loader) runs immediately.
  * 2. On a nohz_full CPU current continues if it is alone; running() decides about its slice.
- * 3. A pinned task that preempts current, or is next whatever current does (is_next()), goes to the
+ * 3. A pinned task that preempts current, or that the CPU will pick next (is_next()), goes to the
  *    local DSQ, which needs no dispatch(). Not with SCX_ENQ_REENQ or SCX_ENQ_LAST.
  * 4. All other tasks wait in a queue, from where idle CPUs may take them, even if they preempt.
  */

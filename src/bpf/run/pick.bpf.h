@@ -21,7 +21,7 @@ enum {
 };
 
 /* In tick of @cpu: note which checks are due in the next dispatch(). */
-static void note_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
+static void set_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	u8 due = 0;
 
@@ -72,10 +72,10 @@ static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 
 }
 
 /*
- * Note that @cpu went idle while the kernel bypassed this scheduler (suspend) and did not call
+ * Account that @cpu went idle while the kernel bypassed this scheduler (suspend) and did not call
  * update_idle(). Not inlined, to save stack in the callers. Return 0.
  */
-__noinline s32 note_idled(s32 cpu)
+__noinline s32 account_bypassed_idle(s32 cpu)
 {
 	pelt_update(cpu, cpu_ctx(cpu), scx_bpf_now(), false);
 	return 0;
@@ -97,7 +97,7 @@ __noinline bool run_other(s32 cpu)
 	 */
 	if (is_idle_task(bpf_get_current_task_btf())) {
 		if (cctx->pelt.running)
-			note_idled(cpu);
+			account_bypassed_idle(cpu);
 		mark_idle(cpu, cctx);
 		if (work_in_reach(cpu) && steal(cpu))
 			return true;
@@ -211,11 +211,11 @@ static void keep_running(s32 cpu, struct cpu_ctx *cctx, struct task_struct *p,
 	}
 	stat_inc(STAT_KEEP);
 	cctx->preempted_by = BY_NONE;
-	note_running(p, tctx, cctx, slice);
+	begin_run(p, tctx, cctx, slice);
 	if (is_tickless(cctx))
 		slice = tickless_slice(tctx, cpu, cctx, slice);
 	scx_bpf_task_set_slice(p, slice);
-	note_slice(cpu, cctx, cctx->curr_started, slice, cctx->queued);
+	set_slice_timer(cpu, cctx, cctx->curr_started, slice, cctx->queued);
 }
 
 /*
@@ -240,7 +240,7 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 		return;
 	/* Another CPU may have taken the task that preempted current. */
 	if (preempted)
-		note_taken(cpu, cctx);
+		clear_empty_queues(cpu, cctx);
 	if (!preempted || !cctx->queued)
 		tctx = can_keep_running(cpu, prev, &slice);
 	if (due & (DUE_SHARES | DUE_STARVED) && cctx->queued) {

@@ -82,7 +82,7 @@ static void init_slice_timer(s32 cpu)
  * Note that current of @cpu has @slice from @now on. Set the timer if a task @waits. The rq lock of
  * @cpu is held.
  */
-static void note_slice(s32 cpu, struct cpu_ctx *cctx, u64 now, u64 slice, bool waits)
+static void set_slice_timer(s32 cpu, struct cpu_ctx *cctx, u64 now, u64 slice, bool waits)
 {
 	cctx->slice_ends = now + slice;
 	if (!waits || is_tickless(cctx) || !slice ||

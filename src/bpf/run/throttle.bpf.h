@@ -221,7 +221,7 @@ static void offer_unthrottled(s32 cpu)
 }
 
 /*
- * In running of @p: limit its slice to the slice of its groups.
+ * In running of @p: cap its time slice by the remaining runtime of its groups, their quota slice.
  *
  * 1. If the groups have no slice, and @p is still at the boundary of user space, send @p back to
  *    the throttled queue, once.

@@ -208,7 +208,7 @@ static s32 find_near(struct task_struct *p, const struct task_ctx *tctx, const s
 }
 
 /* Count the time of a search (--latency-hist). Two clock reads cost as much as some searches. */
-static void note_latency(u64 started)
+static void count_latency(u64 started)
 {
 	u64 ns = bpf_ktime_get_ns() - started, bucket = ns ? 63 - __builtin_clzll(ns) : 0;
 
@@ -244,6 +244,6 @@ static s32 find_idle(struct task_struct *p, const struct task_ctx *tctx, s32 pre
 	if (s->scanned)
 		stat_add(STAT_SCANNED, s->scanned);
 	if (started)
-		note_latency(started);
+		count_latency(started);
 	return cpu;
 }

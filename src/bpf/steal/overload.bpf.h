@@ -10,7 +10,7 @@
  *	            task that one may run
  *
  * The rq lock of the queue's CPU is held, except in a thief that took the last task
- * (note_all_taken()) and in cpu_offline(). One of two CPUs sees the other:
+ * (clear_overload_of()) and in cpu_offline(). One of two CPUs sees the other:
  *
  *	CPU 0, in enqueue()           CPU 1, which goes idle
  *	set its overload bit          set its idle bit
@@ -34,8 +34,8 @@ static void clear_overloaded(s32 cpu, struct cpu_ctx *cctx)
 	map_test_and_clear(&overload_map, cpu_layout(cpu)->slot);
 }
 
-/* Note which queues of @cpu are empty. The rq lock of @cpu is held. */
-static void note_taken(s32 cpu, struct cpu_ctx *cctx)
+/* Clear the marks of the queues of @cpu that are empty. The rq lock of @cpu is held. */
+static void clear_empty_queues(s32 cpu, struct cpu_ctx *cctx)
 {
 	if (cctx->queued & QUEUED_MOVABLE && !scx_bpf_dsq_nr_queued(cpu))
 		clear_overloaded(cpu, cctx);
@@ -43,8 +43,8 @@ static void note_taken(s32 cpu, struct cpu_ctx *cctx)
 		cctx->queued &= ~QUEUED_PINNED;
 }
 
-/* Note that both queues of @cpu are empty. A queued_load of 0 says so without checking them. */
-static void note_none_queued(s32 cpu, struct cpu_ctx *cctx)
+/* Clear the marks of both queues of @cpu, of which a queued_load of 0 says that they are empty. */
+static void clear_queues(s32 cpu, struct cpu_ctx *cctx)
 {
 	if (cctx->queued & QUEUED_MOVABLE)
 		clear_overloaded(cpu, cctx);
@@ -69,7 +69,7 @@ static void kick_idle(s32 cpu)
  *
  * If a task was queued meanwhile, set the bit again, and kick an idle CPU that may have missed it.
  */
-__noinline s32 note_all_taken(s32 victim)
+__noinline s32 clear_overload_of(s32 victim)
 {
 	const volatile struct cpu_layout *l = cpu_layout(victim);
 	s32 idle;
@@ -93,9 +93,9 @@ static void queue_leave(struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx)
 		stat_add(STAT_STOLEN_NS, wait_time(tctx, scx_bpf_now()));
 	tctx->enqueued_at = 0;
 	if (queue_del(tctx) && !own)
-		note_all_taken(tctx->queued_cpu);
+		clear_overload_of(tctx->queued_cpu);
 	if (cctx->queued && !READ_ONCE(cctx->queued_load))
-		note_none_queued(cpu, cctx);
+		clear_queues(cpu, cctx);
 }
 
 /* Take the first task of @queue, a queue of @cpu. Return false if it is empty. In dispatch. */
@@ -105,7 +105,7 @@ static bool take_queued(s32 cpu, struct cpu_ctx *cctx, u64 queue)
 		stat_inc(STAT_OWN);
 		return true;
 	}
-	note_taken(cpu, cctx);
+	clear_empty_queues(cpu, cctx);
 	return false;
 }
 
@@ -116,8 +116,7 @@ static bool take_queued(s32 cpu, struct cpu_ctx *cctx, u64 queue)
  */
 static s64 hot_remaining(const struct task_ctx *tctx, const struct cpu_ctx *cctx, u64 cost, u64 now)
 {
-	return tctx->stopped_at && !READ_ONCE(cctx->higher_class) ? tctx->stopped_at + cost - now
-								  : 0;
+	return tctx->stopped_at && !READ_ONCE(cctx->released) ? tctx->stopped_at + cost - now : 0;
 }
 
 /*
@@ -176,7 +175,7 @@ __noinline bool kick_idle_for_queued(s32 cpu)
 
 	if (!(cctx->queued & QUEUED_MOVABLE))
 		return false;
-	note_taken(cpu, cctx);
+	clear_empty_queues(cpu, cctx);
 	bpf_for_each(scx_dsq, p, cpu, 0)
 	{
 		struct task_ctx *tctx = task_ctx(p);
@@ -198,9 +197,9 @@ __noinline bool kick_idle_for_queued(s32 cpu)
  * switched: from 6.19 on because of scx_bpf_reenqueue_local_from_anywhere(), before 6.19 because
  * cpu_release() requests it.
  */
-static void leave_to_higher_class(s32 cpu)
+static void release_cpu(s32 cpu)
 {
-	cpu_ctx(cpu)->higher_class = true;
+	cpu_ctx(cpu)->released = true;
 	scx_bpf_reenqueue_local_from_anywhere();
 	kick_idle_for_queued(cpu);
 }

@@ -69,7 +69,7 @@ __noinline bool steal_from(s32 cpu, u32 llc, u32 *tries __arg_nonnull)
 		if (pull(cpu, victim, victim, &want))
 			return true;
 		stat_inc(STAT_STEAL_MISS);
-		note_all_taken(victim);
+		clear_overload_of(victim);
 		if (empty && READ_ONCE(cpu_ctx(victim)->queued_load))
 			await_insertion(cctx, victim);
 		*tries += bpf_arena_loop_one;

@@ -17,7 +17,7 @@ const WEAK: usize = 3;
 fn rig() -> Rig {
     let mut rig = Rig::new(MACHINE, &[]);
     rig.kernel.now = 1000 * MSEC;
-    rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.note_prolog.unwrap()() });
+    rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.read_prolog_depth.unwrap()() });
     rig.only_idle(&[]);
     rig
 }

@@ -30,7 +30,7 @@ fn runs(rig: &mut Rig, task: TaskId, cpu: usize, ns: u64, sleeps: bool) {
 
 fn sleeps(rig: &mut Rig, task: TaskId, ns: u64) {
     rig.kernel.now += ns;
-    rig.call(rig.u.note_asleep, (rig.raw(task).cast_const(), rig.tctx(task), STRONG as i32, rig.kernel.now));
+    rig.call(rig.u.decay_task_util, (rig.raw(task).cast_const(), rig.tctx(task), STRONG as i32, rig.kernel.now));
 }
 
 fn close(a: u32, b: u32) -> bool {
@@ -43,7 +43,7 @@ fn new_tasks_start_at_half_of_what_is_spare() {
         let mut rig = rig();
         let (task, now) = (rig.task(), rig.kernel.now);
         rig.cpu(cpu, |cctx| (cctx.pelt.updated_at, cctx.pelt.util_avg, cctx.pelt.running) = (now, used, 0));
-        rig.call(rig.u.note_asleep, (rig.raw(task).cast_const(), rig.tctx(task), cpu as i32, rig.kernel.now));
+        rig.call(rig.u.decay_task_util, (rig.raw(task).cast_const(), rig.tctx(task), cpu as i32, rig.kernel.now));
         let (avg, task_util) = rig.remembered(task, |tctx| (tctx.util.util_avg, tctx.task_util));
         assert_eq!((avg, task_util), (util, util), "CPU {cpu}, used {used}");
         // And it goes on from there.

@@ -23,7 +23,7 @@ fn each_wakeup_counts_in_one_cell() {
         let task = rig.task();
         rig.remembered(task, |tctx| (tctx.task_util, tctx.recent) = (util, 6));
         rig.kernel.cpu = waking;
-        rig.call(rig.u.note_wake_case, (rig.tctx(task).cast_const(), prev, target, cpu));
+        rig.call(rig.u.count_wake_case, (rig.tctx(task).cast_const(), prev, target, cpu));
         // SAFETY: the program does not run.
         let cases = unsafe { &*rig.kernel.native.shared().wake_cases.expect("capacities differ")[waking].get() };
         let (there, other) = if big { (&cases.big, &cases.little) } else { (&cases.little, &cases.big) };

@@ -18,7 +18,7 @@ fn pinned_and_migration_disabled_tasks_do_not_migrate() {
         let mut rig = Rig::new("1x1x4x1", &[]);
         rig.kernel.quirks.prolog_disables_migration = prolog == 1;
         if known {
-            rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.note_prolog.unwrap()() });
+            rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.read_prolog_depth.unwrap()() });
         }
         let (task, pinned) = (rig.task_on([1, 2]), rig.task_on([1]));
         for (curr, taken, disabled, is_migratable) in [
@@ -33,7 +33,7 @@ fn pinned_and_migration_disabled_tasks_do_not_migrate() {
                 // The prolog of the call adds the rest.
                 rig.kernel.tasks[task].raw_mut().migration_disabled = disabled - if curr { prolog } else { 0 };
                 rig.kernel.cpus[0].curr = magpie_sim::kernel::Curr::Idle;
-                rig.cpu(0, |cctx| cctx.higher_class = taken);
+                rig.cpu(0, |cctx| cctx.released = taken);
                 if curr {
                     rig.run(task, 0);
                 }

@@ -12,8 +12,8 @@ use crate::rig::Rig;
 
 const MSEC: u64 = 1_000_000;
 /// The program comes to know what the BPF prolog counts in tasks.
-fn note_prolog(rig: &mut Rig) {
-    rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.note_prolog.unwrap()() });
+fn read_prolog_depth(rig: &mut Rig) {
+    rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.read_prolog_depth.unwrap()() });
 }
 
 /// A task that runs on node 0 and whose preferred node is `node`.
@@ -51,7 +51,7 @@ fn a_tick_ends_the_slice_of_a_task_that_can_go_to_its_preferred_node() {
         (0, &[THERE], false, 0..8, 0, false),
     ] {
         let mut rig = rig(&[]);
-        note_prolog(&mut rig);
+        read_prolog_depth(&mut rig);
         let task = rig.task_on(allowed.clone());
         rig.run(task, HERE);
         rig.kernel.tasks[task].raw_mut().migration_disabled = disabled;
@@ -147,7 +147,7 @@ fn a_task_is_sent_there_if_it_is_known_to_be_migratable() {
         rig.kernel.quirks.prolog_disables_migration = seed == 1;
         let task = rig.task();
         if prolog {
-            note_prolog(&mut rig);
+            read_prolog_depth(&mut rig);
         }
         rig.run(task, HERE);
         rig.kernel.cpus[HERE].nr_running += 1;

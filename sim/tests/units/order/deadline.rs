@@ -75,8 +75,8 @@ fn deadline(rig: &mut Rig, task: TaskId) -> u64 {
     rig.set_deadline(task, cpu as usize)
 }
 
-fn note_wakeup(rig: &mut Rig, task: TaskId, flags: u64) {
-    rig.call(rig.u.note_wakeup, (rig.raw(task), rig.tctx(task), flags));
+fn begin_burst(rig: &mut Rig, task: TaskId, flags: u64) {
+    rig.call(rig.u.begin_burst, (rig.raw(task), rig.tctx(task), flags));
 }
 
 /// How far the task is ahead of its clock.
@@ -157,7 +157,7 @@ proptest! {
         let task = rig.task();
         has_run(&mut rig, task, burst, estimate);
         rig.kernel.tasks[task].raw_mut().se.sum_exec_runtime += 1000;
-        note_wakeup(&mut rig, task, SCX_WAKE_TTWU);
+        begin_burst(&mut rig, task, SCX_WAKE_TTWU);
         prop_assert_eq!(rig.call(rig.u.burst, (rig.tctx(task).cast_const(),)), 0);
         prop_assert_eq!(rig.remembered(task, |tctx| tctx.burst_est) as i64, estimate);
     }
@@ -171,7 +171,7 @@ proptest! {
         let raw = rig.kernel.tasks[task].raw_mut();
         (raw.sched_contributes_to_load, raw.in_iowait) = (uninterruptible, in_iowait);
         let way = if fork { SCX_WAKE_FORK } else { SCX_WAKE_TTWU };
-        note_wakeup(&mut rig, task, way | if message { SCX_WAKE_SYNC } else { 0 });
+        begin_burst(&mut rig, task, way | if message { SCX_WAKE_SYNC } else { 0 });
         let sync = rig.remembered(task, |tctx| tctx.sync_wakeup != 0);
         prop_assert_eq!(sync, fork || message || (uninterruptible && !in_iowait));
     }
@@ -316,7 +316,7 @@ fn credit_is_lent_for_a_slice() {
     assert_eq!(alongside(&mut rig, true, 0, SLICE), SLICE as u64);
     let wakee = task_at(&mut rig, 0, 1 << 40, 0, 1024);
     has_run(&mut rig, wakee, 0, SLICE);
-    note_wakeup(&mut rig, wakee, SCX_WAKE_TTWU);
+    begin_burst(&mut rig, wakee, SCX_WAKE_TTWU);
     assert_eq!(deadline(&mut rig, wakee) as i64, (1 << 40) + SLICE);
     // A new task, with credit or without, and one that is ahead return nothing.
     assert_eq!(alongside(&mut rig, true, SLICE, 1000), SLICE as u64);
@@ -377,7 +377,7 @@ fn virtual_time_makes_up_for_short_tasks() {
         has_run(&mut rig, short, 0, estimate);
         rig.remembered(short, |tctx| tctx.sync_wakeup = sync);
         rig.cpu(0, |cctx| cctx.queued_load = waiting);
-        rig.call(rig.u.note_sleep, (rig.tctx(short), rig.cctx(0)));
+        rig.call(rig.u.end_burst, (rig.tctx(short), rig.cctx(0)));
         assert_eq!(rig.cpu(0, |cctx| cctx.ahead), ahead);
 
         let task = task_at(&mut rig, 0, 1 << 50, 0, 1024);
@@ -408,7 +408,7 @@ fn one_long_burst_is_remembered_for_some_sleeps() {
         has_run(&mut rig, task, 0, estimate);
         let nr = (0..).take_while(|_| {
             let long = !is_short(&mut rig, task);
-            rig.call(rig.u.note_sleep, (rig.tctx(task), rig.cctx(0)));
+            rig.call(rig.u.end_burst, (rig.tctx(task), rig.cctx(0)));
             long
         });
         assert_eq!(nr.count(), sleeps, "{estimate}");
@@ -424,7 +424,7 @@ fn a_task_that_runs_on_comes_later() {
         let mut rig = Rig::new("1x1x1x1", &[]);
         let task = task_at(&mut rig, 0, 1 << 40, 0, 1024);
         has_run(&mut rig, task, 0, 0);
-        note_wakeup(&mut rig, task, SCX_WAKE_TTWU);
+        begin_burst(&mut rig, task, SCX_WAKE_TTWU);
         run_for(&mut rig, task, ran as u64);
         assert_eq!(deadline(&mut rig, task) as i64 - (1 << 40), ran + request, "after {ran} ns");
     }
@@ -467,7 +467,7 @@ fn the_credit_is_slice_us_lag() {
     for (flag, credit) in [("0", 0), ("1000", 1_000_000)] {
         let mut rig = Rig::new("1x1x1x1", &["--slice-us-lag", flag]);
         let task = task_at(&mut rig, 0, 1 << 40, 0, 1024);
-        note_wakeup(&mut rig, task, SCX_WAKE_TTWU);
+        begin_burst(&mut rig, task, SCX_WAKE_TTWU);
         assert_eq!(deadline(&mut rig, task) as i64, (1 << 40) + SLICE - credit);
     }
 }
@@ -481,7 +481,7 @@ fn a_task_of_a_cpu_idle_group_has_no_credit() {
         rig.kernel.move_to_cgroup(task, group);
         rig.call(rig.u.group_enter, (rig.raw(task), rig.tctx(task)));
         let [timer, message] = [SCX_WAKE_TTWU, SCX_WAKE_SYNC].map(|flags| {
-            note_wakeup(&mut rig, task, flags);
+            begin_burst(&mut rig, task, flags);
             deadline(&mut rig, task)
         });
         assert_eq!(timer < message, !idle, "{timer} {message}");

@@ -65,7 +65,7 @@ impl Pair {
                 (tctx.vruntime, tctx.burst_est) = (vtime.wrapping_add_signed(-owed), burst_est)
             });
             let flags = SCX_WAKE_TTWU | if sync { SCX_WAKE_SYNC } else { 0 };
-            rig.call(rig.u.note_wakeup, (rig.raw(task), rig.tctx(task), flags));
+            rig.call(rig.u.begin_burst, (rig.raw(task), rig.tctx(task), flags));
             rig.set_deadline(task, 0);
         }
         rig.run_noted(curr, 0);
@@ -172,7 +172,7 @@ fn a_task_of_a_cpu_idle_group_is_preempted_and_preempts_not() {
     rig.kernel.move_to_cgroup(of_idle_group, group);
     rig.call(rig.u.group_enter, (rig.raw(of_idle_group), rig.tctx(of_idle_group)));
     for task in [of_idle_group, other] {
-        rig.call(rig.u.note_wakeup, (rig.raw(task), rig.tctx(task), SCX_WAKE_TTWU));
+        rig.call(rig.u.begin_burst, (rig.raw(task), rig.tctx(task), SCX_WAKE_TTWU));
     }
     for (curr, wakee, preempts) in [(of_idle_group, other, true), (other, of_idle_group, false)] {
         // By its deadline it would.
@@ -208,7 +208,7 @@ fn rig_of(idle: &[usize], policy: u32, flags: &[&str]) -> (Rig, TaskId) {
     rig.kernel.tasks[curr].raw_mut().se.sum_exec_runtime += SLICE as u64;
     rig.call(rig.u.charge, (rig.raw(curr), rig.tctx(curr), rig.cctx(0)));
     rig.set_deadline(curr, 0);
-    rig.call(rig.u.note_current, (rig.tctx(curr), rig.cctx(0), 1024 << WEIGHT_SHIFT));
+    rig.call(rig.u.publish_current, (rig.tctx(curr), rig.cctx(0), 1024 << WEIGHT_SHIFT));
     (rig, curr)
 }
 

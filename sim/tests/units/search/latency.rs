@@ -18,7 +18,7 @@ fn buckets_are_powers_of_two() {
         let mut rig = Rig::new("1x1x1x1", &[]);
         rig.kernel.now = 1 << 41;
         let started = rig.kernel.now - ns;
-        rig.call(rig.u.note_latency, (started,));
+        rig.call(rig.u.count_latency, (started,));
         assert_eq!(counted(&rig).iter().position(|&nr| nr == 1), Some(bucket as usize), "{ns} ns");
     }
 }

@@ -62,7 +62,7 @@ fn a_task_that_left_for_a_core_is_not_sent_back() {
         [(move_why_MOVE_ROOM, 0, 4, true), (move_why_MOVE_ROOM, 1, 2, false), (move_why_MOVE_PREFERRED, 1, 4, false)]
     {
         let mut rig = Rig::new("2x1x2x2", &["--numa-backoff", "4"]);
-        rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.note_prolog.unwrap()() });
+        rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.read_prolog_depth.unwrap()() });
         rig.only_idle(&[to, to + 1]);
         let task = rig.task();
         rig.run_noted(task, 0);
@@ -110,7 +110,7 @@ fn long_runners_move_once_the_room_lasts() {
         (long, long, false, false),
     ] {
         let mut rig = Rig::new(LLCS, &[]);
-        rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.note_prolog.unwrap()() });
+        rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.read_prolog_depth.unwrap()() });
         rig.only_idle(if still { &[4, 5] } else { &[] });
         let task = rig.task();
         rig.run_noted(task, 0);
@@ -135,7 +135,7 @@ fn long_runners_move_once_the_room_lasts() {
 fn a_core_need_not_be_idle_all_the_time() {
     for (sibling_idle, moves) in [(false, true), (true, false)] {
         let mut rig = Rig::new(SMT, &[]);
-        rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.note_prolog.unwrap()() });
+        rig.kernel.call(Op::UpdateIdle, None, 0, |_| unsafe { rig.u.read_prolog_depth.unwrap()() });
         let task = rig.task();
         rig.run_noted(task, 0);
         rig.remembered(task, |tctx| (tctx.woke_exec, tctx.charged) = (0, ROOM_NS.into()));

@@ -214,10 +214,10 @@ const STARVE: u64 = 7_500_000_000;
 fn due(rig: &mut Rig, since: u64) -> u32 {
     let at = rig.kernel.now - since;
     rig.cpu(0, |cctx| (cctx.due, cctx.balanced_at, cctx.starved_at, cctx.requeued_at) = (0, at, at, at));
-    rig.call(rig.u.note_due, (0, rig.cctx(0), rig.kernel.now));
+    rig.call(rig.u.set_due, (0, rig.cctx(0), rig.kernel.now));
     // Once.
     let due = rig.cpu(0, |cctx| std::mem::take(&mut cctx.due));
-    rig.call(rig.u.note_due, (0, rig.cctx(0), rig.kernel.now));
+    rig.call(rig.u.set_due, (0, rig.cctx(0), rig.kernel.now));
     assert_eq!(rig.cpu(0, |cctx| cctx.due), 0);
     due.into()
 }

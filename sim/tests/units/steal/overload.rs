@@ -84,7 +84,7 @@ impl Model {
                     let last = rig.call(rig.u.queue_del, (rig.tctx(task),));
                     assert_eq!(last, self.queue.is_empty());
                     if last {
-                        rig.call(rig.u.note_all_taken, (0,));
+                        rig.call(rig.u.clear_overload_of, (0,));
                         self.bit = false;
                     }
                 }
@@ -98,7 +98,7 @@ impl Model {
 fn runs(rig: &mut Rig, task: TaskId) {
     rig.call(rig.u.queue_del, (rig.tctx(task),));
     if rig.cpu(0, |cctx| cctx.queued != 0 && cctx.queued_load == 0) {
-        rig.call(rig.u.note_none_queued, (0, rig.cctx(0)));
+        rig.call(rig.u.clear_queues, (0, rig.cctx(0)));
     }
 }
 
@@ -143,7 +143,7 @@ fn the_bit_stays_while_a_task_waits() {
         let task = rig.task();
         rig.queue(task, 0, 0);
         assert!(waits || rig.call(rig.u.queue_del, (rig.tctx(task),)));
-        rig.call(rig.u.note_all_taken, (0,));
+        rig.call(rig.u.clear_overload_of, (0,));
         assert_eq!(rig.overloaded().contains(&0), waits);
         // A task that comes after that sets it again, though its CPU has not looked.
         let task = rig.task();
@@ -285,9 +285,9 @@ fn no_task_is_hot_where_a_higher_class_has_the_cpu() {
         rig.kernel.tasks[curr].raw_mut().scx.slice = taken.into();
         rig.stopping(curr, true);
         assert_eq!(rig.kicked(), if taken { vec![1] } else { vec![] });
-        assert_eq!(rig.cpu(0, |cctx| cctx.higher_class), u8::from(taken));
+        assert_eq!(rig.cpu(0, |cctx| cctx.released), u8::from(taken));
         rig.running(curr, 0);
-        assert_eq!(rig.cpu(0, |cctx| cctx.higher_class), 0);
+        assert_eq!(rig.cpu(0, |cctx| cctx.released), 0);
     }
 }
 
@@ -305,7 +305,7 @@ fn a_running_task_that_becomes_a_real_time_one_takes_the_cpu() {
         let ops = rig.kernel.ops.disable.unwrap();
         rig.call(Some(ops), (rig.raw(curr),));
         assert_eq!(rig.kicked(), if runs { vec![1] } else { vec![] });
-        assert_eq!(rig.cpu(0, |cctx| cctx.higher_class), u8::from(runs));
+        assert_eq!(rig.cpu(0, |cctx| cctx.released), u8::from(runs));
     }
 }
 
@@ -355,7 +355,7 @@ fn a_task_that_comes_while_the_bit_is_cleared_is_not_lost() {
         rig.queue(task, 0, 0);
         rig.call(rig.u.queue_del, (rig.tctx(task),));
         rig.kernel.quirks.queued_at_store = comes.then_some(0);
-        rig.call(rig.u.note_all_taken, (0,));
+        rig.call(rig.u.clear_overload_of, (0,));
         assert_eq!(rig.overloaded().contains(&0), comes);
         assert_eq!(rig.kicked(), if comes { vec![2] } else { vec![] });
         assert_eq!(rig.stat(magpie_stat_STAT_KICK), u64::from(comes));

@@ -132,7 +132,7 @@ fn hot_tasks_stay_by_distance() {
             let at = rig.kernel.now - stopped * USEC;
             rig.remembered(task, |tctx| tctx.stopped_at = at);
             // Else a higher class has it.
-            rig.cpu(victim, |cctx| cctx.higher_class = (!has_cpu).into());
+            rig.cpu(victim, |cctx| cctx.released = (!has_cpu).into());
             rig.queue(task, victim, 0);
             let taken = stopped >= cold || !has_cpu;
             assert_eq!(rig.call(rig.u.steal, (0,)), taken, "of CPU {victim}, stopped {stopped} us ago");
