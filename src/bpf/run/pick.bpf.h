@@ -218,16 +218,77 @@ static void keep_running(s32 cpu, struct cpu_ctx *cctx, struct task_struct *p,
 	set_slice_timer(cpu, cctx, cctx->curr_started, slice, cctx->queued);
 }
 
+/* What dispatch() is about to do. */
+struct choice {
+	struct task_ctx *curr;	  /* of current, if it may continue; else NULL */
+	struct task_struct *next; /* the first waiting task, if current or balance() needs it */
+	u64 queue;		  /* the queue that has it */
+	u64 slice;		  /* of current, if it continues */
+	bool keep;		  /* current continues */
+};
+
+/* Put tasks that have waited for too long, or whose shares have changed, in their places. */
+static void requeue_due(s32 cpu, struct cpu_ctx *cctx, u8 due)
+{
+	u32 checks = due & DUE_STARVED ? MAX_STARVE_CHECKS : MAX_PULL_CHECKS;
+
+	if (!(due & (DUE_SHARES | DUE_STARVED)) || !cctx->queued)
+		return;
+	requeue_late(cpu, cpu, checks);
+	requeue_late(cpu, pinned_queue(cpu), checks);
+}
+
+/* Choose between current, which is @prev and may not continue if @preempted, and waiting tasks. */
+static void choose(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev, bool preempted, u8 due,
+		   struct choice *c)
+{
+	/* Another CPU may have taken the task that preempted current. */
+	if (preempted)
+		clear_empty_queues(cpu, cctx);
+	if (!preempted || !cctx->queued)
+		c->curr = can_keep_running(cpu, prev, &c->slice);
+	requeue_due(cpu, cctx, due);
+	/* Most often current sleeps and one queue has tasks: there is nothing to compare. */
+	c->queue = cctx->queued & QUEUED_MOVABLE ? cpu : pinned_queue(cpu);
+	if (cctx->queued && (c->curr || due || cctx->queued == (QUEUED_MOVABLE | QUEUED_PINNED)))
+		c->next = first_queued(cpu, cctx, &c->queue);
+	c->keep = c->curr && (!c->next || keeps_turn(prev, c->curr, c->next, cctx));
+	if (c->keep && c->next && is_tickless(cctx)) {
+		/* Current would continue without a tick. */
+		c->keep = false;
+		kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+}
+
+/* Return true if balancing is due, and a task of another CPU was pulled in place of the choice. */
+static bool balances(s32 cpu, struct cpu_ctx *cctx, u8 due, const struct choice *c)
+{
+	struct task_ctx *own;
+
+	if (!(due & DUE_BALANCE) || (!c->keep && !c->next))
+		return false;
+	if (c->keep)
+		return balance(cpu, c->curr->deadline, NULL);
+	own = task_ctx(c->next);
+	/*
+	 * The first task woke a short time ago, so all tasks of a crowded CPU have waited for
+	 * longer. Postpone balancing to the next dispatch().
+	 */
+	if (own && own->has_credit) {
+		cctx->due |= DUE_BALANCE;
+		return false;
+	}
+	return balance(cpu, c->next->scx.dsq_vtime, own);
+}
+
 /*
  * In dispatch of @cpu: move the next task to the local DSQ, or let @prev continue. @prev is NULL if
  * current is not a task of sched_ext. The steps are numbered as at the head of this file.
  */
 static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 {
-	bool preempted = cctx->preempted_by, keep;
-	u64 queue, slice = 0, at;
-	struct task_struct *next = NULL;
-	struct task_ctx *tctx = NULL;
+	bool preempted = cctx->preempted_by;
+	struct choice c = {};
 	u8 due = cctx->due;
 
 	/* 1. */
@@ -238,51 +299,20 @@ static void pick_next(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev)
 	/* 2. */
 	if (due & DUE_YIELD && take_yielded(cpu))
 		return;
-	/* Another CPU may have taken the task that preempted current. */
-	if (preempted)
-		clear_empty_queues(cpu, cctx);
-	if (!preempted || !cctx->queued)
-		tctx = can_keep_running(cpu, prev, &slice);
-	if (due & (DUE_SHARES | DUE_STARVED) && cctx->queued) {
-		u32 checks = due & DUE_STARVED ? MAX_STARVE_CHECKS : MAX_PULL_CHECKS;
-
-		requeue_late(cpu, cpu, checks);
-		requeue_late(cpu, pinned_queue(cpu), checks);
-	}
-	/* Most often current sleeps and one queue has tasks: there is nothing to compare. */
-	queue = cctx->queued & QUEUED_MOVABLE ? cpu : pinned_queue(cpu);
-	if (cctx->queued && (tctx || due || cctx->queued == (QUEUED_MOVABLE | QUEUED_PINNED)))
-		next = first_queued(cpu, cctx, &queue);
-	keep = tctx && (!next || keeps_turn(prev, tctx, next, cctx));
-	at = keep ? tctx->deadline : next ? next->scx.dsq_vtime : 0;
-	if (keep && next && is_tickless(cctx)) {
-		/* Current would continue without a tick. */
-		keep = false;
-		kick_cpu(cpu, SCX_KICK_PREEMPT);
-	}
+	choose(cpu, cctx, prev, preempted, due, &c);
 
 	/* 3. */
-	if (due & DUE_BALANCE && (keep || next)) {
-		struct task_ctx *own = keep ? NULL : task_ctx(next);
-
-		/*
-		 * The first task woke a short time ago, so all tasks of a crowded CPU have waited
-		 * for longer. Postpone balancing to the next dispatch().
-		 */
-		if (own && own->has_credit)
-			cctx->due |= DUE_BALANCE;
-		else if (balance(cpu, at, own))
-			return;
-	}
+	if (balances(cpu, cctx, due, &c))
+		return;
 	/* A task of the local DSQ preempted current while balance() had dropped the rq lock. */
 	if (!preempted && cctx->preempted_by && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
 		return;
 
 	/* 4, 5. */
-	if (!keep && cctx->queued && take_queued(cpu, cctx, queue))
+	if (!c.keep && cctx->queued && take_queued(cpu, cctx, c.queue))
 		return;
-	if (tctx) {
-		keep_running(cpu, cctx, prev, tctx, slice);
+	if (c.curr) {
+		keep_running(cpu, cctx, prev, c.curr, c.slice);
 		return;
 	}
 
