@@ -34,8 +34,11 @@ const CHECK_EVERY: u64 = 500 * USEC;
 /// Number of LLCs that a search or a kick reaches: MAX_BEYOND and the CPU's LLC.
 const REACH: usize = 9;
 
-/// Waiting tasks that one loop checks (MAX_OFFER_CHECKS, MAX_STARVE).
-const MAX_CHECKS: u32 = 16;
+/// Waiting tasks that one loop checks (MAX_PULL_CHECKS, MAX_UNTHROTTLES and the first that is not due).
+const MAX_CHECKS: u32 = 9;
+
+/// Throttled tasks that dispatch() checks after a limit has changed.
+const MAX_RECHECKS: u32 = 257;
 
 /// Negative lag that a task may have, besides a slice (OVERRUN_NS).
 const OVERRUN: u64 = 20 * MSEC;
@@ -198,7 +201,8 @@ impl Kernel {
             let by = self.tasks[task].tctx().map(|tctx| u32::from(tctx.preempted_by));
             self.tasks[task].behind_kthread = by == Some(preempter_BY_KTHREAD);
         }
-        for (checks, most) in [(checks, MAX_CHECKS), (checks_back, magpie_limits_MAX_STARVE_CHECKS)] {
+        let most = if op == Op::Dispatch { MAX_RECHECKS } else { MAX_CHECKS };
+        for (checks, most) in [(checks, most), (checks_back, magpie_limits_MAX_STARVE_CHECKS)] {
             if checks > most && op != Op::CpuOffline {
                 self.violate("budget", format!("{op:?} checked {checks} waiting tasks, more than {most}"));
             }
