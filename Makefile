@@ -26,7 +26,7 @@ SIM_SANITIZED = $(SIM) --features sanitize
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
 
-demo: setup build build-wakeup ## in a VM: from idle to twice the load, containers, then the same under EEVDF, and a summary
+demo: setup build build-demo ## in a VM: from idle to twice the load, and containers; then EEVDF and scx_magpie compared
 	@tools/demo
 
 test: setup-test check unit litmus-cached sim-test vm-test ## all tests: style, lints, unit tests, simulations, and the VM tests on the default kernel
@@ -87,7 +87,7 @@ growth: setup-build ## how the cost of a wakeup and a dispatch grows with the CP
 pictures: setup-build ## draw docs/pictures anew, of what is recorded there and the table of docs/benchmarks.md
 	@$(ENV) cargo run --quiet --release --locked -p magpie-pictures
 
-pictures-record: setup build build-wakeup ## measure what pictures are drawn from, in VMs; WHAT=top or shares (default: all)
+pictures-record: setup build build-demo ## measure what pictures are drawn from, in VMs; WHAT=top or shares (default: all)
 	@tools/pictures/record $(WHAT)
 	@$(MAKE) --no-print-directory pictures
 
@@ -161,7 +161,7 @@ fmt: setup-build ## format Rust and C
 setup: ## install what building and testing need
 	@tools/setup all
 
-.PHONY: setup-build setup-test build-carried build-wakeup
+.PHONY: setup-build setup-test build-carried build-demo
 setup-build:
 	@tools/setup build
 setup-test:
@@ -172,8 +172,8 @@ CARRIED := $(filter magpie-%,$(shell sed -n 's/^# carry: //p' tests/vm/*.sh test
 build-carried: setup-build
 	@$(ENV) cargo build --release --locked -p magpie-sim -p magpie-bench -p magpie-pictures $(addprefix --bin ,$(sort $(CARRIED)))
 
-build-wakeup: setup-build
-	@$(ENV) cargo build --release --locked -p magpie-bench --bin magpie-wakeup
+build-demo: setup-build
+	@$(ENV) cargo build --release --locked -p magpie-bench --bin magpie-wakeup --bin magpie-longrun
 
 clean: ## forget what was built and downloaded
 	rm -rf "$(CACHE)"

@@ -2,7 +2,7 @@
 # What `make demo` shows, in the VM, in some two minutes of the VM's time:
 #
 #	attach --> idle --> half load --> full --> twice --> a container with a limit --> two weighted groups --> detach
-#	       --> the same loads under EEVDF --> summary
+#	       --> summary
 #
 #	demo.sh [ROWS COLUMNS]    the size of the terminal, if there is one: the view is `scx_magpie top`, else a table
 #
@@ -205,55 +205,13 @@ weigh magpie 4
 expect "the heavier group's share of the CPUs, %" "$(cat /tmp/magpie.share)" 68 82
 
 title "7. Away: the scheduler is detached, and tasks go on under the kernel's own, EEVDF"
-look "the view: no scheduler. The same loads run once more, to compare."
+look "the view: no scheduler."
 still_enabled
 no_error_events
 stop_magpie
 [ -z "$ROWS" ] || sleep 4 # for that to be seen
 end_view
-compare() {
-	load "eevdf.$1" "$2" || fail "the load ended with status $?"
-	say "$1: done"
-}
-compare half "$HALF"
-compare full "$FULL"
-compare twice "$TWICE"
-contain eevdf
-say "container: done"
-weigh eevdf
-say "groups: done"
-
-# bars TITLE EEVDF MAGPIE: two bars on one scale.
-bars() {
-	full=#
-	case $LANG in *UTF-8) full=█ ;; esac
-	awk -v title="$1" -v eevdf="$2" -v magpie="$3" -v full=$full '
-		function bar(value, most, text, i) {
-			for (i = 0; most > 0 && i < 32 * value / most - 0.5; i++) text = text full
-			return text
-		}
-		BEGIN {
-			most = eevdf + 0 > magpie + 0 ? eevdf + 0 : magpie + 0
-			printf "  %-28s EEVDF  %6.0f %s\n", title, eevdf, bar(eevdf, most)
-			printf "  %-28s magpie %6.0f %s\n", "", magpie, bar(magpie, most)
-		}'
-}
-
-# A figure that is missing ends the demo here, and is not shown as 0.
-for name in half full twice container; do
-	for field in rps p99_us request_p99_us; do
-		figure eevdf.$name $field >/dev/null
-		figure magpie.$name $field >/dev/null
-	done
-done
-title "Summary: scx_magpie against EEVDF, in this boot"
-for name in half full twice container; do
-	bars "requests a second, $name" "$(figure eevdf.$name rps)" "$(figure magpie.$name rps)"
-	bars "  p99 of wakeups, us" "$(figure eevdf.$name p99_us)" "$(figure magpie.$name p99_us)"
-	bars "  p99 of requests, us" "$(figure eevdf.$name request_p99_us)" "$(figure magpie.$name request_p99_us)"
-done
-bars "share of weight 300, %" "$(cat /tmp/eevdf.share)" "$(cat /tmp/magpie.share)"
-echo
+title "Summary: what scx_magpie counted"
 printf '  %-40s %8s %8s %8s\n' "scx_magpie alone" half full twice
 row() {
 	printf "  %-40s %8$3 %8$3 %8$3\n" "$1" "$(stat magpie.half "$2")" "$(stat magpie.full "$2")" "$(stat magpie.twice "$2")"
@@ -264,7 +222,6 @@ row "search efficiency: found of scanned, %" se_eff .1f
 row "tasks stolen in the LLC" steal_llc s
 row "tasks stolen from other nodes" steal_far s
 echo
-[ -z "$CLOCK" ] || say "Emulated CPUs take turns: figures tell of the work done, and of order; not of speed."
 say "sched_ext is $(state); $(grep -a EXIT $LOG | head -n 1)"
 [ $WRONG = 0 ] || fail "not all was as expected: see BUT above"
 say "All was as expected."
