@@ -3,7 +3,7 @@
 //! By reading 6.12.117, 7.2.13 and 7.3.4; docs/experiments/kernel-facts.md has the sources.
 //!
 //! ```text
-//! 6.12             picks for a core right; up to 6.12.110 it asks in the wrong order
+//! 6.12             hung when a CPU stole; up to 6.12.110 it asks in the wrong order
 //! 6.19 to 7.1      may release the lock while it picks for a core, and hang
 //! 7.2.13, 7.3.4    the pick starts again then; they ask in the right order
 //! ```
@@ -34,13 +34,13 @@ pub fn orders_right() -> Result<bool> {
     Ok(is_built_in()? && is_mended()?)
 }
 
-/// Warn of a kernel that may hang. `releases_lock`: the kernel dispatches while it picks (6.19 on).
-pub fn warn_of_hangs(releases_lock: bool) -> Result<()> {
+/// Warn of a kernel that may hang.
+pub fn warn_of_hangs() -> Result<()> {
     let has_siblings = fs::read_to_string(SMT).is_ok_and(|active| active.trim() == "1");
-    if releases_lock && has_siblings && is_built_in()? && !is_mended()? {
+    if has_siblings && is_built_in()? && !is_mended()? {
         warn!(
-            "with any sched_ext scheduler this kernel may hang once a program uses core scheduling (cloud-hypervisor, crosvm): \
-             use a newer 7.2 or 7.3, or switch it off in that program"
+            "this kernel may hang once a program uses core scheduling (cloud-hypervisor, crosvm): use a newer 7.2 or 7.3, or \
+             switch it off in that program"
         );
     }
     Ok(())

@@ -23,7 +23,7 @@ pub fn fit(ops: &mut types::sched_ext_ops, no_cgroups: bool) -> Result<bool> {
         // stopping() does this work, and the kernel would warn about the callback.
         ops.cpu_release = ptr::null_mut();
     }
-    core_sched::warn_of_hangs(is_6_19)?;
+    core_sched::warn_of_hangs()?;
     if !core_sched::orders_right()? {
         ops.core_sched_before = ptr::null_mut();
     }
