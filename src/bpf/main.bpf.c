@@ -233,7 +233,9 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	if (cctx->queued_slice < p->scx.slice)
 		scx_bpf_task_set_slice(p, cctx->queued_slice);
 	set_tickless(p, tctx, cpu, cctx);
-	set_slice_timer(cpu, cctx, cctx->curr_started, p->scx.slice, cctx->queued);
+	/* On 7.3 p->scx.slice is not the new one yet. */
+	set_slice_timer(cpu, cctx, cctx->curr_started, min(p->scx.slice, cctx->queued_slice),
+			cctx->queued);
 }
 
 /*

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 1 --llcs 1 --nodes 1 --icount 0 --turn 50
+# matrix: --kernel 7.3 --cpus 1 --llcs 1 --nodes 1 --icount 0 --turn 50
 # carry: magpie-slice
 # carry: magpie-wakeup
 # Programs that ask for a slice of their own (sched_attr.sched_runtime): two hogs, one of 0.5 ms, share the CPU equally, and
