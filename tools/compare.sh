@@ -31,15 +31,15 @@ loads() {
 # row NAME more|less UNIT TEXT: more or less is better.
 row() {
 	awk -v better="$2" -v unit="$3" -v text="$4" '
-		NR == FNR { min(0, $1); next }
-		{ min(1, $1) }
-		function min(who, value) {
-			if (!(who in low) || value + 0 < low[who]) low[who] = value + 0
-			if (!(who in high) || value + 0 > high[who]) high[who] = value + 0
+		NR == FNR { add(0, $1); next }
+		{ add(1, $1) }
+		function add(which, value) {
+			if (!(which in low) || value + 0 < low[which]) low[which] = value + 0
+			if (!(which in high) || value + 0 > high[which]) high[which] = value + 0
 		}
-		function range(who, a, b) {
-			a = number(low[who])
-			b = number(high[who])
+		function range(which, a, b) {
+			a = number(low[which])
+			b = number(high[which])
 			return (a == b ? a : a " to " b) (unit == "" ? "" : " " unit)
 		}
 		function number(value) { return sprintf(value < 1000 ? "%.3g" : "%.0f", value) }

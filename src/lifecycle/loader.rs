@@ -68,7 +68,7 @@ impl Host for Loader {
 
     fn end(&mut self, mut scheduler: Self::Program) -> Result<Next> {
         let exit = scheduler.end()?;
-        if let Some(jump) = scheduler.jump(&exit)? {
+        if let Some(jump) = scheduler.jump(&exit) {
             let sec = jump.as_secs();
             warn!("the machine stood still for {sec} s, which the kernel took for a stall ({exit}): attaching again");
             return Ok(Next::Start);

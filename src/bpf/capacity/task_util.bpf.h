@@ -8,7 +8,7 @@
  *	                                 difference at each sleep
  *	task_util   the greater of both, within uclamp.min .. uclamp.max
  *
- *	select_cpu  decay_task_util()      tick      util_runs()
+ *	select_cpu  decay_task_util()  tick      util_runs()
  *	running     util_starts()      stopping  util_stops()
  *
  * A new task starts at half of the spare capacity of its CPU. sched_ext does not maintain
