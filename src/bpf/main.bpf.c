@@ -198,6 +198,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cctx = cpu_ctx(cpu);
 	struct task_ctx *tctx = task_ctx(p);
+	u64 slice;
 
 	mark_busy(cpu, cctx);
 	if (!tctx)
@@ -229,13 +230,12 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 		if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
 			kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
-	limit_slice(p, tctx, cpu);
-	if (cctx->queued_slice < p->scx.slice)
-		scx_bpf_task_set_slice(p, cctx->queued_slice);
-	set_tickless(p, tctx, cpu, cctx);
-	/* On 7.3 p->scx.slice is not the new one yet. */
-	set_slice_timer(cpu, cctx, cctx->curr_started, min(p->scx.slice, cctx->queued_slice),
-			cctx->queued);
+	slice = limited_slice(p, tctx, cpu);
+	slice = set_tickless(p, tctx, cpu, cctx, min(slice, cctx->queued_slice));
+	/* From 7.3 on it is in p->scx.slice, and counts, from the next tick on. */
+	if (slice != p->scx.slice)
+		scx_bpf_task_set_slice(p, slice);
+	set_slice_timer(cpu, cctx, cctx->curr_started, slice, cctx->queued);
 }
 
 /*
@@ -271,11 +271,12 @@ void BPF_STRUCT_OPS(magpie_stopping, struct task_struct *p, bool runnable)
 		util_stops(p, tctx, cpu, cctx, sleeps);
 	if (machine.nr_llcs > 1)
 		tctx->stopped_at = ran_until(p, cctx);
-	if (sleeps)
+	if (sleeps) {
 		end_burst(tctx, cctx);
+		tctx->at_user = false;
+	}
 	if (!runnable) {
 		tctx->move_why = MOVE_NOT;
-		tctx->at_user = false;
 		group_leave(tctx, cpu, cctx->advanced_at);
 	}
 }

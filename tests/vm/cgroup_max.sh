@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 4 --llcs 1 --nodes 1 --icount 3 --timeout 900
+# kernels: ends
 # Groups use what cpu.max allows, within -10 %/+5 % of it; a raise takes effect within two periods; a parent tighter than
 # its child counts, a burst comes on top; waits that are longer than the watchdog's timeout do not trip it; killed tasks
 # of a throttled group exit.
 . /root/lib.sh
 CG=/sys/fs/cgroup
-SECONDS_EACH=10
+SECONDS_EACH=4
 
 # usage GROUP: CPU time of the group in us, and the time since boot in s. By one process: between two the group may use up a quota.
 usage() {

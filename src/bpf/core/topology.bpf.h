@@ -12,9 +12,10 @@
 
 enum { MAX_BEYOND = 8 }; /* other LLCs that one search scans at most */
 
-/* Both evaluate their arguments twice. */
-#define min(a, b) ((a) < (b) ? (a) : (b))
-#define max(a, b) ((a) > (b) ? (a) : (b))
+/* clang-format off */
+#define min(a, b) ({ typeof(a) a_ = (a); typeof(b) b_ = (b); a_ < b_ ? a_ : b_; })
+#define max(a, b) ({ typeof(a) a_ = (a); typeof(b) b_ = (b); a_ > b_ ? a_ : b_; })
+/* clang-format on */
 
 /*
  * Loops: bpf_for() if the body is large. If it is small, can_loop and a counter that begins at

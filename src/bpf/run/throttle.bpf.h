@@ -222,35 +222,41 @@ static void offer_unthrottled(s32 cpu)
 
 /*
  * In running of @p: cap its time slice by the remaining runtime of its groups, their quota slice.
+ * Return the time slice.
  *
  * 1. If the groups have no slice, and @p is still at the boundary of user space, send @p back to
  *    the throttled queue, once.
  * 2. If the groups have no slice, and @p is not there, or was sent back already, let @p run to the
  *    next tick, and request task work.
  */
-static void limit_slice(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
+static u64 limited_slice(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {
-	u64 slice;
+	u64 slice = p->scx.slice, quota;
 
 	if (!is_limited(tctx) || is_exempt(p)) {
 		tctx->at_user = false;
-		return;
+		return slice;
 	}
-	slice = take_slice(cpu, tctx->group, scx_bpf_now());
+	/*
+	 * @p does not run, but is about to be preempted: from 6.19 on the kernel calls stopping()
+	 * and running() before it preempts a task that has migration disabled, as task work has.
+	 */
+	if (!slice)
+		return slice;
+	quota = take_slice(cpu, tctx->group, scx_bpf_now());
 	/*
 	 * Only once for each enqueue(): while the kernel bypasses this scheduler, it does not call
 	 * enqueue(), and the task would be preempted again and again.
 	 */
-	if (!slice && tctx->at_user && !tctx->sent_back) {
+	if (!quota && tctx->at_user && !tctx->sent_back) {
 		tctx->sent_back = true;
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
-		return;
+		return slice;
 	}
 	tctx->at_user = false;
-	if (!slice) {
-		slice = OVERRUN_SLICE_NS;
+	if (!quota) {
+		quota = OVERRUN_SLICE_NS;
 		ask_boundary(p, tctx);
 	}
-	if (slice < p->scx.slice)
-		scx_bpf_task_set_slice(p, slice);
+	return min(slice, quota);
 }

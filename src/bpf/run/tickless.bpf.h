@@ -63,24 +63,23 @@ static u64 tickless_slice(const struct task_ctx *tctx, s32 cpu, struct cpu_ctx *
 	return SCX_SLICE_INF;
 }
 
-/* In running of @p on @cpu, when its slice is known: decide whether it has a tick. */
-static void set_tickless(struct task_struct *p, const struct task_ctx *tctx, s32 cpu,
-			 struct cpu_ctx *cctx)
+/* In running of @p on @cpu: decide whether @p has a tick. Return its slice, which was @slice. */
+static u64 set_tickless(struct task_struct *p, const struct task_ctx *tctx, s32 cpu,
+			struct cpu_ctx *cctx, u64 slice)
 {
 	bool switches;
 
 	if (!is_nohz_full(cpu))
-		return;
+		return slice;
 	if (others_wait(cpu, cctx) && !cctx->curr_critical)
 		cctx->shared_at = scx_bpf_now();
 	switches = switches_class(cpu);
 	cctx->tickless = switches || is_alone(tctx, cpu, cctx);
-	if (cctx->tickless)
-		scx_bpf_task_set_slice(p, tickless_slice(tctx, cpu, cctx, p->scx.slice));
-	else if (p->scx.slice == SCX_SLICE_INF)
-		scx_bpf_task_set_slice(p, slice_of(p));
 	if (switches && others_wait(cpu, cctx))
 		kick_cpu(cpu, SCX_KICK_PREEMPT);
+	if (cctx->tickless)
+		return tickless_slice(tctx, cpu, cctx, slice);
+	return slice == SCX_SLICE_INF ? slice_of(p) : slice;
 }
 
 /*

@@ -61,8 +61,14 @@ fn throttled(cpus: &[usize]) -> (Rig, TaskId) {
     (rig, task)
 }
 
+/// The kernel starts no task without a time slice.
 fn run(rig: &mut Rig, task: TaskId, cpu: usize) {
+    rig.kernel.tasks[task].raw_mut().scx.slice = QUOTA;
     rig.run(task, cpu);
+    running(rig, task);
+}
+
+fn running(rig: &mut Rig, task: TaskId) {
     let raw = rig.raw(task);
     // SAFETY: as the kernel calls it.
     rig.kernel.call(Op::Running, Some(task), 0, |ops| unsafe { ops.running.unwrap()(raw) });
@@ -318,7 +324,6 @@ fn a_task_that_starts_to_run_without_a_slice() {
     assert!(rig.kernel.tasks[task].work.is_none());
 
     rig.remembered(task, |tctx| tctx.at_user = 0);
-    rig.kernel.tasks[task].raw_mut().scx.slice = QUOTA;
     run(&mut rig, task, 0);
     assert!(rig.kicked().is_empty());
     assert_eq!(rig.kernel.tasks[task].raw().scx.slice, u64::from(OVERRUN_SLICE_NS));
@@ -342,6 +347,25 @@ fn a_task_that_starts_to_run_without_a_slice() {
     rig.call(rig.u.charge_groups, (0, 1, QUOTA));
     run(&mut rig, task, 0);
     assert!(rig.kernel.tasks[task].work.is_some(), "it can be asked again");
+}
+
+/// From 6.19 on the kernel preempts a task with migration disabled, as task work has it, by way of stopping() and running().
+#[test]
+fn a_task_preempted_at_the_boundary_remains_there() {
+    for sleeps in [false, true] {
+        let (mut rig, task) = rig(&[0, 1], &[0, 1]);
+        rig.kicked();
+        rig.run(task, 0);
+        rig.kernel.tasks[task].raw_mut().scx.slice = 0;
+        rig.kernel.tasks[task].raw_mut().__state = sleeps.into();
+        let raw = rig.raw(task);
+        // SAFETY: as the kernel calls it.
+        rig.kernel.call(Op::Stopping, Some(task), 0, |ops| unsafe { ops.stopping.unwrap()(raw, false) });
+        running(&mut rig, task);
+        assert!(rig.kicked().is_empty());
+        assert!(rig.kernel.tasks[task].work.is_none());
+        assert_eq!(rig.remembered(task, |tctx| tctx.at_user), u8::from(!sleeps));
+    }
 }
 
 /// It returns to sched_ext while it is in the kernel, where it may hold a lock.
