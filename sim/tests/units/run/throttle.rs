@@ -314,6 +314,17 @@ fn idle_cpus_hear_of_those_that_go_on() {
     assert_eq!(rig.kicked(), [1]);
 }
 
+/// Another CPU queued it, and its clock is ahead: the task has waited for no time, not for ages.
+#[test]
+fn a_task_throttled_by_a_clock_ahead_does_not_starve() {
+    let (mut rig, task) = throttled(&[0, 1]);
+    let ahead = rig.kernel.now + 1000;
+    rig.remembered(task, |tctx| tctx.enqueued_at = ahead);
+    rig.cpu(0, |cctx| cctx.limit_changed = 1);
+    assert_eq!(rig.call(rig.u.unthrottle, (0,)), 0);
+    assert!(is_throttled(&rig, task));
+}
+
 /// It has done nothing since it was at the boundary: back it goes. Else it runs on, and is asked to tell when it is there.
 #[test]
 fn a_task_that_starts_to_run_without_a_slice() {
