@@ -100,7 +100,7 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
 	if (!tctx)
 		return prev;
 
-	if (in_interrupt())
+	if (wake_flags & SCX_WAKE_SYNC && in_interrupt())
 		wake_flags &= ~SCX_WAKE_SYNC;
 	begin_burst(p, tctx, wake_flags);
 	target = affine_target(p, tctx, prev, wake_flags);

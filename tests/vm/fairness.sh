@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 2 --llcs 1 --nodes 1
-# Two hogs on one CPU share it by weight, over 20 s: nice 0 and 5 as 3.06 : 1 within 5 %; a SCHED_IDLE one gets the rest.
+# vm: --cpus 2 --llcs 1 --nodes 1 --icount 0 --turn 50 --timeout 500
+# Two hogs on one CPU share it by weight, over 8 s: nice 0 and 5 as 3.06 : 1 within 5 %; a SCHED_IDLE one gets the rest.
 . /root/lib.sh
 
 # shares SECONDS PID PID: CPU time of both meanwhile, as "us us"
@@ -17,7 +17,7 @@ hog taskset 2 nice -n 0
 zero=$HOG
 hog taskset 2 nice -n 5
 five=$HOG
-set -- $(shares 20 $zero $five)
+set -- $(shares 8 $zero $five)
 say "nice 0 : nice 5 = $(awk "BEGIN { printf \"%.3f\", $1 / $2 }") : 1 ($1 us, $2 us)"
 within "$(awk "BEGIN { print $1 / $2 }")" 2.907 3.213 || fail "not 3.06 : 1 within 5 %"
 kill $five

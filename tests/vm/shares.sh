@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 4 --llcs 2 --nodes 2
+# vm: --cpus 4 --llcs 2 --nodes 2 --icount 0 --turn 50 --timeout 500
 # Five hogs on four CPUs: each gets four fifths of one within 5 %, whichever CPU it started on; with nice levels mixed each gets
 # its part by weight within 12 %. Counted from 10 s on, for a minute at most: a virtual CPU may stand still for tenths of seconds.
 . /root/lib.sh
