@@ -17,7 +17,7 @@ use crate::stats::{Group, Metrics};
 /// Metrics of each LLC: the metric and its statistic, whose description is the help text.
 const LLC_GAUGES: [(&str, &str); 4] =
     [("cpus", "nr_cpus"), ("scan_cpus", "nr_scan"), ("queue_length", "nr_queued"), ("queue_length_max", "max_queued")];
-const LLC_COUNTERS: [(&str, &str); 30] = [
+const LLC_COUNTERS: [(&str, &str); 29] = [
     ("searches", "search"),
     ("domain_searches", "domain_search"),
     ("scanned_cpus", "scanned"),
@@ -43,7 +43,6 @@ const LLC_COUNTERS: [(&str, &str); 30] = [
     ("affine_wakeups", "affine"),
     ("affine_far_wakeups", "affine_far"),
     ("preferred_held_ticks", "preferred_held"),
-    ("home_held_ticks", "preferred_held"), // name of 0.1, until 0.3
     ("misfits", "misfit"),
     ("misfit_moves", "misfit_move"),
     ("misfit_swaps", "misfit_swap"),
@@ -52,7 +51,7 @@ const LLC_COUNTERS: [(&str, &str); 30] = [
 
 /// Metrics of each LLC: name, help text, label, and the statistic for each value of the label.
 type Labelled = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
-const LLC_LABELLED: [Labelled; 4] = [
+const LLC_LABELLED: [Labelled; 3] = [
     (
         "wakeups",
         "wakeups by the place of the task: an idle CPU (target, previous, recent, another one of the LLC, one of another LLC), \
@@ -76,13 +75,6 @@ const LLC_LABELLED: [Labelled; 4] = [
     ),
     (
         "preferred_returns",
-        "tasks that returned to their preferred node: on wakeup, while they waited, while they ran",
-        "by",
-        &[("wakeup", "preferred_wake"), ("steal", "preferred_steal"), ("move", "preferred_move")],
-    ),
-    // Name of 0.1, until 0.3.
-    (
-        "home_returns",
         "tasks that returned to their preferred node: on wakeup, while they waited, while they ran",
         "by",
         &[("wakeup", "preferred_wake"), ("steal", "preferred_steal"), ("move", "preferred_move")],
@@ -152,10 +144,8 @@ impl Families<'_> {
 
     pub fn nodes(&mut self, metrics: &Metrics) -> fmt::Result {
         let ticks = metrics.nodes.iter().flat_map(|(id, node)| {
-            // The label `home` is the name of 0.1, until 0.3.
             let of = |preferred: bool, count| {
-                let label = |name| (name, preferred.to_string());
-                (vec![("node", id.to_string()), label("preferred"), label("home")], count)
+                (vec![("node", id.to_string()), ("preferred", preferred.to_string())], count)
             };
             [of(true, node.checks_preferred), of(false, node.checks - node.checks_preferred)]
         });
@@ -185,15 +175,10 @@ impl Families<'_> {
             &[(vec![], memory.cpu_ns as f64 / NS)],
         )?;
         let longest = memory.longest_us as f64 / US;
-        // The second name is that of 0.1, until 0.3.
-        for name in ["memory_longest_sample", "memory_longest_look"] {
-            let help = "CPU time of the longest sampling without a pause";
-            self.gauge(name, help, seconds, &[(vec![], longest)])?;
-        }
+        let help = "CPU time of the longest sampling without a pause";
+        self.gauge("memory_longest_sample", help, seconds, &[(vec![], longest)])?;
         let help = "processes known now to have most of their memory on one node";
-        // The second name is that of 0.1, until 0.3.
-        self.gauge("memory_known", help, None, &[(vec![], memory.known)])?;
-        self.gauge("memory_homes", help, None, &[(vec![], memory.known)])
+        self.gauge("memory_known", help, None, &[(vec![], memory.known)])
     }
 
     pub fn cgroups(&mut self, metrics: &Metrics) -> fmt::Result {

@@ -10,7 +10,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Group;
-use super::renamed::new_name;
 
 /// Format of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -101,7 +100,6 @@ impl FromStr for Column {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let name = new_name(name);
         let known = Self::wide_set().into_iter().find(|column| column.head == name || column.field == name);
         if let Some(column) = known {
             return Ok(column);
@@ -171,7 +169,6 @@ mod tests {
         let unit = |name: &str| name.parse::<Column>().map(|column| column.unit);
         assert_eq!(unit("se_eff"), Ok(Unit::Percent));
         assert_eq!(unit("on_preferred"), Ok(Unit::Percent));
-        assert_eq!(unit("at_home"), Ok(Unit::Percent));
         assert_eq!(unit("stolen_wait_us"), Ok(Unit::Micros));
         assert_eq!(unit("kick"), Ok(Unit::PerSecond));
         assert_eq!(unit("max_queued"), Ok(Unit::Now));

@@ -19,7 +19,6 @@ mod group;
 mod metrics;
 pub mod monitor;
 mod numa;
-pub mod renamed;
 mod search;
 mod server;
 mod snapshot;
@@ -33,7 +32,6 @@ pub use client::Client;
 pub use group::Group;
 pub use metrics::Metrics;
 pub use numa::{Memory, Node};
-use renamed::with_old_names;
 pub use search::SearchCounts;
 pub use server::{SOCKET, Server};
 pub use snapshot::{About, Counters, Latencies, LlcSnapshot, SamplerSnapshot, Shared, Snapshot};
@@ -68,7 +66,7 @@ fn intervals() -> Box<dyn StatsOpener<(), Snapshot>> {
             let now = looked_up(res.recv()?);
             let metrics = now.since(&prev, now.at.saturating_sub(prev.at));
             prev = now;
-            with_old_names(&metrics)
+            Ok(serde_json::to_value(&metrics)?)
         });
         Ok(read)
     })
@@ -81,7 +79,7 @@ fn totals() -> Box<dyn StatsReaderSend<(), Snapshot>> {
             None => DEFAULT_NR_CGROUPS,
         };
         req.send(())?;
-        with_old_names(&looked_up(res.recv()?).totals(nr_cgroups))
+        Ok(serde_json::to_value(looked_up(res.recv()?).totals(nr_cgroups))?)
     })
 }
 

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use log::info;
 
-use super::renamed::with_old_names;
 use super::table::{Table, TableOpts};
 use super::{Client, Metrics, SOCKET};
 
@@ -43,7 +42,7 @@ impl Format {
     fn print(&mut self, metrics: &Metrics, first: bool) -> Result<()> {
         let mut out = std::io::stdout().lock();
         match self {
-            Self::Json => writeln!(out, "{}", with_old_names(metrics)?)?,
+            Self::Json => writeln!(out, "{}", serde_json::to_string(metrics)?)?,
             Self::Table(_) if first => (),
             Self::Table(table) => table.print(metrics, &mut out)?,
         }

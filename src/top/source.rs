@@ -12,7 +12,6 @@ use anyhow::{Context, Result};
 
 use super::{Event, TopOpts};
 use crate::stats::monitor::RETRY;
-use crate::stats::renamed::add_new_names;
 use crate::stats::{Client, Metrics};
 
 /// The first figures appear after this time, however long the interval is.
@@ -125,10 +124,6 @@ impl Recording {
         self.line += 1;
         let Some(text) = self.lines.next().transpose()? else { return Ok(None) };
         let metrics = serde_json::from_str(&text)
-            .and_then(|mut json| {
-                add_new_names(&mut json);
-                serde_json::from_value(json)
-            })
             .with_context(|| format!("{} line {} is not a line that --record wrote", self.path.display(), self.line))?;
         Ok(Some(metrics))
     }
