@@ -339,6 +339,7 @@ fn messages_are_those_of_the_source() {
         Refusal::LockedDown,
         Refusal::NotRunning { state: "?".into() },
         Refusal::FailsAgain,
+        Refusal::StaysDetached { last: "?".into() },
     ];
     for text in refusals.map(|refusal| refusal.to_string()) {
         let is_known = messages.iter().any(|(_, message)| pieces(message).all(|piece| text.contains(piece)));

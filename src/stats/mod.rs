@@ -21,7 +21,7 @@ pub mod monitor;
 mod numa;
 pub mod renamed;
 mod search;
-mod server;
+pub mod server;
 mod snapshot;
 pub mod table;
 pub mod wake_cases;
