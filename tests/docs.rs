@@ -369,6 +369,8 @@ fn lines_are_short() {
 fn packages_have_this_version() {
     let version = env!("CARGO_PKG_VERSION");
     assert!(source("dist/PKGBUILD").contains(&format!("\npkgver={version}\n")), "dist/PKGBUILD: not {version}");
+    let manifests = source("dist/kubernetes/kustomization.yaml");
+    assert!(manifests.contains(&format!("    newTag: {version}\n")), "dist/kubernetes/kustomization.yaml: not {version}");
     assert!(source("CHANGELOG.md").contains(&format!("\n## {version}\n")), "CHANGELOG.md: nothing about {version}");
 }
 
