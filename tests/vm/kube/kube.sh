@@ -144,7 +144,7 @@ down /root/load.yaml
 
 # Another configuration: reloaded, not attached again. One that is wrong changes nothing.
 attached=$(nr_attached)
-put 'slice-us = "5ms"'
+put 'slice-us = 5000'
 says "slice-us: 3000 -> 5000"
 put 'slice-us = 1'
 says "WARN the configuration is not reloaded, and nothing has changed: /etc/scx_magpie.toml:1: invalid value"
