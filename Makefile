@@ -21,7 +21,7 @@ ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";
 SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
 SIM_SANITIZED = $(SIM) --features sanitize
 
-.PHONY: help demo test run build build-arm64 check advisories msrv unit litmus litmus-cached sim-test soak soak-vm experiments growth pictures pictures-record bench bench-host vm-test test-matrix test-longterm verifier-stats deb rpm vm-service fmt setup clean
+.PHONY: help demo test run build build-arm64 check advisories msrv unit litmus litmus-cached sim-test soak soak-vm experiments growth pictures pictures-record bench bench-host vm-test test-matrix test-longterm verifier-stats deb rpm image vm-service vm-kube fmt setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
@@ -104,7 +104,7 @@ bench-host: ## the same on this machine, which must run a sched_ext kernel
 vm-test: setup build build-carried build-arm64 ## the tests on real kernels: most on the default one, some on each
 	@tests/vm/run
 
-test-matrix: setup msrv litmus build build-carried build-arm64 vm-service ## the VM tests on each kernel of the matrix, long ones too, the service; hours
+test-matrix: setup msrv litmus build build-carried build-arm64 vm-service vm-kube ## the VM tests on each kernel of the matrix, long ones too, the service, pods; hours
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
 
 LONGTERM_TESTS = load affinity affinity_storm cgroup_churn cgroup_max cgroup_weight eject fairness handoff hotplug_new interrupt \
@@ -151,6 +151,20 @@ vm-service: setup deb ## the Debian package under systemd in a VM: install, star
 	@vm/run --systemd --cpus 4 --llcs 2 --nodes 2 --timeout 900 --scheduler "$(DIST)/root/usr/bin/scx_magpie" $(DPKG) \
 		$(foreach name,scx-magpie newer,--carry "$(DIST)/$(name).deb:/root/$(name).deb") --carry tests/vm/lib.sh:/root/lib.sh \
 		$(foreach name,unit service,--carry tests/vm/service/$(name).sh:/root/$(name).sh) -- env PERL5LIB=/usr/lib/perl-base sh /root/service.sh
+
+# Named by its version in dist/kubernetes.
+IMAGE = $(CARGO_TARGET_DIR)/image/scx_magpie.tar
+image: build ## an OCI image with the scheduler and its libraries, in $CARGO_TARGET_DIR/image
+	@tools/setup image
+	@tools/image "$(CARGO_TARGET_DIR)/release/scx_magpie" "$(IMAGE)"
+
+vm-kube: image ## the image and dist/kubernetes with podman in a VM: attach, metrics, limits, reload, update, crash loop, refusals
+	@tools/setup kube
+	@kubectl kustomize dist/kubernetes >"$(CARGO_TARGET_DIR)/image/kube.yaml"
+	@tools/check-manifests "$(CARGO_TARGET_DIR)/image/kube.yaml" tests/vm/kube/load.yaml
+	@vm/run --podman --cpus 4 --llcs 2 --nodes 2 --mem 3G --timeout 1800 --carry "$(IMAGE):/root/scx_magpie.tar" \
+		--carry "$(CARGO_TARGET_DIR)/image/kube.yaml:/root/kube.yaml" --carry tests/vm/lib.sh:/root/lib.sh \
+		$(foreach name,kube.sh load.yaml,--carry tests/vm/kube/$(name):/root/$(name)) -- sh /root/kube.sh
 
 rpm: dist ## an RPM package, in $CARGO_TARGET_DIR/generate-rpm
 	@tools/package rpm "$(DIST)"

@@ -18,6 +18,9 @@ use crate::units::interval;
 /// The heading of flags that libbpf defines.
 const LIBBPF_OPTIONS: &str = "Options of libbpf";
 
+/// The heading of flags that tell how another program starts and replaces the scheduler.
+const SUPERVISOR_OPTIONS: &str = "Options for Kubernetes and other supervisors";
+
 /// CPU scheduler for sched_ext: a BPF program decides which task runs on which CPU.
 ///
 /// Without a command, scx_magpie attaches its scheduler to the kernel and runs until Ctrl-C or
@@ -85,6 +88,28 @@ pub struct Opts {
     /// Print the version and the build id, and exit.
     #[arg(short = 'V', long)]
     pub version: bool,
+
+    /// Reload the configuration file whenever it changes, as the command reload does.
+    ///
+    /// The file is checked once a second. If it is wrong, nothing changes.
+    #[arg(long, help_heading = SUPERVISOR_OPTIONS)]
+    pub follow_config: bool,
+
+    /// If another scx_magpie is attached, wait this long until it is detached, then attach.
+    ///
+    /// Unit: seconds, more than 0. The BPF programs are loaded before the wait, and the command
+    /// status succeeds meanwhile. Use it to replace a running scx_magpie with the shortest gap.
+    ///
+    /// Example: --wait 120
+    #[arg(long, value_name = "SEC", value_parser = interval, help_heading = SUPERVISOR_OPTIONS)]
+    pub wait: Option<f64>,
+
+    /// After three failures within ten minutes, or after SysRq-S, refuse each further start.
+    ///
+    /// /run/scx/scx_magpie.stopped marks it; remove that file to allow starts again. Use the flag
+    /// where scx_magpie is started again whatever its exit status is, as by Kubernetes.
+    #[arg(long, help_heading = SUPERVISOR_OPTIONS)]
+    pub give_up: bool,
 
     #[command(flatten, next_help_heading = LIBBPF_OPTIONS)]
     pub libbpf: LibbpfOpts,

@@ -38,7 +38,7 @@ pub const STATUSES: [(u8, &str); 16] = [
     (10, "The kernel is locked down."),
     (11, "No scx_magpie runs (status, set, reload)."),
     (EXIT_SYSRQ, "SysRq-S detached the scheduler."),
-    (EXIT_GIVE_UP, "The service failed three times within ten minutes."),
+    (EXIT_GIVE_UP, "It failed three times in ten minutes, or --give-up refuses this start."),
     (130, "A second SIGINT (Ctrl-C) ended the process immediately."),
     (143, "A second SIGTERM ended the process immediately."),
 ];
@@ -113,6 +113,10 @@ pub enum Refusal {
     },
     /// The service failed repeatedly and must not be restarted.
     FailsAgain,
+    /// The same with --give-up, also after SysRq-S. `last`: the time and reason of the last failure.
+    StaysDetached {
+        last: String,
+    },
 }
 
 impl std::error::Error for Refusal {}
@@ -131,7 +135,7 @@ impl Refusal {
             Self::LockedDown => 10,
             Self::Usage { .. } => EXIT_USAGE,
             Self::NotRunning { .. } => 11,
-            Self::FailsAgain => EXIT_GIVE_UP,
+            Self::FailsAgain | Self::StaysDetached { .. } => EXIT_GIVE_UP,
         }
     }
 }
@@ -189,6 +193,11 @@ impl fmt::Display for Refusal {
                      'journalctl -u scx_magpie' for the reasons, then run 'systemctl start scx_magpie'"
                 )
             }
+            Self::StaysDetached { last } => write!(
+                f,
+                "it stays detached after three failures within ten minutes, or SysRq-S, the last {last}: delete this pod, or \
+                 remove /run/scx/scx_magpie.stopped, to start it again"
+            ),
         }
     }
 }
@@ -244,6 +253,7 @@ mod tests {
             Refusal::Topology { problem: "no CPUs".into() },
             Refusal::TooLarge { problem: "257 LLCs, at most 256".into() },
             Refusal::FailsAgain,
+            Refusal::StaysDetached { last: "stall".into() },
         ];
         for refusal in refusals {
             assert!(!refusal.to_string().contains('\n'));

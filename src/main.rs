@@ -30,6 +30,9 @@ use scx_magpie::{
 
 const NO_SIGNALS: &str = "cannot handle signals";
 
+/// Flags that are not keys, and have an effect only when a scheduler starts.
+const ONE_RUN: [&str; 6] = ["config", "stats", "run-id", "follow-config", "wait", "give-up"];
+
 fn main() -> ExitCode {
     // SAFETY: no thread has been started.
     if let Some(problem) = unsafe { logging::drop_strange_variable() } {
@@ -101,10 +104,10 @@ fn run(opts: Opts, matches: &ArgMatches) -> Result<()> {
         }
         Some(Command::Man { ref folder }) => manual::pages(folder),
         Some(Command::VerifierStats { asymmetric }) => {
-            preflight::check()?;
+            preflight::check(false)?;
             let opts = Opts { settings: configure()?.settings()?, ..opts };
             start_logging(&opts);
-            verifier_stats::print(&opts, asymmetric).map_err(preflight::explain)
+            verifier_stats::print(&opts, asymmetric).map_err(|err| preflight::explain(err, false))
         }
         Some(Command::Status) => client::print(&Request::Status),
         Some(Command::Config { check }) => client::print_config(check, configure),
@@ -128,7 +131,7 @@ fn check_flags(opts: &Opts, matches: &ArgMatches) -> Result<(), Refusal> {
         return Ok(());
     }
     let is_given = |id: &str| matches.value_source(&id.replace('-', "_")) == Some(ValueSource::CommandLine);
-    let mut flags = keys::all().into_iter().chain(["config", "stats", "run-id"].map(String::from));
+    let mut flags = keys::all().into_iter().chain(ONE_RUN.map(String::from));
     match flags.find(|flag| flag != "log-level" && is_given(flag)) {
         Some(flag) => Err(Refusal::Usage {
             problem: format!(
@@ -146,9 +149,9 @@ fn start_logging(opts: &Opts) {
 /// Run the scheduler until a signal stops it or the kernel ejects it.
 fn schedule(opts: Opts, config: Config) -> Result<()> {
     start_logging(&opts);
-    preflight::check()?;
-    // Only root may use the sockets, from their creation on.
-    umask(Mode::from_bits_truncate(0o077));
+    preflight::check(opts.wait.is_some())?;
+    // Only root may use the sockets, from their creation on. A group needs a way to that of statistics.
+    umask(Mode::from_bits_truncate(if stats::server::has_readers() { 0o027 } else { 0o077 }));
     let (shutdown, hangup) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     for signal in [SIGINT, SIGTERM] {
         // A second signal ends the process immediately. The kernel then detaches the scheduler.
@@ -168,8 +171,8 @@ fn schedule(opts: Opts, config: Config) -> Result<()> {
             }
         });
     }
-    let control = Control::new(config, hangup, || std::io::stdin().is_terminal())?;
-    let failures = Failures::of_this_machine();
+    let control = Control::new(config, opts.follow_config, hangup, || std::io::stdin().is_terminal())?;
+    let failures = Failures::of_this_machine(opts.give_up);
     failures.begin()?;
     failures.end(lifecycle::run(&mut Loader::new(opts, control, shutdown)))
 }
@@ -197,6 +200,7 @@ mod tests {
             "magpie reload --config x",
             "magpie --monitor 1 --no-cgroups",
             "magpie --stats 1 top",
+            "magpie --wait 10 status",
         ] {
             assert!(!check(wrong), "{wrong}");
         }

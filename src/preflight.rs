@@ -19,6 +19,9 @@ use crate::exit::{FILES, Refusal};
 
 const SYSFS: &str = "/sys/kernel/sched_ext";
 
+/// How the name of each scx_magpie in the kernel begins.
+pub const OPS: &str = "magpie";
+
 /// Inode of the initial user namespace (PROC_USER_INIT_INO).
 const FIRST_USER_NAMESPACE: u64 = 0xeffffffd;
 
@@ -32,19 +35,36 @@ const PASSING: Duration = Duration::from_secs(10);
 /// How often the kernel's state is read during that wait.
 const PASSING_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Check everything that needs no load, and raise the limit of open files.
-pub fn check() -> Result<(), Refusal> {
-    check_facts(geteuid().is_root(), Path::new(SYSFS), PASSING)?;
+/// Check everything that needs no load, and raise the limit of open files. With `waits` another
+/// scx_magpie may be attached.
+pub fn check(waits: bool) -> Result<(), Refusal> {
+    check_facts(geteuid().is_root(), Path::new(SYSFS), PASSING, waits)?;
     raise_file_limit()
 }
 
+/// Return the name of the scx_magpie that has to be detached before this one can be attached; for a
+/// moment it has none. Fails if another scheduler is attached.
+pub fn predecessor() -> Result<Option<String>, Refusal> {
+    predecessor_in(Path::new(SYSFS))
+}
+
+fn predecessor_in(sysfs: &Path) -> Result<Option<String>, Refusal> {
+    let read = |name: &str| read_from_file::<String>(&sysfs.join(name));
+    match (read("state").as_deref(), read("root/ops")) {
+        (Ok("disabled") | Err(_), _) => Ok(None),
+        (Ok("enabled"), Ok(ops)) if !ops.starts_with(OPS) => Err(Refusal::Busy { ops }),
+        (Ok(state), ops) => Ok(Some(ops.unwrap_or_else(|_| state.into()))),
+    }
+}
+
 /// Replace `err`, from loading or attaching, by the known reason that explains it, if there is one.
-pub fn explain(err: anyhow::Error) -> anyhow::Error {
+/// With `waits` an attached scx_magpie explains nothing.
+pub fn explain(err: anyhow::Error, waits: bool) -> anyhow::Error {
     if err.is::<Refusal>() {
         return err;
     }
     // Another scheduler may have been attached meanwhile.
-    if let Err(refusal) = check() {
+    if let Err(refusal) = check(waits) {
         return refusal.into();
     }
     let refusal = match err.downcast_ref::<libbpf_rs::Error>().map(libbpf_rs::Error::kind) {
@@ -99,8 +119,9 @@ fn isolation(isolated: &str, command_line: &str) -> Option<Refusal> {
     (by_boot && !cpus.is_empty()).then_some(Refusal::IsolatedCpus { cpus })
 }
 
-/// Check the kernel's state. Wait up to `patience` for a scheduler that starts or ends.
-fn check_facts(root: bool, sysfs: &Path, patience: Duration) -> Result<(), Refusal> {
+/// Check the kernel's state. Wait up to `patience` for a scheduler that starts or ends. With `waits`
+/// another scx_magpie may be attached.
+fn check_facts(root: bool, sysfs: &Path, patience: Duration, waits: bool) -> Result<(), Refusal> {
     if !sysfs.exists() {
         return Err(Refusal::NoSchedExt { release: release() });
     }
@@ -119,6 +140,7 @@ fn check_facts(root: bool, sysfs: &Path, patience: Duration) -> Result<(), Refus
         return match state.as_str() {
             // If the kernel does not say, the attach shows it.
             "disabled" | "" => Ok(()),
+            "enabled" if waits => predecessor_in(sysfs).map(drop),
             _ => Err(Refusal::Busy { ops: read("root/ops").unwrap_or(state) }),
         };
     }
@@ -153,7 +175,7 @@ mod tests {
     fn each_refusal_is_told_from_the_others() {
         let idle = sysfs("idle", "disabled\n");
         let busy = sysfs("busy", "enabled\n");
-        let check_facts = |root, sysfs: &Path| check_facts(root, sysfs, Duration::ZERO);
+        let check_facts = |root, sysfs: &Path| check_facts(root, sysfs, Duration::ZERO, false);
         assert_eq!(check_facts(true, &idle), Ok(()));
         assert_eq!(check_facts(false, &idle), Err(Refusal::NotRoot));
         assert_eq!(check_facts(true, &busy), Err(Refusal::Busy { ops: "other_1.0".into() }));
@@ -165,10 +187,10 @@ mod tests {
     #[test]
     fn a_scheduler_that_goes_is_waited_for() {
         let sysfs = sysfs("passing", "disabling\n");
-        assert_eq!(check_facts(true, &sysfs, Duration::ZERO), Err(Refusal::Busy { ops: "other_1.0".into() }));
+        assert_eq!(check_facts(true, &sysfs, Duration::ZERO, true), Err(Refusal::Busy { ops: "other_1.0".into() }));
         let waiting = thread::spawn({
             let sysfs = sysfs.clone();
-            move || check_facts(true, &sysfs, Duration::from_secs(60))
+            move || check_facts(true, &sysfs, Duration::from_secs(60), false)
         });
         // The thread waits for this change, so a longer sleep does no harm.
         thread::sleep(2 * PASSING_INTERVAL);
@@ -176,6 +198,23 @@ mod tests {
         fs::write(sysfs.join("state.new"), "disabled\n").unwrap();
         fs::rename(sysfs.join("state.new"), sysfs.join("state")).unwrap();
         assert_eq!(waiting.join().unwrap(), Ok(()));
+        fs::remove_dir_all(sysfs).unwrap();
+    }
+
+    #[test]
+    fn only_another_magpie_is_waited_for() {
+        let sysfs = sysfs("predecessor", "enabled\n");
+        let busy = Err(Refusal::Busy { ops: "other_1.0".into() });
+        assert_eq!(check_facts(true, &sysfs, Duration::ZERO, true), busy);
+        assert_eq!(predecessor_in(&sysfs), busy.map(|()| None));
+        fs::write(sysfs.join("root/ops"), "magpie_1.0\n").unwrap();
+        assert_eq!(check_facts(true, &sysfs, Duration::ZERO, true), Ok(()));
+        assert_eq!(predecessor_in(&sysfs), Ok(Some("magpie_1.0".into())));
+        fs::remove_file(sysfs.join("root/ops")).unwrap();
+        fs::write(sysfs.join("state"), "disabling\n").unwrap();
+        assert_eq!(predecessor_in(&sysfs), Ok(Some("disabling".into())));
+        fs::write(sysfs.join("state"), "disabled\n").unwrap();
+        assert_eq!(predecessor_in(&sysfs), Ok(None));
         fs::remove_dir_all(sysfs).unwrap();
     }
 
@@ -215,7 +254,7 @@ mod tests {
 
     #[test]
     fn refusals_need_no_explanation() {
-        let err = explain(anyhow::anyhow!(Refusal::LockedDown).context("loading"));
+        let err = explain(anyhow::anyhow!(Refusal::LockedDown).context("loading"), false);
         assert_eq!(err.downcast_ref(), Some(&Refusal::LockedDown));
         assert_eq!(err.to_string(), "loading");
     }

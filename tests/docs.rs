@@ -339,6 +339,7 @@ fn messages_are_those_of_the_source() {
         Refusal::LockedDown,
         Refusal::NotRunning { state: "?".into() },
         Refusal::FailsAgain,
+        Refusal::StaysDetached { last: "?".into() },
     ];
     for text in refusals.map(|refusal| refusal.to_string()) {
         let is_known = messages.iter().any(|(_, message)| pieces(message).all(|piece| text.contains(piece)));
@@ -368,6 +369,8 @@ fn lines_are_short() {
 fn packages_have_this_version() {
     let version = env!("CARGO_PKG_VERSION");
     assert!(source("dist/PKGBUILD").contains(&format!("\npkgver={version}\n")), "dist/PKGBUILD: not {version}");
+    let manifests = source("dist/kubernetes/kustomization.yaml");
+    assert!(manifests.contains(&format!("    newTag: {version}\n")), "dist/kubernetes/kustomization.yaml: not {version}");
     assert!(source("CHANGELOG.md").contains(&format!("\n## {version}\n")), "CHANGELOG.md: nothing about {version}");
 }
 

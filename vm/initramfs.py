@@ -13,7 +13,6 @@ import shutil
 import stat
 from pathlib import Path
 
-import systemd
 from cache import CACHE, Error, locked, replacing, say
 
 TOOLS = ["hackbench", "stress-ng", "bpftool", "jq", "taskset", "chrt", "nice"]
@@ -142,8 +141,8 @@ def base(userland):
     return target
 
 
-def write(file, userland, command, nonce, carried, with_systemd):
-    """The whole initramfs for one run. `carried` maps guest paths to host files."""
+def write(file, userland, command, nonce, carried, more):
+    """The whole initramfs for one run. `more` are modules like systemd.py; `carried` maps guest paths to host files."""
     with open(base(userland), "rb") as common:
         shutil.copyfileobj(common, file)
     archive = Archive(file, userland)
@@ -151,10 +150,11 @@ def write(file, userland, command, nonce, carried, with_systemd):
     archive.content("vm/job", f"{shlex.join(command)}\n".encode())
     archive.content("vm/nonce", f"{nonce}\n".encode())
     # Before what is carried: its libraries are newer than the host's.
-    if with_systemd:
-        for path, source in systemd.files():
+    for module in more:
+        for path, source in module.files():
             archive.as_is(path, source)
-        archive.content("etc/machine-id", systemd.MACHINE_ID.encode())
+        for path, text in module.TEXTS.items():
+            archive.content(path, text.encode())
     for path, source in carried.items():
         archive.copy(path, source)
     archive.end()

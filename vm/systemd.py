@@ -12,7 +12,7 @@ PACKAGES = ("systemd libsystemd-shared libsystemd0 libc6 libgcc-s1 libacl1 libap
 # Left out, for each file and unit costs an emulated guest time: what is not run, and all that is started by itself but the journal.
 UNNEEDED = re.compile(r"(usr/share|usr/lib/(udev|systemd/(boot|system-generators))|lib|packages)(/|$)|.*\.wants/(?!.*journald)")
 # Else it is the first boot, on which the user is asked for a time zone.
-MACHINE_ID = "6d6167706965000000000000766d0001\n"
+TEXTS = {"etc/machine-id": "6d6167706965000000000000766d0001\n"}
 
 
 def root():

@@ -16,8 +16,9 @@ pub mod keys;
 mod settings;
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 use anyhow::{Result, anyhow, bail};
 use clap::ArgMatches;
@@ -66,10 +67,15 @@ pub struct Setting {
 /// Values from one source, by key.
 type Layer = BTreeMap<String, Setting>;
 
+/// Device, inode and time of the last change of a file.
+pub type Stamp = (u64, u64, i64, i64);
+
 /// Values from all sources.
 #[derive(Clone, Debug)]
 pub struct Config {
     path: PathBuf,
+    /// What the file was when it was read.
+    read: Option<Stamp>,
     file: Layer,
     command_line: Layer,
     set: Layer,
@@ -87,16 +93,28 @@ impl Config {
             };
             command_line.insert(key, Setting { value: value.into(), origin });
         }
-        let mut config = Self { path: path.into(), file: Layer::new(), command_line, set: Layer::new() };
+        let mut config = Self { path: path.into(), read: None, file: Layer::new(), command_line, set: Layer::new() };
         config.reload()?;
         Ok(config)
     }
 
     /// Read the file again and drop the values of `set`. Changes nothing if the file is wrong.
     pub fn reload(&mut self) -> Result<()> {
+        self.read = self.stamp();
         self.file = file::read(&self.path).map_err(usage)?;
         self.set.clear();
         Ok(())
+    }
+
+    /// Return what identifies the content of the file now. None: there is no file.
+    pub fn stamp(&self) -> Option<Stamp> {
+        let file = fs::metadata(&self.path).ok()?;
+        Some((file.dev(), file.ino(), file.mtime(), file.mtime_nsec()))
+    }
+
+    /// Return the same as it was before the file was read.
+    pub fn read_stamp(&self) -> Option<Stamp> {
+        self.read
     }
 
     /// Apply `KEY=VALUE`s. If one is wrong, none is applied.

@@ -11,6 +11,7 @@ use scx_utils::misc::read_from_file;
 use super::{Reply, Request, SOCKET, status};
 use crate::config::{Config, as_file};
 use crate::exit::Refusal;
+use crate::preflight;
 
 /// Timeout in milliseconds. It covers a restart of the scheduler.
 const TIMEOUT: u64 = 60_000;
@@ -19,6 +20,7 @@ const TIMEOUT: u64 = 60_000;
 pub fn print(request: &Request) -> Result<()> {
     match ask(request)? {
         Reply::Status(status) => println!("{status}"),
+        Reply::Waiting(ops) => println!("waiting: loaded, and attached as soon as {ops} is detached"),
         Reply::Config(values) => print!("{}", as_file(&values)),
         Reply::Changes { changes, new_start } => {
             changes.iter().for_each(|change| println!("{change}"));
@@ -70,7 +72,7 @@ fn state() -> String {
     let read = |file: &str| read_from_file::<String>(&Path::new("/sys/kernel/sched_ext").join(file)).ok();
     let kernel = match (read("state"), read("root/ops")) {
         (None, _) => "this kernel has no sched_ext".into(),
-        (Some(_), Some(ops)) if ops.starts_with("magpie") => {
+        (Some(_), Some(ops)) if ops.starts_with(preflight::OPS) => {
             format!("scx_magpie is attached, and serves no socket at {SOCKET}")
         }
         (Some(_), Some(ops)) => format!("another sched_ext scheduler is attached ({ops})"),

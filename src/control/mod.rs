@@ -13,13 +13,13 @@ pub mod status;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
 use log::{info, warn};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Change, Config, Setting, Settings, changes, keys};
+use crate::config::{Change, Config, Setting, Settings, Stamp, changes, keys};
 use crate::exit::Refusal;
 use crate::logging;
 use crate::tunables::Tunables;
@@ -28,6 +28,9 @@ pub use status::Status;
 
 /// Path of the socket, for root only.
 pub const SOCKET: &str = "/var/run/scx/root/control";
+
+/// How often a file that is followed is looked at.
+const FILE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A request of a client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -46,6 +49,8 @@ pub enum Request {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Reply {
     Status(Status),
+    /// The programs are loaded, and attached once this scheduler is detached.
+    Waiting(String),
     Config(Vec<(String, Setting)>),
     /// The changes, and whether one of them needs a restart.
     Changes {
@@ -67,16 +72,20 @@ pub struct Control {
     nr_cgroups: u32,
     cgroup_mode: String,
     core_scheduling: bool,
+    /// With --follow-config: when to look at the file, and what it was.
+    follow: Option<(Instant, Option<Stamp>)>,
     hangup: Arc<AtomicBool>,
     has_terminal: bool,
     terminal: fn() -> bool,
 }
 
 impl Control {
-    /// SIGHUP sets `hangup`. `terminal` returns true if there is a terminal.
-    pub fn new(config: Config, hangup: Arc<AtomicBool>, terminal: fn() -> bool) -> Result<Self> {
+    /// With `follows` a change of the file is a reload. SIGHUP sets `hangup`. `terminal` returns true if
+    /// there is a terminal.
+    pub fn new(config: Config, follows: bool, hangup: Arc<AtomicBool>, terminal: fn() -> bool) -> Result<Self> {
         Ok(Self {
             settings: config.settings()?,
+            follow: follows.then(|| (Instant::now(), config.read_stamp())),
             config,
             before: None,
             server: None,
@@ -106,11 +115,27 @@ impl Control {
     pub fn started(&mut self) {
         self.before = None;
         self.nr_starts += 1;
+        self.listen();
+    }
+
+    fn listen(&mut self) {
         if self.server.is_none() {
             self.server = Server::launch(SOCKET.as_ref())
                 .inspect_err(|err| warn!("continuing without 'set', 'reload' and 'status': {err:#}"))
                 .ok();
         }
+    }
+
+    /// Answer pending requests while the scheduler `ops` is attached, and this one waits for its end.
+    pub fn answer_waiting(&mut self, ops: &str) {
+        if self.server.is_none() {
+            info!("loaded, and waiting until the attached scheduler ({ops}) is detached");
+        }
+        self.listen();
+        self.answer_all(|_, request| match request {
+            Request::Status => Reply::Waiting(ops.into()),
+            _ => Reply::Refused(format!("this scheduler is not attached yet: it waits until {ops} is detached")),
+        });
     }
 
     /// Handle a failed start. Return true if a reload caused it and was undone: start again.
@@ -122,24 +147,39 @@ impl Control {
         settings.and_then(|settings| logging::set_level(&settings.log_level).map(|()| self.settings = settings)).is_ok()
     }
 
+    /// Return true if the file has changed, and is to be followed.
+    fn file_has_changed(&mut self, now: Instant) -> bool {
+        let Some((look_at, seen)) = self.follow.as_mut().filter(|(look_at, _)| now >= *look_at) else { return false };
+        *look_at = now + FILE_INTERVAL;
+        let stamp = self.config.stamp();
+        std::mem::replace(seen, stamp) != stamp
+    }
+
     /// Answer pending requests. `apply` changes flags that may change while the scheduler runs.
     /// Return true if a restart is needed. SIGHUP after a loss of the terminal is a shutdown.
     pub fn answer(&mut self, shutdown: &AtomicBool, mut apply: impl FnMut(&Tunables) -> Result<()>) -> bool {
-        if self.hangup.swap(false, Ordering::Relaxed) {
-            if self.has_terminal && !(self.terminal)() {
-                shutdown.store(true, Ordering::Relaxed);
-            } else if let Err(err) = self.reload(&mut apply) {
-                warn!("the configuration is not reloaded, and nothing has changed: {err:#}");
-            }
+        let hangup = self.hangup.swap(false, Ordering::Relaxed);
+        if hangup && self.has_terminal && !(self.terminal)() {
+            shutdown.store(true, Ordering::Relaxed);
+        } else if (hangup || self.file_has_changed(Instant::now()))
+            && let Err(err) = self.reload(&mut apply)
+        {
+            warn!("the configuration is not reloaded, and nothing has changed: {err:#}");
         }
+        self.answer_all(|control, request| {
+            control.reply(request, &mut apply).unwrap_or_else(|err| Reply::Refused(format!("{err:#}")))
+        });
+        self.before.is_some()
+    }
+
+    fn answer_all(&mut self, mut reply: impl FnMut(&mut Self, Request) -> Reply) {
         while let Some(request) = self.server.as_ref().and_then(Server::request) {
-            let reply = self.reply(request, &mut apply).unwrap_or_else(|err| Reply::Refused(format!("{err:#}")));
+            let reply = reply(self, request);
             if let Some(Err(err)) = self.server.as_ref().map(|server| server.reply(reply)) {
                 warn!("continuing without 'set', 'reload' and 'status': {err:#}");
                 self.server = None;
             }
         }
-        self.before.is_some()
     }
 
     fn reply(&mut self, request: Request, apply: &mut impl FnMut(&Tunables) -> Result<()>) -> Result<Reply> {
@@ -167,6 +207,9 @@ impl Control {
 
     fn reload(&mut self, apply: &mut impl FnMut(&Tunables) -> Result<()>) -> Result<Reply> {
         let mut config = self.config.clone();
+        if let Some((_, seen)) = &mut self.follow {
+            *seen = config.stamp();
+        }
         config.reload()?;
         info!("the configuration file was read again");
         self.change(config, apply)
@@ -200,11 +243,12 @@ mod tests {
     use crate::cli::Opts;
     use clap::CommandFactory;
     use std::fs;
+    use std::os::unix::fs::symlink;
     use tempfile::NamedTempFile;
 
     fn control(file: &NamedTempFile, flags: &[&str]) -> Control {
         let matches = Opts::command().get_matches_from([&["scx_magpie"], flags].concat());
-        Control::new(Config::new(&matches, file.path()).unwrap(), Arc::default(), || false).unwrap()
+        Control::new(Config::new(&matches, file.path()).unwrap(), true, Arc::default(), || false).unwrap()
     }
 
     /// Return the reply, the slices that were applied, and whether a restart is needed.
@@ -268,6 +312,42 @@ mod tests {
             });
             assert_eq!((shutdown.into_inner(), slices.is_empty()), (ends, ends));
         }
+    }
+
+    /// As the kubelet does: the file is a link through a link that is replaced.
+    #[test]
+    fn a_file_that_is_replaced_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |version: &str, text: &str| {
+            fs::create_dir(folder.path().join(version)).unwrap();
+            fs::write(folder.path().join(version).join("f.toml"), text).unwrap();
+            symlink(version, folder.path().join("new")).unwrap();
+            fs::rename(folder.path().join("new"), folder.path().join("..data")).unwrap();
+        };
+        put("1", "slice-us = 5000");
+        symlink("..data/f.toml", folder.path().join("f.toml")).unwrap();
+        let config = Config::new(&Opts::command().get_matches_from(["scx_magpie"]), &folder.path().join("f.toml"));
+        let mut control = Control::new(config.unwrap(), true, Arc::default(), || false).unwrap();
+        let mut looks = || {
+            let mut slices: Vec<u64> = vec![];
+            control.follow.as_mut().unwrap().0 = Instant::now();
+            control.answer(&AtomicBool::new(false), |tunables| {
+                slices.push(tunables.slice_us);
+                Ok(())
+            });
+            slices
+        };
+        assert!(looks().is_empty());
+        put("2", "slice-us = 6000");
+        assert_eq!([looks(), looks()], [vec![6000], vec![]]);
+        // One that is wrong changes nothing, and the next one counts.
+        put("3", "slice-us = 1");
+        put("4", "slice-us = 7000");
+        assert_eq!(looks(), [7000]);
+        put("5", "slice-us = 1");
+        assert!(looks().is_empty());
+        assert_eq!(control.settings().tunables.slice_us, 7000);
+        fs::remove_file(folder.path().join("f.toml")).unwrap();
     }
 
     #[test]

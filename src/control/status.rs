@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A service that has failed three times in ten minutes exits with a status for which systemd does
-//! not restart it. systemd's own limit also counts starts by the operator.
+//! not restart it. systemd's own limit also counts starts by the operator. With --give-up, for a
+//! supervisor that always restarts, a second mark makes each further start fail until it is removed.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -33,6 +34,9 @@ const FILE: &str = "scx_magpie.failures";
 
 /// File that exists while a scheduler runs.
 const MARK: &str = "scx_magpie.running";
+
+/// File that exists once no scheduler may start any more, with --give-up.
+const STOPPED: &str = "scx_magpie.stopped";
 
 /// Number of failures within a time after which the service is not restarted.
 const TOO_MANY: usize = 3;
@@ -117,27 +121,32 @@ pub fn summary() -> String {
 /// The failures of all schedulers since the boot.
 pub struct Failures {
     folder: PathBuf,
-    /// A service manager restarts the scheduler.
+    /// A service manager restarts the scheduler, unless the exit status says otherwise.
     is_restarted: bool,
+    /// --give-up: the supervisor restarts it in any case.
+    gives_up: bool,
 }
 
 impl Failures {
-    /// Return the failures on this machine.
-    pub fn of_this_machine() -> Self {
-        Self::in_folder(FOLDER)
+    /// Return the failures on this machine. `gives_up`: see --give-up.
+    pub fn of_this_machine(gives_up: bool) -> Self {
+        Self { gives_up, ..Self::in_folder(FOLDER) }
     }
 
     fn in_folder(folder: impl AsRef<Path>) -> Self {
-        Self { folder: folder.as_ref().into(), is_restarted: service::is_managed() }
+        Self { folder: folder.as_ref().into(), is_restarted: service::is_managed(), gives_up: false }
     }
 
     /// Note the start of a scheduler. Fails if the previous one failed too often to restart.
     pub fn begin(&self) -> Result<()> {
+        if self.gives_up && self.folder.join(STOPPED).exists() {
+            bail!(self.give_up());
+        }
         if self.folder.join(MARK).exists() {
             self.note("killed, or crashed");
             if self.should_give_up() {
                 self.remove_mark();
-                bail!(Refusal::FailsAgain);
+                bail!(self.give_up());
             }
         }
         let marked = fs::create_dir_all(&self.folder).and_then(|()| fs::write(self.folder.join(MARK), ""));
@@ -154,12 +163,34 @@ impl Failures {
         };
         self.note(&format!("{err:#}"));
         // systemd does not restart the service after SysRq-S.
-        let may_restart = err.downcast_ref::<Ejected>().is_none_or(Ejected::may_restart);
-        Err(if may_restart && self.should_give_up() { err.context(Refusal::FailsAgain) } else { err })
+        if !err.downcast_ref::<Ejected>().is_none_or(Ejected::may_restart) {
+            self.stop();
+            return Err(err);
+        }
+        Err(match self.should_give_up() {
+            // Its message has the reason.
+            true if self.gives_up => self.give_up().into(),
+            true => err.context(self.give_up()),
+            false => err,
+        })
     }
 
     fn should_give_up(&self) -> bool {
-        self.is_restarted && self.recent() >= TOO_MANY
+        (self.is_restarted || self.gives_up) && self.recent() >= TOO_MANY
+    }
+
+    fn give_up(&self) -> Refusal {
+        if !self.gives_up {
+            return Refusal::FailsAgain;
+        }
+        self.stop();
+        Refusal::StaysDetached { last: self.lines().pop().unwrap_or_default() }
+    }
+
+    fn stop(&self) {
+        if self.gives_up {
+            self.warn(fs::write(self.folder.join(STOPPED), ""));
+        }
     }
 
     fn note(&self, reason: &str) {
@@ -208,10 +239,11 @@ impl Failures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::EXIT_SYSRQ;
     use anyhow::anyhow;
 
     fn failures(folder: &tempfile::TempDir, is_restarted: bool) -> Failures {
-        Failures { folder: folder.path().join("scx"), is_restarted }
+        Failures { folder: folder.path().join("scx"), is_restarted, gives_up: false }
     }
 
     fn gives_up(result: Result<()>) -> bool {
@@ -262,5 +294,26 @@ mod tests {
         let old = humantime::format_rfc3339_seconds(SystemTime::now() - 2 * RECENT);
         fs::write(service.folder.join(FILE), format!("{old}: stall\n").repeat(5)).unwrap();
         assert!(!gives_up(fails()));
+    }
+
+    #[test]
+    fn with_give_up_no_start_follows() {
+        let folder = tempfile::tempdir().unwrap();
+        let refuses = |failures: &Failures, last: &str| {
+            let err = failures.begin().unwrap_err();
+            assert!(matches!(err.downcast_ref(), Some(Refusal::StaysDetached { last: said }) if said.ends_with(last)));
+            fs::remove_file(failures.folder.join(STOPPED)).unwrap();
+            failures.begin().unwrap();
+        };
+        let failures = Failures { gives_up: true, ..failures(&folder, false) };
+        let sysrq = Ejected { why: "SysRq-S".into(), status: EXIT_SYSRQ };
+        failures.begin().unwrap();
+        assert_eq!(failures.end(Err(anyhow!(sysrq))).unwrap_err().to_string(), "SysRq-S");
+        refuses(&failures, "Z: SysRq-S");
+        failures.end(Err(anyhow!("stall"))).unwrap_err();
+        failures.begin().unwrap();
+        let third = failures.end(Err(anyhow!("the third"))).unwrap_err();
+        assert!(third.to_string().contains("Z: the third: delete this pod"), "{third}");
+        refuses(&failures, "Z: the third");
     }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result};
 use log::{info, warn};
@@ -13,9 +14,14 @@ use log::{info, warn};
 use super::{Host, Next};
 use crate::cli::Opts;
 use crate::control::Control;
+use crate::exit::Refusal;
 use crate::scheduler::{Scheduler, Served};
 use crate::service::Watchdog;
 use crate::{hotplug, preflight};
+
+/// How often a loader that waits for its turn reads the kernel's state: the gap without a scheduler
+/// is up to so much longer.
+const TURN_INTERVAL: Duration = Duration::from_millis(10);
 
 pub struct Loader {
     opts: Opts,
@@ -42,7 +48,26 @@ impl Host for Loader {
         let object = Box::leak(Box::new(MaybeUninit::uninit()));
         let loaded = Scheduler::load_for(&self.opts, object, |layout| layout.set_capacities(&self.capacities));
         // The attached scheduler is this process's, so `explain()` would report it as busy.
-        loaded.map_err(|err| if is_attached { err } else { preflight::explain(err) })
+        let waits = self.opts.wait.is_some();
+        loaded.map_err(|err| if is_attached { err } else { preflight::explain(err, waits) })
+    }
+
+    fn wait_for_turn(&mut self) -> Result<()> {
+        let Some(patience) = self.opts.wait.map(Duration::from_secs_f64) else { return Ok(()) };
+        let start = Instant::now();
+        while let Some(ops) = preflight::predecessor()? {
+            if self.is_told_to_stop() {
+                return Ok(());
+            }
+            let now = Instant::now();
+            if now - start >= patience {
+                return Err(Refusal::Busy { ops }.into());
+            }
+            self.control.answer_waiting(&ops);
+            self.watchdog.pet(now);
+            thread::sleep(TURN_INTERVAL);
+        }
+        Ok(())
     }
 
     fn attach(&mut self, scheduler: &mut Self::Program) -> Result<()> {

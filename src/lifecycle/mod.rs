@@ -6,6 +6,8 @@
 //!    |            | fails: a reload is undone; without a program attached the |
 //!    |            |        loader ends, else that one is served, and the next |
 //!    |            v        load is delayed                                    |
+//!    |          wait for the turn, at a start with --wait                      |
+//!    |            v                                                           |
 //!    |          replace the attached program: was it ejected meanwhile? --yes--> report, end
 //!    |            |                                                           |
 //!    |            v                                                           |
@@ -47,6 +49,9 @@ pub trait Host {
     /// Load a program for the current configuration and machine. Another one may be attached.
     fn load(&mut self, is_attached: bool) -> Result<Self::Program>;
 
+    /// Wait until no other scheduler is attached, if that is asked for, or until a stop is requested.
+    fn wait_for_turn(&mut self) -> Result<()>;
+
     /// Attach the program. No other is attached.
     fn attach(&mut self, program: &mut Self::Program) -> Result<()>;
 
@@ -85,7 +90,13 @@ pub fn run(host: &mut impl Host) -> Result<()> {
         let (hotplugs, is_restart) = (host.hotplug_seq(), attached.is_some());
         let started = match host.load(is_restart) {
             Ok(mut next) => {
-                attached.take().map_or(Ok(()), |old| host.replace(old))?;
+                match attached.take() {
+                    Some(old) => host.replace(old)?,
+                    None => host.wait_for_turn()?,
+                }
+                if !is_restart && host.is_told_to_stop() {
+                    continue;
+                }
                 host.attach(&mut next).map(|()| next)
             }
             Err(err) => Err(err),

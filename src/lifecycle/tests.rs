@@ -25,6 +25,15 @@ struct Fake {
     hotplugs: VecDeque<u64>,
     seq: u64,
     is_told_to_stop: bool,
+    /// What happens while the fake waits for its turn, if it has to.
+    turn: Option<Turn>,
+}
+
+#[derive(Clone, Copy)]
+enum Turn {
+    Comes,
+    Stopped,
+    TooLate,
 }
 
 impl Fake {
@@ -49,6 +58,14 @@ impl Host for Fake {
         self.seq += self.hotplugs.pop_front().unwrap_or(0);
         ensure!(self.loads.pop_front().unwrap_or(true), "load {}", self.nr_loaded);
         Ok(self.nr_loaded)
+    }
+
+    fn wait_for_turn(&mut self) -> Result<()> {
+        let Some(turn) = self.turn.take() else { return Ok(()) };
+        self.note("wait for turn".into());
+        self.is_told_to_stop = matches!(turn, Turn::Stopped);
+        ensure!(!matches!(turn, Turn::TooLate), "too late");
+        Ok(())
     }
 
     fn attach(&mut self, program: &mut usize) -> Result<()> {
@@ -111,6 +128,18 @@ fn starts_and_stops() {
     assert_eq!(Fake::default().lives(), ("load 1 alone, attach 1, serve 1, end 1".into(), None));
     let stopped = Fake { is_told_to_stop: true, ..Fake::default() };
     assert_eq!(stopped.lives(), (String::new(), None));
+}
+
+#[test]
+fn a_start_waits_for_its_turn_with_the_programs_loaded() {
+    for (turn, calls, err) in [
+        (Turn::Comes, ", attach 1, serve 1, load 2, replace 1, attach 2, serve 2, end 2", None),
+        (Turn::Stopped, "", None),
+        (Turn::TooLate, "", Some("too late".into())),
+    ] {
+        let fake = Fake { turn: Some(turn), serves: [OUTDATED].into(), ..Fake::default() };
+        assert_eq!(fake.lives(), (format!("load 1 alone, wait for turn{calls}"), err));
+    }
 }
 
 #[test]

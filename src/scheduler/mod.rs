@@ -178,7 +178,7 @@ impl<'a> Scheduler<'a> {
         call(&mut self.skel.progs.register_loader)?;
         self.publish_limits()?;
         let skel = &mut self.skel;
-        self.link = Some(scx_ops_attach!(skel, magpie).map_err(preflight::explain)?);
+        self.link = Some(scx_ops_attach!(skel, magpie).map_err(|err| preflight::explain(err, false))?);
         // The kernel reports it as attached even if init() or init_task() failed.
         if Exit::has_happened(&self.skel) {
             let exit = self.end()?;

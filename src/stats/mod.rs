@@ -20,7 +20,7 @@ mod metrics;
 pub mod monitor;
 mod numa;
 mod search;
-mod server;
+pub mod server;
 mod snapshot;
 pub mod table;
 pub mod wake_cases;

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The socket that serves statistics. If it fails, the scheduler continues.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use log::warn;
+use nix::unistd::getegid;
 use scx_stats::prelude::*;
 
 use super::{Snapshot, server_data};
 
 /// Path at which scx schedulers serve statistics.
 pub const SOCKET: &str = "/var/run/scx/root/stats";
+
+/// Return true if a group may read statistics: that of the process, unless it is root's.
+pub fn has_readers() -> bool {
+    getegid().as_raw() != 0
+}
 
 /// A server and its socket. Dropping it removes the socket.
 pub struct Server {
@@ -24,6 +31,12 @@ impl Server {
     /// Listen on `socket`. Replaces a socket that a killed scheduler left. Warns on failure.
     pub fn launch(socket: &Path) -> Self {
         let launched = StatsServer::new(server_data()).set_path(socket).launch();
+        let launched = launched.and_then(|server| {
+            if has_readers() {
+                fs::set_permissions(socket, Permissions::from_mode(0o660))?;
+            }
+            Ok(server)
+        });
         let place = socket.display();
         let server = launched
             .map_err(|err| {
