@@ -142,7 +142,7 @@ def base(userland):
     return target
 
 
-def write(file, userland, command, nonce, carried, with_systemd):
+def write(file, userland, command, nonce, carried, with_systemd, with_bus):
     """The whole initramfs for one run. `carried` maps guest paths to host files."""
     with open(base(userland), "rb") as common:
         shutil.copyfileobj(common, file)
@@ -152,7 +152,7 @@ def write(file, userland, command, nonce, carried, with_systemd):
     archive.content("vm/nonce", f"{nonce}\n".encode())
     # Before what is carried: its libraries are newer than the host's.
     if with_systemd:
-        for path, source in systemd.files():
+        for path, source in systemd.files(with_bus):
             archive.as_is(path, source)
         archive.content("etc/machine-id", systemd.MACHINE_ID.encode())
     for path, source in carried.items():

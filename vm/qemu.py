@@ -120,9 +120,10 @@ def stand_still(process, seconds):
 class Guest:
     """One run of the command: boot() to its end, then report()."""
 
-    def __init__(self, kernel, machine, accel, command, carried, timeout, verbose=False, with_systemd=False):
+    def __init__(self, kernel, machine, accel, command, carried, timeout, verbose=False, with_systemd=False,
+                 with_bus=False):
         self.kernel, self.machine, self.accel, self.command, self.carried = kernel, machine, accel, command, carried
-        self.with_systemd = with_systemd
+        self.with_systemd, self.with_bus = with_systemd, with_bus
         self.timeout, self.console, self.late, self.qemu_says = timeout, Console(verbose), None, ""
 
     def boot(self, out, err):
@@ -130,7 +131,7 @@ class Guest:
         self.streams = [Stream(b"\0" + nonce.encode(), sink) for sink in (out, err)]
         ours, theirs = zip(*(socket.socketpair() for _ in range(3)))
         with os.fdopen(os.memfd_create("initramfs"), "wb") as image, tempfile.TemporaryFile() as stderr:
-            initramfs.write(image, self.machine.userland, self.command, nonce, self.carried, self.with_systemd)
+            initramfs.write(image, self.machine.userland, self.command, nonce, self.carried, self.with_systemd, self.with_bus)
             # In a session of its own a Ctrl-C reaches only us; die_with_us covers the rest.
             process = subprocess.Popen(self.arguments(image, theirs), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                        stderr=stderr, pass_fds=[end.fileno() for end in (image, *theirs)],
