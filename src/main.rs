@@ -150,8 +150,10 @@ fn schedule(opts: Opts, config: Config) -> Result<()> {
     // Only root may use the sockets, from their creation on.
     umask(Mode::from_bits_truncate(0o077));
     let (shutdown, hangup) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let failures = Failures::of_this_machine();
     for signal in [SIGINT, SIGTERM] {
         // A second signal ends the process immediately. The kernel then detaches the scheduler.
+        failures.forgive(signal, shutdown.clone()).context(NO_SIGNALS)?;
         flag::register_conditional_shutdown(signal, 128 + signal, shutdown.clone()).context(NO_SIGNALS)?;
         flag::register(signal, shutdown.clone()).context(NO_SIGNALS)?;
     }
@@ -169,7 +171,6 @@ fn schedule(opts: Opts, config: Config) -> Result<()> {
         });
     }
     let control = Control::new(config, hangup, || std::io::stdin().is_terminal())?;
-    let failures = Failures::of_this_machine();
     failures.begin()?;
     failures.end(lifecycle::run(&mut Loader::new(opts, control, shutdown)))
 }
