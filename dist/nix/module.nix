@@ -66,7 +66,7 @@ in
           }
           {
             assertion = !(config.services.scx.enable or false);
-            message = "services.scx_magpie and services.scx exclude each other: the kernel runs one sched_ext scheduler at a time.";
+            message = "services.scx_magpie and services.scx exclude each other: disable one.";
           }
         ];
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# dist/nix/module.nix with some configurations, evaluated with stub.nix: `failed` lists what is not as it should be.
+# dist/nix/module.nix with some configurations, evaluated with stub.nix: `failed` lists what is not
+# as it should be.
 { program }:
 
 let

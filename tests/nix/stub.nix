@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# A stub of what dist/nix uses of nixpkgs, for tests without it. It knows names and types as NixOS' manual has them, and
-# nothing of the packages themselves: "building" scx_magpie takes the command that was built (`program`), and runs postInstall.
+# A stub of what dist/nix uses of nixpkgs, for tests without it. It knows names and types, and
+# nothing of the packages themselves: to "build" scx_magpie it takes the command that was built
+# (`program`), and runs postInstall.
 { program }:
 
 let
@@ -15,7 +16,8 @@ let
         PATH = builtins.getEnv "PATH";
         args = [
           "-euc"
-          "${script}\nexit" # else the last command is the builder, which Nix kills when it closes its output
+          # Without "exit" the last command is the builder, which Nix kills when it closes its output.
+          "${script}\nexit"
         ];
       }
       // env

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# `make vm-loader` runs it: scx_loader with dist/scx_loader.patch starts, switches and stops scx_magpie for scxctl, over D-Bus;
-# each of its modes has the flags that the patch names. Then what docs/operating.md says of scx_loader as it is published.
+# `make vm-loader` runs it: scx_loader with dist/scx_loader.patch starts, switches and stops
+# scx_magpie for scxctl, over D-Bus, and each mode has the flags that the patch names. Then what
+# docs/operating.md says of scx_loader as it is published.
 . /root/lib.sh
 . /root/unit.sh
 
@@ -64,7 +65,8 @@ RestrictRealtime=yes
 LockPersonality=yes
 MemoryDenyWriteExecute=yes
 SystemCallFilter=@system-service bpf perf_event_open
-SystemCallFilter=~@aio:EPERM @chown:EPERM @keyring:EPERM @memlock:EPERM @pkey:EPERM @sandbox:EPERM @setuid:EPERM @sync:EPERM @timer:EPERM
+SystemCallFilter=~@aio:EPERM @chown:EPERM @keyring:EPERM @memlock:EPERM @pkey:EPERM
+SystemCallFilter=~@sandbox:EPERM @setuid:EPERM @sync:EPERM @timer:EPERM
 END
 cat >/usr/share/dbus-1/system-services/org.scx.Loader.service <<END
 [D-BUS Service]
