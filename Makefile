@@ -21,7 +21,7 @@ ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";
 SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
 SIM_SANITIZED = $(SIM) --features sanitize
 
-.PHONY: help demo test run build build-arm64 check advisories msrv unit litmus litmus-cached sim-test soak soak-vm experiments growth pictures pictures-record bench bench-host vm-test test-matrix test-longterm verifier-stats deb rpm image vm-service vm-kube fmt setup clean
+.PHONY: help demo test run build build-arm64 check advisories msrv unit litmus litmus-cached sim-test soak soak-vm experiments growth pictures pictures-record bench bench-host vm-test test-matrix test-longterm verifier-stats deb rpm image vm-service vm-loader vm-kube fmt setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
@@ -42,7 +42,7 @@ build-arm64: ## the same and what tests take into the guest, for arm64, in aarch
 	@$(ENV_ARM64) cargo build --release --locked --target aarch64-unknown-linux-gnu -p scx_magpie -p magpie-bench \
 		--bin scx_magpie --bin magpie-capacity --bin magpie-wakeup --bin magpie-numa --bin magpie-conservation
 
-check: setup-build ## formatting, lints, spelling, licences of crates
+check: setup-build ## formatting, lints, spelling, licences of crates, the Nix expressions
 	@$(ENV) cargo fmt --all --check
 	@codespell --ignore-words-list crate,ratatui --skip '$(NOT_SPELLED)' .
 	@codespell --dictionary tools/words --skip '$(NOT_SPELLED),experiments' $(PROSE)
@@ -50,6 +50,7 @@ check: setup-build ## formatting, lints, spelling, licences of crates
 	@$(ENV) cargo clippy --release --locked --workspace --all-targets -- -D warnings
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked --log-level error check bans licenses sources; \
 		else echo "left out, for it is not here: cargo deny (cargo install --locked cargo-deny)"; fi
+	@tests/nix/run
 
 advisories: ## are there advisories against crates that are used? Needs cargo-deny, and GitHub
 	@cargo deny --locked check advisories
@@ -104,7 +105,7 @@ bench-host: ## the same on this machine, which must run a sched_ext kernel
 vm-test: setup build build-carried build-arm64 ## the tests on real kernels: most on the default one, some on each
 	@tests/vm/run
 
-test-matrix: setup msrv litmus build build-carried build-arm64 vm-service vm-kube ## the VM tests on each kernel of the matrix, long ones too, the service, pods; hours
+test-matrix: setup msrv litmus build build-carried build-arm64 vm-service vm-loader vm-kube ## the VM tests on each kernel of the matrix, long ones too, the service, scx_loader, pods; hours
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
 
 LONGTERM_TESTS = load affinity affinity_storm cgroup_churn cgroup_max cgroup_weight eject fairness handoff hotplug_new interrupt \
@@ -165,6 +166,9 @@ vm-kube: image ## the image and dist/kubernetes with podman in a VM: attach, met
 	@vm/run --podman --cpus 4 --llcs 2 --nodes 2 --mem 3G --timeout 1800 --carry "$(IMAGE):/root/scx_magpie.tar" \
 		--carry "$(CARGO_TARGET_DIR)/image/kube.yaml:/root/kube.yaml" --carry tests/vm/lib.sh:/root/lib.sh \
 		$(foreach name,kube.sh load.yaml,--carry tests/vm/kube/$(name):/root/$(name)) -- sh /root/kube.sh
+
+vm-loader: setup build ## scx_loader with dist/scx_loader.patch in a VM: scxctl starts, switches and stops scx_magpie; VERSION= another one
+	@tests/vm/service/loader $(VERSION)
 
 rpm: dist ## an RPM package, in $CARGO_TARGET_DIR/generate-rpm
 	@tools/package rpm "$(DIST)"

@@ -153,8 +153,10 @@ fn schedule(opts: Opts, config: Config) -> Result<()> {
     // Only root may use the sockets, from their creation on. A group needs a way to that of statistics.
     umask(Mode::from_bits_truncate(if stats::server::has_readers() { 0o027 } else { 0o077 }));
     let (shutdown, hangup) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let failures = Failures::of_this_machine(opts.give_up);
     for signal in [SIGINT, SIGTERM] {
         // A second signal ends the process immediately. The kernel then detaches the scheduler.
+        failures.forgive(signal, shutdown.clone()).context(NO_SIGNALS)?;
         flag::register_conditional_shutdown(signal, 128 + signal, shutdown.clone()).context(NO_SIGNALS)?;
         flag::register(signal, shutdown.clone()).context(NO_SIGNALS)?;
     }
@@ -172,7 +174,6 @@ fn schedule(opts: Opts, config: Config) -> Result<()> {
         });
     }
     let control = Control::new(config, opts.follow_config, hangup, || std::io::stdin().is_terminal())?;
-    let failures = Failures::of_this_machine(opts.give_up);
     failures.begin()?;
     failures.end(lifecycle::run(&mut Loader::new(opts, control, shutdown)))
 }

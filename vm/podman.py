@@ -7,7 +7,7 @@ pod has the network of nobody, or the machine's. The root is an initramfs, which
 import re
 
 from cache import CACHE
-from sysroot import unpacked
+from sysroot import files_of, unpacked
 
 PACKAGES = ("podman conmon crun netavark catatonit golang-github-containers-common golang-github-containers-image "
             "libc6 libgcc-s1 libgpgme11t64 libgpg-error0 libassuan9 libseccomp2 libsqlite3-0 libsubid5 libsemanage2 libsepol2 libbz2-1.0 libcap2 libsystemd0 libyajl2 "
@@ -24,13 +24,6 @@ TEXTS = {
 }
 
 
-def root():
-    return unpacked(CACHE / "podman-amd64", "amd64", PACKAGES)
-
-
 def files():
     """All that the guest gets, by path."""
-    for path in sorted(root().rglob("*")):
-        name = str(path.relative_to(root()))
-        if not UNNEEDED.match(name):
-            yield name, path
+    return files_of(unpacked(CACHE / "podman-amd64", "amd64", PACKAGES), UNNEEDED)

@@ -98,6 +98,14 @@ def libraries(path):
     return found
 
 
+def files_of(root, unneeded):
+    """Paths in the guest and files of what was unpacked at `root`, without those whose path matches `unneeded`."""
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if not unneeded.match(name):
+            yield name, path
+
+
 if __name__ == "__main__":
     try:
         print(root())

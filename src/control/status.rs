@@ -4,18 +4,23 @@
 //! A file has a line for each scheduler that failed since the machine was booted.
 //!
 //! ```text
-//! begin()  the mark exists: the previous scheduler was killed or crashed, noted    creates the mark
-//! end()    an ejection or another failure: noted                                   removes the mark
+//! begin()    the mark exists: the previous scheduler was killed or crashed, noted  creates the mark
+//! end()      an ejection or another failure: noted                                 removes the mark
+//! forgive()  a second SIGINT or SIGTERM ended the process immediately              removes the mark
 //! ```
 //!
 //! A service that has failed three times in ten minutes exits with a status for which systemd does
 //! not restart it. systemd's own limit also counts starts by the operator. With --give-up, for a
 //! supervisor that always restarts, a second mark makes each further start fail until it is removed.
 
+use std::ffi::{CString, c_int};
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, bail};
@@ -173,6 +178,19 @@ impl Failures {
             true => err.context(self.give_up()),
             false => err,
         })
+    }
+
+    /// Let the end by `signal` not count as a failure once `shutdown` is set: the operator asked for it.
+    pub fn forgive(&self, signal: c_int, shutdown: Arc<AtomicBool>) -> io::Result<()> {
+        let mark = CString::new(self.folder.join(MARK).into_os_string().into_vec())?;
+        let remove = move || {
+            if shutdown.load(Ordering::Relaxed) {
+                // SAFETY: `mark` is a C string. A signal handler may call unlink().
+                unsafe { libc::unlink(mark.as_ptr()) };
+            }
+        };
+        // SAFETY: `remove` allocates nothing and takes no lock.
+        unsafe { signal_hook::low_level::register(signal, remove) }.map(drop)
     }
 
     fn should_give_up(&self) -> bool {

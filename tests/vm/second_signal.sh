@@ -36,4 +36,5 @@ for signal in INT TERM; do
 	exec 9>&-
 done
 start_magpie
+scx_magpie status | grep -q "no failures since boot" || fail "a failure: $(scx_magpie status)"
 stop_magpie
