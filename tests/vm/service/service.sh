@@ -63,6 +63,10 @@ wait_for 60 "metrics" metrics 1
 user=$(stat -c %u /proc/"$(property MainPID scx_magpie-export.service)")
 say "$(grep -c '^scx_magpie_' /tmp/metrics) metrics, by user $user"
 [ "$user" != 0 ] || fail "the exporter is root"
+for metric in 'scheduler_info{scheduler="magpie_.*"} 1' 'build_info{version=".*",kernel=".*"} 1' 'failures_total 1' \
+	'attaches_total [1-9].*' 'cpu_pressure_seconds_total [0-9].*'; do
+	grep -q "^scx_magpie_$metric$" /tmp/metrics || fail "no metric $metric: $(grep "^scx_magpie_${metric%%[{ ]*}" /tmp/metrics)"
+done
 
 systemctl stop $UNIT || fail "stop"
 is_state disabled || fail "stopped, and state is $(state)"
@@ -71,6 +75,9 @@ journal
 grep -q "unregistered from user space" $LOG || fail "no 'unregistered from user space'"
 grep WARN $LOG && fail "warnings"
 wait_for 60 "metrics without a scheduler" metrics 0
+for metric in 'scheduler_info{scheduler="EEVDF"} 1' 'failures_total 1'; do
+	grep -q "^scx_magpie_$metric$" /tmp/metrics || fail "without a scheduler no metric $metric"
+done
 
 # A file that is wrong is refused, one that is right is read.
 start
