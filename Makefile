@@ -21,7 +21,7 @@ ENV_ARM64 = set -e; env="$$(tools/setup --env-arm64)"; eval "$$env";
 SIM = cargo run --quiet --release --locked -p magpie-sim --bin magpie-sim
 SIM_SANITIZED = $(SIM) --features sanitize
 
-.PHONY: help demo test run build build-arm64 check advisories msrv unit litmus litmus-cached sim-test soak soak-vm experiments growth pictures pictures-record bench bench-host vm-test test-matrix test-longterm verifier-stats deb rpm image vm-service vm-loader vm-kube fmt setup clean
+.PHONY: help demo test run build build-arm64 check advisories msrv unit litmus litmus-cached sim-test soak soak-vm experiments growth pictures pictures-record bench bench-host vm-test test-matrix test-longterm verifier-stats deb rpm source test-packages image vm-service vm-loader vm-kube fmt setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 22
@@ -105,7 +105,7 @@ bench-host: ## the same on this machine, which must run a sched_ext kernel
 vm-test: setup build build-carried build-arm64 ## the tests on real kernels: most on the default one, some on each
 	@tests/vm/run
 
-test-matrix: setup msrv litmus build build-carried build-arm64 vm-service vm-loader vm-kube ## the VM tests on each kernel of the matrix, long ones too, the service, scx_loader, pods; hours
+test-matrix: setup msrv litmus build build-carried build-arm64 vm-service test-packages vm-loader vm-kube ## the VM tests on each kernel of the matrix, long ones too, the service, packages, scx_loader, pods; hours
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
 
 LONGTERM_TESTS = load affinity affinity_storm cgroup_churn cgroup_max cgroup_weight eject fairness handoff hotplug_new interrupt \
@@ -172,6 +172,13 @@ vm-loader: setup build ## scx_loader with dist/scx_loader.patch in a VM: scxctl 
 
 rpm: dist ## an RPM package, in $CARGO_TARGET_DIR/generate-rpm
 	@tools/package rpm "$(DIST)"
+
+source: ## an archive with all crates, which builds without a network: for distributions, in $CARGO_TARGET_DIR/source
+	@tools/package source "$(CARGO_TARGET_DIR)/source"
+
+test-packages: setup deb rpm source ## packages linted, built from the source without a network, installed and removed; minutes
+	@tools/setup packages
+	@tests/packages/run
 
 fmt: setup-build ## format Rust and C
 	@$(ENV) cargo fmt --all; "$$CLANG_FORMAT" -i $(C_SOURCES)

@@ -146,6 +146,11 @@ fn check_facts(root: bool, sysfs: &Path, patience: Duration, waits: bool) -> Res
     }
 }
 
+/// Return the content of a file of the kernel's sched_ext. None: there is no such file.
+pub fn sched_ext(file: &str) -> Option<String> {
+    read_from_file(&Path::new(SYSFS).join(file)).ok()
+}
+
 /// Return the refusal if the kernel's BTF is wrong. Slow, so called only after a failed load.
 pub fn malformed_btf() -> Option<Refusal> {
     match compat::malformed_scx_kfuncs().len() {

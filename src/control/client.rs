@@ -2,16 +2,14 @@
 //! Clients: `scx_magpie status`, `config`, `set` and `reload`.
 
 use std::io::ErrorKind;
-use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use scx_stats::prelude::*;
-use scx_utils::misc::read_from_file;
 
 use super::{Reply, Request, SOCKET, status};
 use crate::config::{Config, as_file};
 use crate::exit::Refusal;
-use crate::preflight;
+use crate::preflight::{self, sched_ext};
 
 /// Timeout in milliseconds. It covers a restart of the scheduler.
 const TIMEOUT: u64 = 60_000;
@@ -69,8 +67,7 @@ fn explain(err: anyhow::Error) -> anyhow::Error {
 
 /// Return the state of sched_ext in the kernel and the failures of earlier schedulers.
 fn state() -> String {
-    let read = |file: &str| read_from_file::<String>(&Path::new("/sys/kernel/sched_ext").join(file)).ok();
-    let kernel = match (read("state"), read("root/ops")) {
+    let kernel = match (sched_ext("state"), sched_ext("root/ops")) {
         (None, _) => "this kernel has no sched_ext".into(),
         (Some(_), Some(ops)) if ops.starts_with(preflight::OPS) => {
             format!("scx_magpie is attached, and serves no socket at {SOCKET}")

@@ -123,6 +123,11 @@ pub fn summary() -> String {
     Failures::in_folder(FOLDER).summary()
 }
 
+/// Return the number of failures since the boot.
+pub fn nr_failures() -> usize {
+    Failures::in_folder(FOLDER).lines().len()
+}
+
 /// The failures of all schedulers since the boot.
 pub struct Failures {
     folder: PathBuf,

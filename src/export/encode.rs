@@ -13,6 +13,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::Host;
 use crate::SCHEDULER_NAME;
 use crate::stats::Metrics;
 
@@ -39,9 +40,9 @@ impl Format {
 }
 
 /// Return the metrics as text. None: no scx_magpie is attached.
-pub fn encode(metrics: Option<&Metrics>, format: Format) -> Result<String> {
+pub fn encode(host: &Host, metrics: Option<&Metrics>, format: Format) -> Result<String> {
     let mut registry = Registry::with_prefix(SCHEDULER_NAME);
-    registry.register_collector(Box::new(Totals(metrics.cloned())));
+    registry.register_collector(Box::new(Totals(host.clone(), metrics.cloned())));
     let mut out = String::new();
     match format {
         Format::Prometheus => prometheus_text::encode(&mut out, &registry),
@@ -52,14 +53,19 @@ pub fn encode(metrics: Option<&Metrics>, format: Format) -> Result<String> {
 }
 
 #[derive(Debug)]
-struct Totals(Option<Metrics>);
+struct Totals(Host, Option<Metrics>);
 
 impl Collector for Totals {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = Families(encoder);
-        let up = u64::from(self.0.is_some());
+        let Self(host, metrics) = self;
+        let up = u64::from(metrics.is_some());
         families.gauge("up", "whether scx_magpie is attached", None, &[(vec![], up)])?;
-        let Some(metrics) = &self.0 else { return Ok(()) };
+        families.host(host)?;
+        let Some(metrics) = metrics else { return Ok(()) };
+        let about = vec![("version", metrics.version.clone()), ("kernel", metrics.kernel.clone())];
+        let help = "version of the attached scx_magpie, and release of the kernel; always 1";
+        families.gauge("build_info", help, None, &[(about, 1u64)])?;
         let uptime = metrics.interval_ms as f64 / MS;
         families.gauge("uptime", "time since scx_magpie was attached", Some(&Unit::Seconds), &[(vec![], uptime)])?;
         families.llcs(metrics)?;

@@ -11,6 +11,7 @@ use scx_stats::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::Host;
 use super::encode::{Families, Labels, MS, NS, US};
 use crate::stats::{Group, Metrics};
 
@@ -100,6 +101,19 @@ fn by_name(statistics: &impl Serialize) -> Value {
 }
 
 impl Families<'_> {
+    /// Write the metrics that do not need an attached scx_magpie.
+    pub fn host(&mut self, host: &Host) -> fmt::Result {
+        let help = "the scheduler that the kernel runs: a sched_ext scheduler, or EEVDF; always 1";
+        self.gauge("scheduler_info", help, None, &[(label("scheduler", &host.scheduler), 1u64)])?;
+        let help = "ejections, crashes and kills of scx_magpie since boot";
+        self.counter("failures", help, None, &[(vec![], host.nr_failures)])?;
+        let attached: Vec<_> = host.nr_attached.into_iter().map(|count| (vec![], count)).collect();
+        self.counter("attaches", "sched_ext schedulers that were attached since boot", None, &attached)?;
+        let help = "time in which at least one task waited for a CPU, under any scheduler (PSI)";
+        let waited: Vec<_> = host.pressure_us.into_iter().map(|us| (vec![], us as f64 / US)).collect();
+        self.counter("cpu_pressure", help, Some(&Unit::Seconds), &waited)
+    }
+
     pub fn llcs(&mut self, metrics: &Metrics) -> fmt::Result {
         let meta = Group::meta();
         let help = |field: &str| meta.fields[field].attrs.desc.clone().unwrap_or_default();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use log::{debug, info, warn};
 
-use super::{Format, Reader, encode};
+use super::{Format, Host, Reader, encode};
 use crate::stats::Metrics;
 
 /// Answers of the scheduler younger than this are used again.
@@ -48,7 +48,7 @@ impl Last {
             self.metrics = self.reader.read()?;
             self.read_at = Some(Instant::now());
         }
-        encode(self.metrics.as_ref(), format)
+        encode(&Host::now(), self.metrics.as_ref(), format)
     }
 }
 

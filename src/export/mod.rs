@@ -6,10 +6,11 @@
 //!                                     text --> a file for node_exporter, each interval; or HTTP (http.rs), on request
 //! ```
 //!
-//! A missing scheduler is no error: `scx_magpie_up` is 0 then.
+//! A missing scheduler is no error: `scx_magpie_up` is 0 then, and the metrics of [`Host`] remain.
 
 mod encode;
 mod families;
+mod host;
 mod http;
 
 use std::ffi::OsStr;
@@ -28,6 +29,7 @@ use scx_stats::prelude::*;
 use tempfile::NamedTempFile;
 
 pub use encode::{Format, encode};
+pub use host::Host;
 
 use crate::exit::Refusal;
 use crate::stats::{Metrics, NR_CGROUPS, SOCKET, TOTALS};
@@ -93,7 +95,7 @@ fn to_textfile(path: &Path, interval: Duration, mut reader: Reader) -> Result<()
         path.display()
     );
     loop {
-        let text = encode(reader.read()?.as_ref(), Format::Prometheus)?;
+        let text = encode(&Host::now(), reader.read()?.as_ref(), Format::Prometheus)?;
         replace(path, &text)
             .with_context(|| format!("cannot write {}: its folder must exist and be writable", path.display()))?;
         thread::sleep(interval);

@@ -56,13 +56,11 @@ is_state enabled || fail "not attached after a kill"
 say "killed: started again"
 
 systemctl start scx_magpie-export.service || fail "export: start"
-metrics() {
-	wget -q -O /tmp/metrics http://127.0.0.1:9811/metrics && grep -q "^scx_magpie_up $1$" /tmp/metrics
-}
 wait_for 60 "metrics" metrics 1
 user=$(stat -c %u /proc/"$(property MainPID scx_magpie-export.service)")
 say "$(grep -c '^scx_magpie_' /tmp/metrics) metrics, by user $user"
 [ "$user" != 0 ] || fail "the exporter is root"
+has_metrics 'scheduler_info{scheduler="magpie_.*"} 1' 'failures_total 1'
 
 systemctl stop $UNIT || fail "stop"
 is_state disabled || fail "stopped, and state is $(state)"
@@ -71,6 +69,7 @@ journal
 grep -q "unregistered from user space" $LOG || fail "no 'unregistered from user space'"
 grep WARN $LOG && fail "warnings"
 wait_for 60 "metrics without a scheduler" metrics 0
+has_metrics 'scheduler_info{scheduler="EEVDF"} 1' 'failures_total 1'
 
 # A file that is wrong is refused, one that is right is read.
 start
