@@ -6,13 +6,16 @@
 #[derive(Debug, Default)]
 pub struct Message(Vec<u8>);
 
+/// Most messages are shorter: they grow once.
+const CAPACITY: usize = 64;
+
 /// Wire types.
 const VARINT: u32 = 0;
 const LENGTH: u32 = 2;
 
 impl Message {
     pub fn new() -> Self {
-        Self::default()
+        Self(Vec::with_capacity(CAPACITY))
     }
 
     fn varint(&mut self, mut value: u64) {

@@ -140,9 +140,9 @@ pub struct Writer<W: Write> {
     written: u64,
     last: u64,
     cpus: BTreeMap<usize, Cpu>,
-    /// Names of events and of their values, each with its number.
-    events: HashMap<&'static str, u64>,
-    values: HashMap<&'static str, u64>,
+    /// Names of events and of their values: the first has the number 1.
+    events: Vec<&'static str>,
+    values: Vec<&'static str>,
     /// Tasks by PID, with process and name.
     tasks: HashMap<i32, (i32, String)>,
     /// Tracks of tasks.
@@ -157,8 +157,8 @@ impl<W: Write> Writer<W> {
             written: 0,
             last: 0,
             cpus: BTreeMap::new(),
-            events: HashMap::new(),
-            values: HashMap::new(),
+            events: Vec::new(),
+            values: Vec::new(),
             tasks: HashMap::new(),
             tracks: HashMap::new(),
             next_track: SCHEDULER_TRACK + 1,
@@ -293,7 +293,7 @@ impl<W: Write> Writer<W> {
     ) -> io::Result<()> {
         self.last = self.last.max(at);
         let mut event = Message::new().uint(9, kind).uint(11, self.track(track)?);
-        let mut interned = Message::new();
+        let mut interned = Message::default();
         if let Some(name) = name {
             event = event.uint(10, number(&mut self.events, name, &mut interned, 2));
         }
@@ -359,11 +359,12 @@ fn cpu_track(cpu: usize) -> u64 {
 }
 
 /// Return the number of a name, which is added to `interned` as this field if it is new.
-fn number(known: &mut HashMap<&'static str, u64>, name: &'static str, interned: &mut Message, field: u32) -> u64 {
-    let next = known.len() as u64 + 1;
-    *known.entry(name).or_insert_with(|| {
-        let entry = Message::new().uint(1, next).text(2, name);
-        *interned = std::mem::take(interned).message(field, &entry);
-        next
-    })
+fn number(known: &mut Vec<&'static str>, name: &'static str, interned: &mut Message, field: u32) -> u64 {
+    if let Some(index) = known.iter().position(|known| *known == name) {
+        return index as u64 + 1;
+    }
+    known.push(name);
+    let number = known.len() as u64;
+    *interned = std::mem::take(interned).message(field, &Message::new().uint(1, number).text(2, name));
+    number
 }

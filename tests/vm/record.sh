@@ -29,6 +29,7 @@ is_throttled() {
 
 # start_recording FILE OPTIONS...: until it records. Sets RECORDER to its pid; what it says is in /tmp/said.
 start_recording() {
+	: >/tmp/began
 	scx_magpie record --perfetto "$@" >/tmp/said 2>/tmp/began &
 	RECORDER=$!
 	wait_for 60 "the recording" grep -q "recording for" /tmp/began
