@@ -60,7 +60,8 @@ fn perfetto_knows_all_fields() {
     assert_eq!(read["tracks"], json!(["scx_magpie", "CPU 0 (LLC 0)", "CPU 1 (LLC 0)", "CPU 10 (LLC 0)", ""]));
     let steal =
         |at, of| json!({"at": at, "track": "CPU", "of": of, "name": "steal", "task": "worker 7", "from_cpu": -1});
-    let throttled = json!({"at": 1_001_000, "track": "task", "of": 7, "name": "throttled by cpu.max", "cgroup": "a/b", "duration": 2000});
+    let throttled =
+        json!({"at": 1_001_000, "track": "task", "of": 7, "name": name::THROTTLED, "cgroup": "a/b", "duration": 2000});
     assert_eq!(read["events"], json!([steal(1_000_700, 10), throttled, steal(1_004_000, 0)]));
 
     // A recording that was killed: all packets but the last.

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # vm: --cpus 4 --llcs 2 --nodes 1 --icount 0 --timeout 900
-# kernels: ends
 # check: record_check.py
 # A recording shows what is known: two tasks pinned to CPU 1 share it, a group is throttled to a fifth of a CPU, hogs pinned to
 # CPU 0 are stolen when they may leave it, and sleepers are placed on idle CPUs. record_check.py reads the trace. An
@@ -53,7 +52,8 @@ su nobody -s /bin/sh -c "scx_magpie record --perfetto /tmp/nobody" >/tmp/refused
 [ "$(cat /tmp/refused)" = "scx_magpie: this command needs root: run it with sudo" ] || fail "without root: $(cat /tmp/refused)"
 [ ! -e /tmp/nobody ] || fail "a file without root"
 scx_magpie record --perfetto /nowhere/x --seconds 0.1 >/tmp/refused 2>&1 && fail "recorded into /nowhere"
-[ "$(cat /tmp/refused)" = "scx_magpie: cannot write /nowhere/x: No such file or directory (os error 2)" ] || fail "$(cat /tmp/refused)"
+refused="scx_magpie: cannot write /nowhere/x: No such file or directory (os error 2)"
+[ "$(tail -n 1 /tmp/refused)" = "$refused" ] || fail "/nowhere: $(cat /tmp/refused)"
 
 echo +cpu >$CG/cgroup.subtree_control
 start_magpie
@@ -100,7 +100,7 @@ kill -INT $RECORDER
 end_recording
 ratio=$(awk "BEGIN { printf \"%.2f\", $TIME / $without }")
 say "hackbench takes $ratio times as long while it is recorded ($TIME s, $without s)"
-within "$ratio" 0.8 1.6 || fail "a recording costs too much"
+within "$ratio" 0.8 1.3 || fail "a recording costs too much"
 hackbench -g 4 -l 100000 -p >/dev/null 2>&1 &
 load=$!
 start_recording /tmp/full.pftrace --seconds 600 --max-size 1

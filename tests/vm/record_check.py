@@ -57,7 +57,8 @@ def main():
     check(0.15 <= ran(limited) / span <= 0.3, "not a fifth")
     check(0.55 <= throttled <= 0.85, "throttled for another part of the time")
     for event in slices:
-        inside = [run for run in runs if run[0] in limited and run[2] < event["at"] + event.get("duration", 0) and run[3] > event["at"]]
+        over = event["at"] + event.get("duration", 0)
+        inside = [run for run in runs if run[0] in limited and run[2] < over and run[3] > event["at"]]
         check(not inside, f"it ran while it was throttled: {event}, {inside}")
     others = [event for event in trace.named("throttled by cpu.max") if event["of"] not in limited]
     check(not others, f"others were throttled: {others}")
