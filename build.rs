@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Compile `src/bpf/main.bpf.c`, generate its skeleton and bindings of `intf.h`, note the commit.
+//! Compile `src/bpf/main.bpf.c` and `record.bpf.c`, generate their skeletons and bindings of
+//! `intf.h`, note the commit.
 
-use std::path::Path;
+use std::env;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
@@ -11,6 +13,8 @@ fn main() {
         .enable_skel("src/bpf/main.bpf.c", "bpf")
         .build()
         .expect("building src/bpf/main.bpf.c failed");
+
+    build_record();
 
     let in_checkout = in_checkout();
     let commit = git(&["describe", "--always", "--dirty", "--exclude=*"]).filter(|_| in_checkout);
@@ -22,6 +26,24 @@ fn main() {
     if let Some(log) = log {
         println!("cargo:rerun-if-changed={log}");
     }
+}
+
+/// Compile `src/bpf/record.bpf.c` with the headers that `BpfBuilder` has unpacked. It builds one
+/// object only, and this one is loaded without the scheduler.
+fn build_record() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let clang = scx_cargo::ClangInfo::new().expect("clang was found before");
+    let headers = out.join("scx_utils-bpf_h");
+    let arch = headers.join("arch").join(clang.kernel_target().expect("the target was known before"));
+    let mut flags = clang.determine_base_cflags().expect("clang has told its flags before");
+    flags.extend([arch, headers].map(|folder| format!("-I{}", folder.display())));
+    libbpf_cargo::SkeletonBuilder::new()
+        .source("src/bpf/record.bpf.c")
+        .obj(out.join("record.bpf.o"))
+        .clang(&clang.clang)
+        .clang_args(flags)
+        .build_and_generate(out.join("record_skel.rs"))
+        .expect("building src/bpf/record.bpf.c failed");
 }
 
 /// Return false in a published crate, even if it is unpacked inside another repository.

@@ -18,6 +18,10 @@ unsafe impl Zeroable for llc_layout {}
 unsafe impl Zeroable for process {}
 // SAFETY: as above.
 unsafe impl Pod for process {}
+// SAFETY: integers.
+unsafe impl Zeroable for record_event {}
+// SAFETY: as above, without padding.
+unsafe impl Pod for record_event {}
 // SAFETY: one integer.
 unsafe impl Zeroable for placed_cpu {}
 // SAFETY: as above.

@@ -11,6 +11,7 @@ use crate::config::{DEFAULT_FILE, Settings};
 use crate::exit;
 use crate::export::ExportOpts;
 use crate::nr_scan::ScanTableOpts;
+use crate::record::RecordOpts;
 use crate::stats::table::TableOpts;
 use crate::top::TopOpts;
 use crate::units::interval;
@@ -130,6 +131,13 @@ pub enum Command {
     ScanTable(ScanTableOpts),
     /// Show the running scheduler full-screen: utilization, wakeups, LLCs, cgroups, NUMA nodes.
     Top(TopOpts),
+    /// Record some seconds of this machine as a trace: what runs, waits, moves and is throttled.
+    ///
+    /// Perfetto shows a track for each CPU and the states of each thread, and where the scheduler
+    /// placed a task that woke up, which CPU stole it, and when cpu.max throttled it. It works
+    /// under any scheduler; the reasons are those of scx_magpie. Nothing is slowed down while no
+    /// recording runs.
+    Record(RecordOpts),
     /// Export metrics of the running scheduler for Prometheus, to a file or over HTTP.
     ///
     /// If no scheduler runs, the metric scx_magpie_up is 0 until one is attached.

@@ -6,7 +6,7 @@
 //!                                       cpu_ctxs --Publisher::publish()--> llc_publisheds
 //!                                       cpu_ctxs --Snapshot::new()-------> Metrics --encode()--> Prometheus
 //!                                       processes <--> numa::Sampler
-//! top: a full-screen client of the statistics socket
+//! top: a full-screen client of the statistics socket    record: a trace, by BPF programs of its own
 //! the loader alone: lifecycle, Scheduler (the skeleton), config, control, preflight, service, verifier_stats
 //! ```
 
@@ -30,6 +30,8 @@ pub mod numa;
 pub mod pelt;
 pub mod preflight;
 pub mod publisher;
+pub mod record;
+pub mod record_skel;
 pub mod scheduler;
 pub mod service;
 pub mod shared;

@@ -25,7 +25,7 @@ use scx_magpie::lifecycle::loader::Loader;
 use scx_magpie::preflight;
 use scx_magpie::stats::monitor::{Format, Source, monitor};
 use scx_magpie::{
-    SCHEDULER_NAME, export, lifecycle, logging, manual, nr_scan, stats, top, topology, verifier_stats, version,
+    SCHEDULER_NAME, export, lifecycle, logging, manual, nr_scan, record, stats, top, topology, verifier_stats, version,
 };
 
 const NO_SIGNALS: &str = "cannot handle signals";
@@ -94,6 +94,10 @@ fn run(opts: Opts, matches: &ArgMatches) -> Result<()> {
             Ok(())
         }
         Some(Command::Top(ref args)) => top::run(args),
+        Some(Command::Record(ref args)) => {
+            start_logging(&opts);
+            record::run(args)
+        }
         Some(Command::Export(ref args)) => {
             start_logging(&opts);
             export::export(args)

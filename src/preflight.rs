@@ -57,6 +57,27 @@ fn predecessor_in(sysfs: &Path) -> Result<Option<String>, Refusal> {
     }
 }
 
+/// Check everything that a recording needs.
+pub fn check_root() -> Result<(), Refusal> {
+    if !Path::new(SYSFS).exists() {
+        return Err(Refusal::NoSchedExt { release: release() });
+    }
+    if !geteuid().is_root() {
+        return Err(Refusal::NotRoot);
+    }
+    raise_file_limit()
+}
+
+/// Return true if the kernel runs this scheduler, by the name that it knows.
+pub fn is_magpie_attached() -> bool {
+    sched_ext("root/ops").is_some_and(|ops| ops.starts_with(OPS))
+}
+
+/// Replace `err`, from loading programs that record, by the known reason that explains it.
+pub fn explain_record(err: anyhow::Error) -> anyhow::Error {
+    reason(&err, || None).map_or(err, Into::into)
+}
+
 /// Replace `err`, from loading or attaching, by the known reason that explains it, if there is one.
 /// With `waits` an attached scx_magpie explains nothing.
 pub fn explain(err: anyhow::Error, waits: bool) -> anyhow::Error {
@@ -67,12 +88,16 @@ pub fn explain(err: anyhow::Error, waits: bool) -> anyhow::Error {
     if let Err(refusal) = check(waits) {
         return refusal.into();
     }
-    let refusal = match err.downcast_ref::<libbpf_rs::Error>().map(libbpf_rs::Error::kind) {
+    reason(&err, isolated_cpus).map_or(err, Into::into)
+}
+
+/// Return the known reason for an error of libbpf. `other` explains invalid input.
+fn reason(err: &anyhow::Error, other: impl FnOnce() -> Option<Refusal>) -> Option<Refusal> {
+    match err.downcast_ref::<libbpf_rs::Error>().map(libbpf_rs::Error::kind) {
         Some(ErrorKind::PermissionDenied) => lacking_privileges(),
-        Some(ErrorKind::InvalidInput) => locked_down(Path::new("/sys/kernel/security/lockdown")).or_else(isolated_cpus),
+        Some(ErrorKind::InvalidInput) => locked_down(Path::new("/sys/kernel/security/lockdown")).or_else(other),
         _ => None,
-    };
-    refusal.map_or(err, Into::into)
+    }
 }
 
 /// Raise the limit of open files to its maximum: BPF programs, maps and clients each take a file.

@@ -97,7 +97,7 @@ struct Run {
     #[arg(long)]
     no_noise: bool,
 
-    /// Write a timeline of the first run to FILE, for Perfetto (Chrome's JSON).
+    /// Write a timeline of the first run to FILE, for Perfetto.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 

@@ -48,6 +48,9 @@ enum magpie_limits {
 
 enum { NO_NODE = -1, NO_CPU = -1 };
 
+/* A CPU's DSQs: its id, and these plus its id. See order/queue.bpf.h and run/throttle.bpf.h. */
+enum magpie_queues { PINNED_QUEUES = MAX_CPUS, THROTTLED_QUEUES = 2 * MAX_CPUS };
+
 enum pelt_consts {
 	PELT_UNIT_SHIFT = 10,	   /* PELT counts in units of 1024 ns, the kernel's "us" */
 	PELT_PERIOD = 1024,	   /* units */
@@ -455,5 +458,41 @@ struct wake_cases {
 	u64 little[NR_WAKE_CASES][NR_WAKE_ENDS]; /* the new CPU is little, */
 	u64 big[NR_WAKE_CASES][NR_WAKE_ENDS];	 /* ... or big */
 } __attribute__((aligned(CACHE_LINE)));
+
+/* An event of record.bpf.c. Fields without an entry in this table are those of @pid. */
+enum record_kind {
+	/*               pid      cpu                   other      state                          */
+	RECORD_SWITCH, /*  runs   (of the task)         prev's pid prev's: as the tracepoint's    */
+	RECORD_WAKING, /*  wakee  its previous one                                                */
+	RECORD_WAKEUP, /*  wakee  chosen for it                                                   */
+	RECORD_NEW,    /*  child  chosen for it                                                   */
+	/*                 moved  the new one           old CPU    1: current of the CPU that     */
+	RECORD_MIGRATE, /*                                         executes it could run on       */
+	RECORD_UNTHROTTLED,
+};
+
+enum record_queue {
+	RECORD_NO_QUEUE,	/* of scx_magpie, or not known */
+	RECORD_LOCAL_QUEUE,	/* local DSQ */
+	RECORD_QUEUE,		/* of a CPU, ordered by deadline */
+	RECORD_THROTTLED_QUEUE, /* until its cgroup has a new quota of cpu.max */
+};
+
+/* The state of a task that is preempted: a bit that the kernel does not use. */
+enum record_states { RECORD_PREEMPTED = 1 << 30 };
+
+struct record_event {
+	u64 at;	    /* CLOCK_BOOTTIME */
+	u64 cgroup; /* kernel's id, if a switch throttles prev */
+	s32 pid;
+	s32 tgid;
+	s32 cpu;
+	s32 other;
+	u32 state;
+	u16 prio; /* the kernel's */
+	u8 kind;  /* enum record_kind */
+	u8 queue; /* enum record_queue: of prev, or of the wakee */
+	char comm[16];
+};
 
 #endif /* __MAGPIE_INTF_H */

@@ -150,6 +150,11 @@ fn folders(root: &Path) -> impl Iterator<Item = Folder> {
     })
 }
 
+/// Return the paths of all cgroups below `root`, by the kernel's id.
+pub fn names(root: &Path) -> impl Iterator<Item = (u64, String)> {
+    folders(root).map(|folder| (folder.ino, folder.name))
+}
+
 /// Read the CPU time of a cgroup from its `cpu.stat`.
 fn usage(folder: &Path) -> Option<Duration> {
     let stat = fs::read_to_string(folder.join("cpu.stat")).ok()?;

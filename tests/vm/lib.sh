@@ -168,6 +168,11 @@ start_rounds() {
 	ROUNDS=$!
 }
 
+# send FILE: to the program of the test's line `# check:`.
+send() {
+	echo "sent ${1##*/} $(base64 "$1" | tr -d '\n')"
+}
+
 # Statistics of a fresh interval of SECONDS, which may be a fraction, in $JSON.
 stats_json() {
 	JSON=$(timeout 160 scx_magpie --monitor "$1" --json 2>/dev/null | sed -n '2{p;q;}')

@@ -31,7 +31,7 @@ enum {
 /* The third queue of a CPU (throttle.bpf.h); order/queue.bpf.h has the other two. */
 static u64 throttled_queue(s32 cpu)
 {
-	return 2 * MAX_CPUS + cpu;
+	return THROTTLED_QUEUES + cpu;
 }
 
 struct cpu_budget {

@@ -34,7 +34,7 @@ enum { MAX_PULL_CHECKS = 8 }; /* waiting tasks of a queue that are checked for o
 
 static u64 pinned_queue(s32 cpu)
 {
-	return MAX_CPUS + cpu;
+	return PINNED_QUEUES + cpu;
 }
 
 /*
