@@ -18,7 +18,7 @@
 //! A task that comes to a CPU has no lag; the lag of a task that leaves is forgotten. A change of
 //! the weight keeps the lag. Nothing here depends on the virtual time of the BPF program.
 
-use serde::Serialize;
+use std::fmt;
 
 use crate::dsq::TaskId;
 use crate::native::FORGIVEN_PART;
@@ -61,7 +61,7 @@ impl Client {
 }
 
 /// The largest lag of a run, in relation to its bound.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Largest {
     /// Lag / bound.
     pub of_bound: f64,
@@ -71,6 +71,14 @@ pub struct Largest {
     pub task: TaskId,
     pub cpu: usize,
     pub at_us: u64,
+}
+
+impl fmt::Display for Largest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { of_bound, slices, lag_us, task, cpu, at_us } = self;
+        let ms = lag_us / 1000.0;
+        write!(f, "{of_bound:.3} of the bound: {slices:.1} slices, {ms:.1} ms, task {task} on CPU {cpu} at {at_us} us")
+    }
 }
 
 #[derive(Debug, Default)]

@@ -14,12 +14,11 @@ use anyhow::{Result, ensure};
 
 use crate::cgroup::Spec;
 use crate::checks::Violation;
-use crate::dsq::{TaskId, pinned_queue};
+use crate::dsq::{TaskId, is_throttled_queue};
 use crate::kernel::turns::{Access, Run, Turns, Word};
 use crate::kernel::{Curr, Kernel};
-use crate::machine::{Machine, Shape};
+use crate::machine::Shape;
 use crate::program::{Dist, Program, Step};
-use crate::scenario::parse_flags;
 use crate::stats::GroupStats;
 use crate::task::{Place, SCHED_BATCH, State, Traits};
 use crate::time::{MSEC, USEC};
@@ -99,13 +98,17 @@ impl Pair {
             outcome.orders += usize::from(!turns.redundant);
             words.extend(turns.shared());
             if let Some(violation) = violation {
-                let line = |access: &Access| {
-                    let margin =
-                        if access.side == 0 { "" } else { "                                                    " };
-                    format!("{margin}{} {}", if access.store { "writes" } else { "reads" }, access.word.name())
+                let text = |Access { side, word, store }: &Access| {
+                    format!(
+                        "{:width$}{} {}",
+                        "",
+                        if *store { "writes" } else { "reads" },
+                        word.name(),
+                        width = 52 * side
+                    )
                 };
-                let accesses = turns.accesses.iter().filter(|access| words.contains(&access.word)).map(line).collect();
-                outcome.failed = Some((violation, accesses));
+                let accesses = turns.accesses.iter().filter(|access| words.contains(&access.word)).map(text);
+                outcome.failed = Some((violation, accesses.collect()));
                 return Ok(outcome);
             }
             // The next plan, depth first: change the last choice that was not to switch.
@@ -122,8 +125,7 @@ impl Pair {
     fn run(&self, mut turns: Turns) -> Result<(Turns, Option<Violation>)> {
         let shape = Shape { nodes: 1, cores: self.cpus, ..Shape::default() };
         // Seed 0: the BPF prolog does not disable migration. The checks need one CPU at a time.
-        let mut kernel = Kernel::bare(Machine::new(&shape), &parse_flags(&[])?, 0, |_, _| {})?;
-        kernel.attach()?;
+        let mut kernel = Kernel::observed(&shape, "", 0, |_, _| {})?;
         let sides = (self.set_up)(&mut kernel);
         assert_eq!(kernel.violation, None, "{}: set up", self.name);
         turns.begins_when_kicked = self.kicked;
@@ -134,41 +136,25 @@ impl Pair {
     }
 }
 
-/// Check that no task waits that an idle CPU may run, and that the program's words are right.
+/// Check what the fuzzer checks, and that no task waits that an idle CPU may run.
 fn check(kernel: &mut Kernel) {
-    let is_idle = |kernel: &Kernel, cpu: usize| kernel.online.test(cpu) && kernel.cpus[cpu].curr == Curr::Idle;
+    kernel.check_state();
     for task in 0..kernel.tasks.len() {
+        let t = &kernel.tasks[task];
         // dsq_vtime in the throttled queue is the time until which the task waits.
-        let throttled = is_throttled(kernel, task) && kernel.tasks[task].raw().scx.dsq_vtime > kernel.now;
-        let waits = kernel.is_waiting(task) && !throttled;
-        let idle = (0..kernel.cpus.len()).find(|&cpu| is_idle(kernel, cpu) && kernel.tasks[task].may_run_on(cpu));
-        if let Some(cpu) = idle.filter(|_| waits) {
-            let place = kernel.tasks[task].place;
-            kernel.violate("waits", format!("task {task} is in {place:?}, and CPU {cpu} is idle"));
-        }
-        if kernel.tasks[task].state == State::Waking {
+        let throttled = is_throttled(kernel, task) && t.raw().scx.dsq_vtime > kernel.now;
+        let is_idle = |&cpu: &usize| kernel.cpus[cpu].curr == Curr::Idle && t.may_run_on(cpu);
+        let idle = kernel.online.iter().find(is_idle).filter(|_| t.state == State::Runnable && !throttled);
+        if let Some(cpu) = idle {
+            kernel.violate("waits", format!("task {task} is in {:?}, and CPU {cpu} is idle", t.place));
+        } else if t.state == State::Waking {
             kernel.violate("lost", format!("task {task} has not been woken"));
-        }
-    }
-    for cpu in 0..kernel.cpus.len() {
-        let Some(slot) = kernel.native.slot(cpu) else { continue };
-        let queued = |id: usize| kernel.dsqs[id].as_ref().map_or(0, |dsq| dsq.len());
-        let (movable, pinned) = (queued(cpu), queued(pinned_queue(cpu)));
-        let load = kernel.native.cpu_ctx(cpu).queued_load;
-        if movable > 0 && !kernel.native.is_overload_bit(slot) {
-            kernel.violate("hidden", format!("{movable} tasks wait on CPU {cpu}, and its overload bit is clear"));
-        }
-        if (movable + pinned == 0) != (load == 0) {
-            kernel.violate("load", format!("{} tasks wait on CPU {cpu}, of a load of {load}", movable + pinned));
-        }
-        if kernel.native.is_idle_bit(slot) && !is_idle(kernel, cpu) {
-            kernel.violate("idle bit", format!("CPU {cpu} is not idle, and its idle bit is set"));
         }
     }
 }
 
 fn is_throttled(kernel: &Kernel, task: TaskId) -> bool {
-    matches!(kernel.tasks[task].place, Place::Dsq(id) if crate::dsq::is_throttled_queue(id))
+    matches!(kernel.tasks[task].place, Place::Dsq(id) if is_throttled_queue(id))
 }
 
 /// Create a hog that may use these CPUs, asleep on the first.

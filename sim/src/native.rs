@@ -39,7 +39,7 @@ pub use bindings::*;
 pub const MAX_CPUS: usize = magpie_limits_MAX_CPUS as usize;
 const MAX_LLCS: usize = magpie_limits_MAX_LLCS as usize;
 const MAX_LINES: usize = magpie_limits_MAX_LINES as usize;
-const CACHE_LINE: usize = magpie_limits_CACHE_LINE as usize;
+pub const CACHE_LINE: usize = magpie_limits_CACHE_LINE as usize;
 const SLOTS_PER_LINE: usize = magpie_limits_SLOTS_PER_LINE as usize;
 
 // Symbols of main.bpf.c and bounds of its sections (native.c). Cells, because the program writes.

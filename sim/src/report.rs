@@ -7,7 +7,6 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, presets};
 use hdrhistogram::Histogram;
 use scx_magpie::stats::{Group, Snapshot};
-use serde::Serialize;
 
 use crate::fluid::Largest;
 use crate::kernel::{Curr, Kernel};
@@ -16,7 +15,7 @@ use crate::time::SEC;
 use crate::trace::Op;
 
 /// Percentiles in us.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Percentiles {
     pub p50: f64,
     pub p99: f64,
@@ -31,7 +30,7 @@ impl Percentiles {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug)]
 pub struct GroupReport {
     pub name: String,
     /// Units of work per second.
@@ -50,7 +49,7 @@ pub struct GroupReport {
 }
 
 /// Figures of a finished run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Report {
     pub seconds: f64,
     /// Busy time in % of all CPUs' time.

@@ -95,7 +95,7 @@ fn one_hog_beside_256() {
             workloads: ["hogs", "hogs:nr=256"].map(|text| text.parse().unwrap()).to_vec(),
             cgroups: vec![spec(0, 100), spec(0, 100)],
             places: vec![1, 2],
-            flags: vec!["--cgroup-mode".into(), mode.into()],
+            flags: format!("--cgroup-mode {mode}"),
             ms: 10_000,
             ..Scenario::default()
         };

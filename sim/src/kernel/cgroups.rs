@@ -30,9 +30,7 @@ impl Kernel {
         let raw = &raw mut *self.cgroups[id].raw;
         let mut args = scx_cgroup_init_args { weight: self.cgroups[id].weight };
         let err = self.call(Op::CgroupInit, None, id as u64, |ops| unsafe { ops.cgroup_init.unwrap()(raw, &mut args) });
-        if err != 0 {
-            self.violate("init", format!("cgroup_init() returned {err}"));
-        }
+        fail_if!(self, err != 0, "init", "cgroup_init() returned {err}");
     }
 
     pub fn make_cgroup(&mut self, spec: &Spec) -> CgroupId {

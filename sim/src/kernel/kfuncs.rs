@@ -7,8 +7,6 @@
 use std::collections::btree_map::Entry;
 use std::ffi::{CStr, c_char, c_void};
 
-use scx_magpie::bpf_intf::magpie_limits_CACHE_LINE;
-
 use crate::cache::Line;
 use crate::costs::KFUNC;
 use crate::dsq::{Dsq, TaskId, is_throttled_queue, local_on, queue_cpu};
@@ -19,8 +17,8 @@ use crate::kernel::{Event, Kernel, Moment};
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::native::{
-    PF_IDLE, SCX_DSQ_LOCAL, SCX_ENQ_IMMED_FLAG, SCX_KICK_IDLE, bpf_iter_scx_dsq, cgroup, cpumask, is_shared,
-    scx_public_consts_SCX_DSQ_ITER_REV, task_struct,
+    CACHE_LINE, PF_IDLE, SCX_DSQ_LOCAL, SCX_ENQ_IMMED_FLAG, SCX_KICK_IDLE, bpf_iter_scx_dsq, cgroup, cpumask,
+    is_shared, scx_public_consts_SCX_DSQ_ITER_REV, task_struct,
 };
 use crate::task::{Insert, Place, Work};
 use crate::trace::Op;
@@ -513,8 +511,8 @@ mod accesses {
 fn tell_lines(addr: *const c_void, store: bool) {
     // SAFETY: as kernel(); code outside of callbacks does not count.
     let Some(kernel) = (unsafe { try_current() }) else { return };
-    if let Some(lines) = &mut kernel.lines {
-        lines.accessed(&kernel.machine, kernel.cpu, addr as usize, store);
+    if let Some(probe) = &kernel.probe {
+        probe.borrow_mut().accessed(&kernel.machine, kernel.cpu, addr as usize, store);
     }
 }
 
@@ -530,7 +528,7 @@ fn access(addr: *const c_void, access: fn(&mut Line, &Machine, usize) -> u64) ->
     if !is_shared(addr as usize) {
         return false;
     }
-    let line = kernel.shared_lines.entry(addr as usize / magpie_limits_CACHE_LINE as usize).or_default();
+    let line = kernel.shared_lines.entry(addr as usize / CACHE_LINE).or_default();
     let cost = access(line, &kernel.machine, kernel.cpu);
     kernel.lines_moved += u64::from(cost > 0);
     kernel.cost += cost;

@@ -64,9 +64,7 @@ impl Kernel {
         let raw = self.tasks[task].raw;
         let mut args = scx_init_task_args { fork, cgroup: &raw mut *self.cgroups[self.tasks[task].cgroup].raw };
         let err = self.call(Op::InitTask, Some(task), 0, |ops| unsafe { ops.init_task.unwrap()(raw, &mut args) });
-        if err != 0 {
-            self.violate("init", format!("init_task() returned {err}"));
-        }
+        fail_if!(self, err != 0, "init", "init_task() returned {err}");
     }
 
     /// Create a sleeping task. [`Kernel::start`] wakes it for the first time.

@@ -24,7 +24,25 @@
 //!   real machine have an order here, which the seed decides. The CPU is busy for their costs.
 //! - The kernel reports each [`Moment`] to its observer, `checks`, on which it does not depend.
 
-mod call;
+/// Report a violation and return.
+macro_rules! violate {
+    ($kernel:ident, $kind:expr, $($what:tt)+) => {
+        return $kernel.violate($kind, format!($($what)+))
+    };
+}
+pub(crate) use violate;
+
+/// Report a violation and return if a condition holds that must not.
+macro_rules! fail_if {
+    ($kernel:ident, $wrong:expr, $($what:tt)+) => {
+        if $wrong {
+            $crate::kernel::violate!($kernel, $($what)+);
+        }
+    };
+}
+pub(crate) use fail_if;
+
+pub mod call;
 mod cgroups;
 mod change;
 pub mod cpufreq;
@@ -41,8 +59,10 @@ pub mod turns;
 mod wakeup;
 mod work;
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::rc::Rc;
 
 use anyhow::Result;
 use scx_magpie::nr_scan::ScanLimit;
@@ -51,6 +71,7 @@ use scx_magpie::stats::Snapshot;
 use scx_magpie::topology::Layout;
 use scx_magpie::tunables::Tunables;
 
+use self::call::Probe;
 use self::cpufreq::Freq;
 pub use self::observe::{FULL_MARGINS, Moment, Notes, Util, Violation};
 use self::timers::{Array, Timer};
@@ -60,8 +81,6 @@ use crate::cgroup::{Cgroup, NR_AUTOGROUPS, autogroup};
 use crate::costs::TICK;
 use crate::dsq::{Dsq, TaskId};
 use crate::fault::Fault;
-use crate::instructions::Counter;
-use crate::lines_log::Lines;
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::native::{Native, PF_IDLE, cpumask, sched_ext_ops, task_group, task_struct};
@@ -249,10 +268,7 @@ pub struct Kernel {
     observer: Observer,
     /// Notes of the observer.
     pub checks: Notes,
-    /// Counts the instructions of some callbacks.
-    pub counter: Option<Counter>,
-    /// Counts cache lines that move.
-    pub lines: Option<Lines>,
+    pub probe: Option<Rc<RefCell<dyn Probe>>>,
     pub trace: Trace,
     pub violation: Option<Violation>,
     /// Output of scx_bpf_dump().
@@ -318,8 +334,7 @@ impl Kernel {
             quirks: Quirks::of_seed(seed),
             observer,
             checks: Notes::new(nr_cpus, TICK),
-            counter: None,
-            lines: None,
+            probe: None,
             trace: Trace::default(),
             violation: None,
             dump: Vec::new(),
@@ -336,9 +351,7 @@ impl Kernel {
 
     /// Report a violation for an impossible CPU, as the kernel ejects the scheduler.
     pub fn check_possible(&mut self, cpu: usize) {
-        if !Mask::of_c(&self.possible_c).test(cpu) {
-            self.violate("invalid", format!("CPU {cpu} is not possible"));
-        }
+        fail_if!(self, !Mask::of_c(&self.possible_c).test(cpu), "invalid", "CPU {cpu} is not possible");
     }
 
     /// Return the CPU for events that belong to none: the first that is online.

@@ -11,10 +11,8 @@ use std::collections::BTreeSet;
 
 use magpie_sim::dsq::{TaskId, pinned_queue};
 use magpie_sim::kernel::{Curr, Kernel};
-use magpie_sim::machine::Machine;
 use magpie_sim::mask::Mask;
 use magpie_sim::native::{Context, SCX_ENQ_WAKEUP, SCX_WAKE_TTWU, WEIGHT_SHIFT, task_ctx, task_struct, units};
-use magpie_sim::scenario::parse_flags;
 use magpie_sim::task::{NICE_WEIGHTS, State, Traits};
 use magpie_sim::trace::Op;
 use proptest::prelude::*;
@@ -59,9 +57,8 @@ function!(a: A, b: B, c: C, d: D, e: E);
 impl Rig {
     /// On a machine as [`Shape`](magpie_sim::machine::Shape) describes it, with the scheduler's flags.
     pub fn new(machine: &str, flags: &[&str]) -> Self {
-        let flags: Vec<_> = flags.iter().map(|flag| flag.to_string()).collect();
         // An even seed: the BPF prolog does not count in migration_disabled.
-        let kernel = Kernel::new(Machine::new(&machine.parse().unwrap()), &parse_flags(&flags).unwrap(), 0).unwrap();
+        let kernel = Kernel::new(&machine.parse().unwrap(), &flags.join(" "), 0).unwrap();
         Self { u: kernel.native.units(), kernel }
     }
 

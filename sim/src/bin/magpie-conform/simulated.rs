@@ -4,9 +4,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use magpie_sim::fault::Fault;
 use magpie_sim::kernel::{Kernel, Quirks};
-use magpie_sim::machine::Machine;
 use magpie_sim::program::{Channel, Program, Step};
-use magpie_sim::scenario::parse_flags;
 use magpie_sim::stats::GroupStats;
 use magpie_sim::task::Traits;
 use magpie_sim::time::{MSEC, SEC};
@@ -31,8 +29,7 @@ pub fn play(scenario: &Scenario, quirks: Quirks) -> Result<Order> {
 }
 
 fn play_once(scenario: &Scenario, quirks: Quirks, seed: u64) -> Result<Order> {
-    let machine = Machine::new(&crate::MACHINE.parse()?);
-    let mut kernel = Kernel::new(machine, &parse_flags(&crate::FLAGS.map(String::from))?, seed)?;
+    let mut kernel = Kernel::new(&crate::MACHINE.parse()?, crate::FLAGS, seed)?;
     kernel.quirks = quirks;
     kernel.trace.keep = true;
     kernel.groups.push(GroupStats::new("script", false));
