@@ -64,21 +64,3 @@ impl Line {
         cost
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_travel_once() {
-        let machine = Machine::new(&"2x2x2x1".parse().unwrap());
-        let mut line = Line::default();
-        assert!(line.store(&machine, 0) > 0, "others had copies");
-        assert_eq!(line.store(&machine, 0), 0);
-        assert_eq!(line.load(&machine, 1), LINE_LLC);
-        assert_eq!(line.load(&machine, 1), 0);
-        assert_eq!(line.load(&machine, 4), LINE_FAR);
-        assert_eq!(line.store(&machine, 2), LINE_NODE);
-        assert_eq!(line.load(&machine, 0), LINE_NODE);
-    }
-}

@@ -291,33 +291,3 @@ fn faults() -> impl Strategy<Value = Fault> {
         1 => cpu.prop_map(|cpu| Fault::Online { cpu }),
     ]
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_seed_is_a_scenario_and_survives_json() {
-        let json = |seed| serde_json::to_string(&scenario(seed)).unwrap();
-        assert_eq!(json(7), json(7));
-        assert_ne!(json(7), json(8));
-        for seed in 0..100 {
-            let again: Scenario = serde_json::from_str(&json(seed)).unwrap();
-            assert_eq!(serde_json::to_string(&again).unwrap(), json(seed));
-            assert_eq!(again.machine, scenario(seed).machine, "seed {seed}");
-        }
-    }
-
-    #[test]
-    fn the_same_scenario_gives_the_same_trace() {
-        for seed in 0..10 {
-            let run = || {
-                let outcome = scenario(seed).run(true).unwrap();
-                let mut text = Vec::new();
-                outcome.kernel.write_text(&mut text).unwrap();
-                (text, outcome.report.hash)
-            };
-            assert!(run() == run(), "seed {seed}");
-        }
-    }
-}

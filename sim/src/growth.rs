@@ -220,13 +220,15 @@ fn count_steps() -> Option<u64> {
         status => panic!("the child cannot be traced (is ptrace forbidden here?): {status:?}"),
     }
     ptrace::setoptions(child, ptrace::Options::PTRACE_O_EXITKILL).expect("PTRACE_SETOPTIONS");
-    let (mut count, mut was_inside) = (0, false);
+    let (mut count, mut was_inside, mut was_sp) = (0, false, 0);
     loop {
-        let mut inside = text().contains(&instruction(child));
-        if was_inside && !inside {
-            inside = run_kfunc(child);
+        let (pc, sp) = position(child);
+        let mut inside = text().contains(&(pc as usize));
+        // A return would have raised the stack pointer.
+        if was_inside && !inside && sp <= was_sp {
+            inside = run_kfunc(child, sp);
         }
-        was_inside = inside;
+        (was_inside, was_sp) = (inside, sp);
         count += u64::from(inside);
         ptrace::step(child, None).expect("PTRACE_SINGLESTEP");
         match waitpid(child, None).expect("waitpid") {
@@ -237,41 +239,38 @@ fn count_steps() -> Option<u64> {
     }
 }
 
-/// Return the instruction pointer of the stopped child.
-fn instruction(child: Pid) -> usize {
+/// Return the instruction pointer and the stack pointer of the stopped child.
+fn position(child: Pid) -> (u64, u64) {
     let regs = ptrace::getregs(child).expect("PTRACE_GETREGS");
     #[cfg(target_arch = "x86_64")]
-    return regs.rip as usize;
+    return (regs.rip, regs.rsp);
     #[cfg(target_arch = "aarch64")]
-    return regs.pc as usize;
+    return (regs.pc, regs.sp);
 }
 
-/// After the child has left the program's code: if that was a call, run to a breakpoint at the
-/// return, because most time would be spent on steps that do not count. Return true if the
-/// child is back in the program's code.
-fn run_kfunc(child: Pid) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let mut regs = ptrace::getregs(child).expect("PTRACE_GETREGS");
-        let back = ptrace::read(child, regs.rsp as ptrace::AddressType).expect("PTRACE_PEEKDATA");
-        if !text().contains(&(back as usize)) {
-            return false;
-        }
-        let address = back as ptrace::AddressType;
-        let code = ptrace::read(child, address).expect("PTRACE_PEEKTEXT");
-        ptrace::write(child, address, code & !0xff | 0xcc).expect("PTRACE_POKETEXT");
-        ptrace::cont(child, None).expect("PTRACE_CONT");
-        let status = waitpid(child, None).expect("waitpid");
-        assert!(matches!(status, WaitStatus::Stopped(_, Signal::SIGTRAP)), "a kfunc ends with {status:?}");
-        ptrace::write(child, address, code).expect("PTRACE_POKETEXT");
-        regs = ptrace::getregs(child).expect("PTRACE_GETREGS");
-        regs.rip = back as u64;
-        ptrace::setregs(child, regs).expect("PTRACE_SETREGS");
-        true
+/// After the child has called a function out of the program's code: run to a breakpoint at the
+/// return, because most time would be spent on steps that do not count. Return true if the child is
+/// back in the program's code.
+#[cfg(target_arch = "x86_64")]
+fn run_kfunc(child: Pid, sp: u64) -> bool {
+    let back = ptrace::read(child, sp as ptrace::AddressType).expect("PTRACE_PEEKDATA");
+    if !text().contains(&(back as usize)) {
+        return false;
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        _ = child;
-        false
-    }
+    let address = back as ptrace::AddressType;
+    let code = ptrace::read(child, address).expect("PTRACE_PEEKTEXT");
+    ptrace::write(child, address, code & !0xff | 0xcc).expect("PTRACE_POKETEXT");
+    ptrace::cont(child, None).expect("PTRACE_CONT");
+    let status = waitpid(child, None).expect("waitpid");
+    assert!(matches!(status, WaitStatus::Stopped(_, Signal::SIGTRAP)), "a kfunc ends with {status:?}");
+    ptrace::write(child, address, code).expect("PTRACE_POKETEXT");
+    let mut regs = ptrace::getregs(child).expect("PTRACE_GETREGS");
+    regs.rip = back as u64;
+    ptrace::setregs(child, regs).expect("PTRACE_SETREGS");
+    true
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn run_kfunc(_child: Pid, _sp: u64) -> bool {
+    false
 }

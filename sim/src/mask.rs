@@ -124,26 +124,3 @@ impl FromStr for Mask {
         Ok(mask)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sets() {
-        let mask: Mask = [3, 64, 1023].into_iter().collect();
-        assert_eq!(mask.iter().collect::<Vec<_>>(), [3, 64, 1023]);
-        assert_eq!((mask.len(), mask.next_after(64), mask.next_after(1023)), (3, Some(1023), Some(3)));
-        assert!(mask.test(64) && !mask.test(65) && !mask.is_only(3));
-        assert_eq!(Mask::none().next_after(0), None);
-        assert_eq!(mask.to_string(), "3,64,1023");
-    }
-
-    #[test]
-    fn lists_are_read_back() {
-        for list in ["", "all", "0-3,8", "5", "62-65,1023"] {
-            assert_eq!(list.parse::<Mask>().unwrap().to_string(), list);
-        }
-        assert!("1024".parse::<Mask>().is_err());
-    }
-}

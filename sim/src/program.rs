@@ -123,18 +123,3 @@ impl Channel {
         Self { capacity, low: capacity - 1, sync, futex: false, messages, receivers, senders }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn means_are_kept() {
-        let mut rng = fastrand::Rng::with_seed(1);
-        for dist in [Dist::Fixed(1000), Dist::About(1000), Dist::Uniform(500, 1500), Dist::Exp(1000)] {
-            let sum: u64 = (0..20_000).map(|_| dist.draw(&mut rng)).sum();
-            assert!((950..1050).contains(&(sum / 20_000)), "{dist:?}: {sum}");
-        }
-        assert!((0..1000).all(|_| (800..=1200).contains(&Dist::About(1000).draw(&mut rng))));
-    }
-}
