@@ -41,7 +41,6 @@ impl Line {
         Self { writer: cpu, copies: Mask::only(cpu) }
     }
 
-    /// Read the line on `cpu`. Return the cost in ns.
     pub fn load(&mut self, machine: &Machine, cpu: usize) -> u64 {
         if self.copies.test(cpu) {
             return 0;
@@ -50,7 +49,6 @@ impl Line {
         transfer(machine.distance(cpu, self.writer))
     }
 
-    /// Write the line on `cpu`. Return the cost in ns.
     pub fn store(&mut self, machine: &Machine, cpu: usize) -> u64 {
         if self.writer == cpu && self.copies.is_only(cpu) {
             return 0;

@@ -12,22 +12,18 @@ pub type TaskId = usize;
 /// tasks that may not, and one for throttled tasks.
 pub const MAX_DSQS: usize = 3 * MAX_CPUS;
 
-/// Return the CPU of a queue.
 pub fn queue_cpu(id: usize) -> usize {
     id % MAX_CPUS
 }
 
-/// Return true for a CPU's queue of throttled tasks.
 pub fn is_throttled_queue(id: usize) -> bool {
     id >= 2 * MAX_CPUS
 }
 
-/// Return a CPU's queue of tasks that may not migrate.
 pub fn pinned_queue(cpu: usize) -> usize {
     MAX_CPUS + cpu
 }
 
-/// Return true for a CPU's queue of tasks that may not migrate.
 pub fn is_pinned_queue(id: usize) -> bool {
     (MAX_CPUS..2 * MAX_CPUS).contains(&id)
 }
@@ -42,15 +38,12 @@ struct Entry {
     /// 0 in a FIFO. Signed, so that the order survives 0.
     vtime: i64,
     task: TaskId,
-    /// Number of tasks inserted before this one.
     seq: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Dsq {
-    /// Entries in order.
     tasks: VecDeque<Entry>,
-    /// Tasks inserted so far.
     pub seq: u64,
     /// A CPU holds the lock until then: no task is inserted or removed.
     pub locked_until: u64,
@@ -104,7 +97,6 @@ impl Dsq {
         self.tasks.pop_front().map(|entry| entry.task)
     }
 
-    /// Remove the task. Return false if it is not there.
     pub fn remove(&mut self, task: TaskId) -> bool {
         self.position(task).is_some_and(|pos| self.tasks.remove(pos).is_some())
     }

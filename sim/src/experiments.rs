@@ -22,7 +22,6 @@ struct Measure {
     claim: Option<(&'static str, Claim)>,
 }
 
-/// A row of the table.
 pub struct Row {
     source: &'static str,
     experiment: String,
@@ -33,7 +32,6 @@ pub struct Row {
 }
 
 impl Row {
-    /// Return false if a claim does not hold.
     pub fn holds(&self) -> bool {
         self.claim.is_none_or(|(_, holds)| holds)
     }
@@ -108,7 +106,6 @@ fn rows_of((source, experiment, off, scenario, measures): Experiment, runs: u64)
     Ok(measures.iter().map(row).collect())
 }
 
-/// Return the head of the table.
 pub fn head() -> String {
     let (text, measure, ratio) = ("text", "measure", "on : off");
     format!("{text:<4} {:<37} {measure:<22} {:>11} {:>11} {ratio:>8}  the text's claim", "experiment", "off", "on")

@@ -26,19 +26,16 @@ use crate::native::FORGIVEN_PART;
 /// The part of a CPU's time that the program divides by weight: short tasks may be ahead by the rest.
 pub const PROMISED: f64 = 1.0 - 1.0 / FORGIVEN_PART as f64;
 
-/// A CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Server {
     /// V is current up to this time.
     at: u64,
     v: f64,
-    /// Sum of weights.
     weight: u64,
     /// The task that runs, and whether its time counts in V.
     running: Option<(TaskId, bool)>,
 }
 
-/// A task.
 #[derive(Clone, Copy, Debug, Default)]
 struct Client {
     /// The CPU; None: the task is not runnable.
@@ -63,7 +60,6 @@ impl Client {
 /// The largest lag of a run, in relation to its bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Largest {
-    /// Lag / bound.
     pub of_bound: f64,
     /// Lag in slices of the scheduler's flags.
     pub slices: f64,
@@ -139,7 +135,6 @@ impl Fluid {
         self.servers[cpu].running = task;
     }
 
-    /// Return the CPU of a task that is in the model.
     pub fn cpu(&self, task: TaskId) -> Option<usize> {
         self.clients.get(task).and_then(|client| client.cpu)
     }
@@ -163,7 +158,6 @@ impl Fluid {
         self.clients[task] = client;
     }
 
-    /// Set the weight of a task, which keeps its lag.
     pub fn reweigh(&mut self, task: TaskId, weight: u64, now: u64) {
         let Some((cpu, was)) = self.clients.get(task).and_then(|client| Some((client.cpu?, client.weight))) else {
             return;
@@ -183,7 +177,6 @@ impl Fluid {
         self.clients[task].lag(&self.servers[cpu])
     }
 
-    /// Return the weights of a task and of all tasks of its CPU.
     pub fn weights(&self, task: TaskId) -> (u64, u64) {
         self.cpu(task).map_or((0, 0), |cpu| (self.clients[task].weight, self.servers[cpu].weight))
     }

@@ -31,7 +31,6 @@ use crate::workload::hogs::Hogs;
 /// Time limit for shrinking one failure, ms.
 const MAX_SHRINK: u32 = 20_000;
 
-/// Return the scenario of a seed.
 pub fn scenario(seed: u64) -> Scenario {
     tree(seed).1.current()
 }

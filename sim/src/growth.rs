@@ -38,7 +38,6 @@ use crate::time::{MSEC, SEC};
 use crate::trace::Op;
 use crate::workload::Builder;
 
-/// Numbers of CPUs of the LLC.
 pub const SIZES: [usize; 5] = [8, 32, 64, 128, 256];
 
 /// Maximum growth of a count in instructions per CPU.
@@ -65,7 +64,6 @@ impl State {
     pub const ALL: [Self; 3] = [Self::Idle, Self::Half, Self::Overloaded];
 }
 
-/// Indices of what is counted.
 const WAKEUP: usize = 0;
 const DISPATCH: usize = 1;
 
@@ -94,7 +92,6 @@ impl fmt::Display for Row {
     }
 }
 
-/// Return the head of the table.
 pub fn head() -> String {
     SIZES.iter().fold(format!("{:<22}", "instructions at CPUs"), |head, size| head + &format!("{size:>8}"))
 }
@@ -114,7 +111,6 @@ pub fn measure(samples: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Return mean and standard error.
 fn mean(counts: &[u64]) -> (f64, f64) {
     let nr = counts.len() as f64;
     let mean = counts.iter().sum::<u64>() as f64 / nr;

@@ -23,7 +23,6 @@ use crate::stats::GroupStats;
 use crate::task::{Place, SCHED_BATCH, State, Traits};
 use crate::time::{MSEC, USEC};
 
-/// Maximum number of orders of a pair.
 const MAX_ORDERS: usize = 1 << 20;
 
 /// Time until no task waits next to an idle CPU after both sides: less than to the next tick.
@@ -35,14 +34,12 @@ const AT: u64 = 8 * MSEC + 300 * USEC;
 /// Operations of two CPUs at the same time.
 pub struct Pair {
     pub name: &'static str,
-    /// Number of CPUs, in one LLC.
     cpus: usize,
     /// The second side is this CPU's reaction to a kick.
     kicked: Option<usize>,
     set_up: fn(&mut Kernel) -> [Run; 2],
 }
 
-/// Result of a pair.
 pub struct Outcome {
     pub name: &'static str,
     pub orders: usize,
@@ -76,7 +73,6 @@ pub const PAIRS: &[Pair] = &[
 ];
 
 impl Pair {
-    /// Try all orders. Fails if there are too many.
     pub fn try_all(&self) -> Result<Outcome> {
         let mut words = BTreeSet::new();
         loop {
@@ -164,7 +160,7 @@ fn task(kernel: &mut Kernel, cpus: &[usize], cgroup: usize) -> TaskId {
         kernel.groups.push(GroupStats::new("works", false));
         kernel.programs.push(Program { name: "works".into(), group: 0, steps });
     }
-    kernel.spawn(0, Traits::plain(cpus.iter().copied().collect(), cgroup), cpus[0])
+    kernel.spawn(0, Traits { allowed: cpus.iter().copied().collect(), cgroup, ..Traits::default() }, cpus[0])
 }
 
 /// Create a hog that may use these CPUs, and start it.
@@ -195,7 +191,6 @@ fn wakes(cpu: usize, task: TaskId) -> Run {
     on(cpu, move |kernel| kernel.wake(task, false))
 }
 
-/// Block the task that runs on the CPU.
 fn sleeps(cpu: usize, task: TaskId) -> Run {
     on(cpu, move |kernel| kernel.block(task))
 }
@@ -258,7 +253,6 @@ fn online_and_wakeup(kernel: &mut Kernel) -> [Run; 2] {
 
 fn placed_and_idle(kernel: &mut Kernel) -> [Run; 2] {
     kernel.online.clear(1);
-    *kernel.online_c = kernel.online.to_c();
     kernel.attach().expect("it was attached before");
     on(0, |kernel| kernel.bring_online(1))(kernel);
     let runs = task(kernel, &[1], 0);

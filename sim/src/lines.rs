@@ -23,7 +23,6 @@ use crate::machine::Machine;
 use crate::native::{CACHE_LINE, SCX_ENQ_WAKEUP, variable};
 use crate::trace::Op;
 
-/// Numbers of CPUs of the LLC.
 const SIZES: [usize; 2] = [64, 256];
 
 const WARM_UP: u64 = 10 * WINDOW;
@@ -70,7 +69,6 @@ struct Log {
     /// The operation to which the running callback belongs.
     kind: Option<usize>,
     nr: [u64; 2],
-    /// Moves by variable.
     moved: BTreeMap<String, [u64; 2]>,
 }
 

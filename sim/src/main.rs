@@ -23,10 +23,8 @@ use magpie_sim::{experiments, fuzz, growth, interleave, lines};
 const MAX_FAILURES: u64 = 5;
 const FAILURES: &str = "sim-failures";
 
-/// Callbacks that growth counts at each size.
 const SAMPLES: usize = 100;
 
-/// Seeds of each experiment.
 const EXPERIMENT_RUNS: u64 = 3;
 
 /// Cargo's name of this build.

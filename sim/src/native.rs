@@ -141,7 +141,6 @@ impl Native {
         }
     }
 
-    /// Apply the flags that may change while the program runs.
     pub fn set(&mut self, layout: &Layout, flags: &Tunables) {
         // SAFETY: the program's variables always exist.
         unsafe { Live { tunables: &tunables, llc_layouts: &llc_layouts } }.set(layout, flags);
@@ -152,19 +151,16 @@ impl Native {
         unsafe { magpie }
     }
 
-    /// Return the program's functions for unit tests.
     pub fn units(&self) -> &'static units {
         // SAFETY: constant.
         unsafe { &bindings::units }
     }
 
-    /// Return the program's state of a CPU.
     pub fn cpu_ctx(&self, cpu: usize) -> &cpu_ctx {
         // SAFETY: in bounds, or it panics; one thread runs the program and reads its state.
         unsafe { &*cpu_ctxs[cpu].get() }
     }
 
-    /// Return the memory that the loader and the running program share.
     pub fn shared(&self) -> Shared<'static> {
         // SAFETY: the program's variables always exist.
         unsafe {
@@ -181,7 +177,6 @@ impl Native {
         }
     }
 
-    /// Return the program's state of a cgroup, by the program's id.
     pub fn group(&self, id: u32) -> &group {
         // SAFETY: as cpu_ctx().
         unsafe { &*groups[id as usize].get() }
@@ -198,12 +193,10 @@ impl Native {
         of_group.fold((0, 0), |(sum, nr), slot| (sum + weight(slot), nr + tasks(slot)))
     }
 
-    /// Return the identity of the map of cgroup ids.
     pub fn group_ids(&self) -> usize {
         (&raw const group_ids).addr()
     }
 
-    /// Return the identity of the map of processes.
     pub fn processes(&self) -> usize {
         (&raw const processes).addr()
     }
@@ -215,7 +208,6 @@ impl Native {
         (layout.state == cpu_state_CPU_USABLE).then_some(layout.slot as usize)
     }
 
-    /// Return the number of CPUs of an LLC that a search may scan.
     pub fn nr_scan(&self, llc: usize) -> u32 {
         // SAFETY: as cpu_ctx().
         unsafe { (*llc_publisheds[llc].get()).nr_scan }
@@ -226,13 +218,11 @@ impl Native {
         is_bit(unsafe { &idle_map }, slot)
     }
 
-    /// Clear an idle bit, as claim_idle() does.
     pub fn clear_idle_bit(&self, slot: usize) {
         // SAFETY: as cpu_ctx().
         unsafe { (*idle_map.get()).lines[slot / SLOTS_PER_LINE].bits &= !(1 << (slot % SLOTS_PER_LINE)) }
     }
 
-    /// Add to a CPU's queued load, as queue_add() does.
     pub fn add_queued_load(&self, cpu: usize, weight: u64) {
         // SAFETY: as cpu_ctx().
         unsafe { (*cpu_ctxs[cpu].get()).queued_load += weight }
@@ -259,7 +249,6 @@ impl Native {
         unsafe { sim_interrupt(user) }
     }
 
-    /// Set the context of the executing CPU.
     pub fn context(&self, context: Context) {
         let (syscall, count) = match context {
             Context::Syscall => (0, 0),
@@ -313,7 +302,6 @@ fn is_bit(map: &UnsafeCell<sparse_map>, slot: usize) -> bool {
     bits & 1 << (slot % SLOTS_PER_LINE) != 0
 }
 
-/// Return the address range of the program's code.
 pub fn text() -> Range<usize> {
     (&raw const __start_bpf_text).addr()..(&raw const __stop_bpf_text).addr()
 }
@@ -347,7 +335,6 @@ pub fn is_shared(addr: usize) -> bool {
     bitmaps.iter().chain(&cgroups).any(|range| range.contains(&addr))
 }
 
-/// Return the address range of a variable.
 fn at<T>(of: *const T) -> Range<usize> {
     of.addr()..of.addr() + size_of::<T>()
 }

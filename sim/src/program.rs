@@ -19,7 +19,6 @@ pub enum Dist {
     Fixed(u64),
     /// This mean, with [`WORK_SPREAD`] to both sides.
     About(u64),
-    /// From..=to.
     Uniform(u64, u64),
     /// This mean, exponentially distributed: many short ones and a few long.
     Exp(u64),
@@ -36,7 +35,6 @@ impl Dist {
     }
 }
 
-/// Indices of a channel and of a program.
 pub type ChannelId = usize;
 pub type ProgramId = usize;
 
@@ -69,7 +67,6 @@ pub enum Step {
     Yield,
     /// Start a child that runs the program from its first step.
     Fork(ProgramId),
-    /// Wait until all children have exited.
     Wait,
     /// Begin or end a unit of work, for its latency and for throughput.
     Begin,
@@ -78,7 +75,6 @@ pub enum Step {
     BeginDue,
     /// Go to a step this many times, then continue.
     Loop(usize, u32),
-    /// Go to a step.
     Jump(usize),
     Exit,
     /// Change a task's affinity or nice value, as its system call does.
@@ -89,14 +85,12 @@ pub enum Step {
     OwnNice(i32),
     /// Wake a real-time task that takes a CPU for this many ns.
     HigherClass(usize, u64),
-    /// Publish sum_util, as the scheduler's loader.
     Publish,
 }
 
 #[derive(Clone, Debug)]
 pub struct Program {
     pub steps: Vec<Step>,
-    /// Index of the statistics in which the tasks count.
     pub group: usize,
     pub name: String,
 }

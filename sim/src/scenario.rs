@@ -76,7 +76,6 @@ pub fn parse_flags(flags: &str) -> Result<Tunables> {
     Tunables::parse(&words).context("scheduler flags")
 }
 
-/// Result of a scenario.
 pub struct Outcome {
     pub report: Report,
     pub violation: Option<Violation>,

@@ -5,7 +5,6 @@ use hdrhistogram::Histogram;
 
 use crate::time::SEC;
 
-/// Figures of a group of tasks, updated while they run.
 #[derive(Clone, Debug)]
 pub struct GroupStats {
     pub name: String,

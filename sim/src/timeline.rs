@@ -14,7 +14,6 @@ impl Kernel {
         format!("{}-{task}", self.programs[self.tasks[task].program].name)
     }
 
-    /// Write a line per record.
     pub fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
         for record in &self.trace.records {
             let task = record.task.map_or(String::new(), |task| self.task_name(task));

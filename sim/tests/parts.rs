@@ -173,7 +173,7 @@ mod mask {
         assert_eq!(mask.iter().collect::<Vec<_>>(), [3, 64, 1023]);
         assert_eq!((mask.len(), mask.next_after(64), mask.next_after(1023)), (3, Some(1023), Some(3)));
         assert!(mask.test(64) && !mask.test(65) && !mask.is_only(3));
-        assert_eq!(Mask::none().next_after(0), None);
+        assert_eq!(Mask::default().next_after(0), None);
         assert_eq!(mask.to_string(), "3,64,1023");
     }
 

@@ -23,7 +23,6 @@ const WAKEUP_GRACE: u64 = MSEC;
 /// task, between LLCs, or sent to an idle CPU that another task took just before.
 const TICK_GRACE: u64 = 3 * TICK;
 
-/// MAX_PULL_CHECKS.
 const LOOKS: usize = 8;
 
 /// A bit may remain without its reason until the next tick.
@@ -49,7 +48,6 @@ impl Kernel {
         self.check_groups();
     }
 
-    /// Check that no bit is set without a slot.
     fn check_lines(&mut self) {
         let lines = (0..self.layout.llcs.len()).flat_map(|llc| self.native.map_lines(llc)).flatten();
         if lines.into_iter().any(|line| line.bits >> magpie_limits_SLOTS_PER_LINE != 0) {

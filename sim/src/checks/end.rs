@@ -10,7 +10,6 @@ use crate::time::{MSEC, USEC};
 use crate::trace::Op;
 
 impl Kernel {
-    /// Check the program's counters against the observations.
     pub fn check_counters(&mut self) {
         let mut sums = [0u64; magpie_stat_MAGPIE_NR_STATS as usize];
         for cpu in 0..self.cpus.len() {

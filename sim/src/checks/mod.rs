@@ -51,7 +51,6 @@ const UTIL_SLACK: f64 = 32.0;
 /// Time in ns within which the kernel enqueues again the tasks of a CPU taken by a higher class.
 const PUT_BACK_SLACK: u64 = 1_000_000;
 
-/// Check the invariants of a moment that the kernel reports.
 pub fn observe(kernel: &mut Kernel, moment: Moment) {
     match moment {
         Moment::Loaded => kernel.checks_attached(),
@@ -137,7 +136,6 @@ impl Notes {
 }
 
 impl Kernel {
-    /// Start checking a freshly loaded program.
     pub fn checks_attached(&mut self) {
         let mut fluid = std::mem::take(&mut self.checks.fluid);
         fluid.restart(self.cpus.len(), self.now);
@@ -150,7 +148,6 @@ impl Kernel {
         self.push(self.now + CHECK_EVERY, Event::Check);
     }
 
-    /// Check the `cpu` that select_cpu() chose.
     pub fn check_selected(&mut self, task: TaskId, cpu: usize) {
         let might = self.tasks[task].mask().and(&self.online);
         if self.online.test(cpu) && !might.test(cpu) && !might.is_empty() {
@@ -184,7 +181,6 @@ impl Kernel {
         }
     }
 
-    /// Check a task that starts to run on `cpu`.
     pub fn check_start(&mut self, cpu: usize, task: TaskId) {
         fail_if!(self, !self.online.test(cpu), "affinity", "task {task} runs on CPU {cpu}, which is offline");
         if !self.tasks[task].may_run_on(cpu) {
@@ -192,7 +188,6 @@ impl Kernel {
         }
     }
 
-    /// Check the state after a callback.
     pub fn check_call(&mut self) {
         let Some(Call { op, task, checks, checks_back, .. }) = self.call else { return };
         if let (Op::Stopping, Some(task)) = (op, task) {
@@ -207,7 +202,6 @@ impl Kernel {
         }
     }
 
-    /// Check the state after dispatch().
     pub fn check_dispatch(&mut self, cpu: usize) {
         // The program may notice in dispatch() that a CPU idles, as one that goes offline.
         let busy = (self.checks.utils[cpu].running, self.native.cpu_ctx(cpu).pelt.running != 0);
@@ -228,7 +222,6 @@ impl Kernel {
         fail_if!(self, misses > max, "budget", "CPU {cpu} tried {misses} victims in vain, more than {max}");
     }
 
-    /// Check an insertion requested by select_cpu() or enqueue().
     pub fn check_insert(&mut self, task: TaskId, to: &Insert) {
         let Task { traits, .. } = &self.tasks[task];
         // On a nohz_full CPU a patient task preempts too, because current may have no tick.
@@ -260,7 +253,6 @@ impl Kernel {
         }
     }
 
-    /// Check a task that enqueue() has queued.
     pub fn check_enqueued(&mut self, task: TaskId, cpu: usize, enq_flags: u64) {
         let Place::Dsq(id) = self.tasks[task].place else { return };
         if is_throttled_queue(id) {
@@ -327,7 +319,6 @@ impl Kernel {
         }
     }
 
-    /// Check a task that waits on a CPU for its cpu.max.
     fn check_throttled(&mut self, task: TaskId, cpu: usize) {
         let used_up = |id| {
             let group = self.native.group(self.program_id(id));

@@ -155,7 +155,6 @@ impl Kernel {
         text
     }
 
-    /// Check the lag of a task in the model.
     fn check_service(&mut self, task: TaskId) {
         let Some(cpu) = self.checks.fluid.cpu(task) else { return };
         let is_idle = self.tasks[task].raw().policy == SCHED_IDLE

@@ -68,7 +68,6 @@ impl Kernel {
         self.leave(cpu);
     }
 
-    /// Enter the kernel on a CPU.
     pub fn enter(&mut self, cpu: usize) {
         self.cpu = cpu;
         self.cost = if self.cpus[cpu].curr == Curr::Idle { IDLE_EXIT } else { 0 };

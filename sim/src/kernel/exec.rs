@@ -27,7 +27,6 @@ impl Kernel {
         }
     }
 
-    /// Draw the work of a step that begins on `cpu`.
     fn draw_work(&mut self, cpu: usize, id: TaskId, dist: Dist) {
         let work = dist.draw(&mut self.rng);
         let task = &mut self.tasks[id];
@@ -188,7 +187,6 @@ impl Kernel {
         }
     }
 
-    /// Wake a task that waits for this channel.
     fn wake_by_message(&mut self, task: TaskId, channel: usize) {
         let Channel { sync, futex, .. } = self.channels[channel];
         self.wake_from(if futex { Context::Futex } else { Context::Syscall }, task, sync);
@@ -211,7 +209,6 @@ impl Kernel {
         }
     }
 
-    /// Wake the joined tasks, in order.
     fn release(&mut self, channel: usize) {
         self.cost += SYSCALL;
         for task in std::mem::take(&mut self.channels[channel].receivers) {

@@ -103,13 +103,12 @@ unsafe extern "C" fn bpf_cpumask_any_and_distribute(a: *const cpumask, b: *const
 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_get_online_cpumask() -> *const cpumask {
-    &raw const *kernel().online_c
+    kernel().online.as_c()
 }
 
-/// Return the ids of possible CPUs.
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_get_possible_cpumask() -> *const cpumask {
-    &raw const *kernel().possible_c
+    kernel().possible.as_c()
 }
 
 #[unsafe(no_mangle)]

@@ -52,7 +52,6 @@ impl Kernel {
         Ok(())
     }
 
-    /// Apply the flags that may change while the program runs.
     pub fn set(&mut self, tunables: Tunables) {
         self.native.set(&self.layout, &tunables);
         self.publisher.set_limit(ScanLimit::from(&tunables));
@@ -77,7 +76,6 @@ impl Kernel {
         task
     }
 
-    /// Wake the task for the first time, at `at`.
     pub fn start(&mut self, task: TaskId, at: u64) {
         self.push(at, Event::Timer(task));
     }
@@ -100,7 +98,6 @@ impl Kernel {
         }
     }
 
-    /// Run the program that samples queue lengths for statistics.
     pub fn sample_queues(&mut self) {
         self.in_program(|native| native.sample_queues());
     }
@@ -118,7 +115,6 @@ impl Kernel {
         self.publish();
     }
 
-    /// Return sum_util of each LLC of the layout.
     pub fn sum_util(&self) -> Vec<u32> {
         self.publisher.sum_util(self.native.shared().cpu_ctxs, Duration::from_nanos(self.now))
     }

@@ -83,7 +83,7 @@ use crate::dsq::{Dsq, TaskId};
 use crate::fault::Fault;
 use crate::machine::Machine;
 use crate::mask::Mask;
-use crate::native::{Native, PF_IDLE, cpumask, sched_ext_ops, task_group, task_struct};
+use crate::native::{Native, PF_IDLE, sched_ext_ops, task_group, task_struct};
 use crate::program::{Channel, Program};
 use crate::stats::GroupStats;
 use crate::task::{State, Task};
@@ -115,7 +115,6 @@ pub enum Event {
     Check,
 }
 
-/// The task that runs on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Curr {
     #[default]
@@ -145,7 +144,6 @@ pub struct Cpu {
     pub tick_stopped: bool,
     pub ticked_at: u64,
     pub local: Dsq,
-    /// Number of runnable sched_ext tasks on the runqueue, the running one included.
     pub nr_running: usize,
     /// A higher class has the CPU, and ops.cpu_release() was called.
     pub released: bool,
@@ -162,7 +160,6 @@ pub struct Cpu {
     pub line: Line,
 }
 
-/// The running callback.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub op: Op,
@@ -170,7 +167,6 @@ pub struct Call {
     pub task: Option<TaskId>,
     /// Tasks inserted into the local DSQ of `cpu`.
     pub nr_tasks: u32,
-    /// Rounds of the callback's loops.
     pub rounds: u32,
     /// Tasks checked by its longest iteration, and by the longest one from the end of a queue.
     pub checks: u32,
@@ -206,7 +202,6 @@ impl Quirks {
     }
 }
 
-/// Called at each moment. May call [`Kernel::violate`].
 pub type Observer = fn(&mut Kernel, Moment);
 
 pub struct Kernel {
@@ -227,11 +222,9 @@ pub struct Kernel {
     pub nr_events: u64,
     pub cpus: Vec<Cpu>,
     pub online: Mask,
-    pub online_c: Box<cpumask>,
-    pub possible_c: Box<cpumask>,
+    pub possible: Mask,
     pub last_any: usize,
     pub tasks: Vec<Task>,
-    /// The longest slice that a program has asked for, ns.
     longest_own_slice: u64,
     /// Indexed by id; see `dsq.rs`.
     pub dsqs: Vec<Option<Dsq>>,
@@ -240,18 +233,13 @@ pub struct Kernel {
     pub groups: Vec<GroupStats>,
     /// The root is first, and parents precede their children.
     pub cgroups: Vec<Cgroup>,
-    /// The kernel's autogroups, one per session.
     pub autogroups: Vec<Box<task_group>>,
-    /// The program's arrays, some with timers.
     pub arrays: Vec<Array>,
     /// The program's hashes, by map and key.
     pub hashes: BTreeMap<(usize, u64), Box<[u64]>>,
     pub timers: Vec<Timer>,
-    /// bpf_timer_start() returns an error.
     pub timers_fail: bool,
-    /// bpf_task_work_schedule_resume() returns an error.
     pub works_fail: bool,
-    /// There is no memory for an entry of a hash.
     pub hashes_full: bool,
     /// The program's counters at the end of the warm-up, and the time of that.
     pub warm_up: Snapshot,
@@ -259,24 +247,19 @@ pub struct Kernel {
     pub faults: Vec<(u64, Fault)>,
     /// Cache lines of the BPF program that many CPUs use, by address.
     pub shared_lines: HashMap<usize, Line>,
-    /// Number of moves of these lines between CPUs.
     pub lines_moved: u64,
     pub kicks: Vec<(usize, u64)>,
-    /// State of two CPUs that run at the same time.
     turns: Option<Turns>,
     pub quirks: Quirks,
     observer: Observer,
-    /// Notes of the observer.
     pub checks: Notes,
     pub probe: Option<Rc<RefCell<dyn Probe>>>,
     pub trace: Trace,
     pub violation: Option<Violation>,
-    /// Output of scx_bpf_dump().
     pub dump: Vec<String>,
 }
 
 impl Kernel {
-    /// Create a kernel without a program. [`Kernel::attach`] loads it.
     pub fn bare(machine: Machine, tunables: &Tunables, seed: u64, observer: Observer) -> Result<Self> {
         let nr_cpus = machine.nr_cpus();
         let online: BTreeSet<_> = (0..nr_cpus).collect();
@@ -308,8 +291,7 @@ impl Kernel {
             nr_events: 0,
             cpus,
             online: Mask::first(nr_cpus),
-            online_c: Box::new(Mask::first(nr_cpus).to_c()),
-            possible_c: Box::new(Mask::first(nr_cpus).to_c()),
+            possible: Mask::first(nr_cpus),
             last_any: 0,
             tasks: Vec::new(),
             dsqs: Vec::new(),
@@ -351,7 +333,7 @@ impl Kernel {
 
     /// Report a violation for an impossible CPU, as the kernel ejects the scheduler.
     pub fn check_possible(&mut self, cpu: usize) {
-        fail_if!(self, !Mask::of_c(&self.possible_c).test(cpu), "invalid", "CPU {cpu} is not possible");
+        fail_if!(self, !self.possible.test(cpu), "invalid", "CPU {cpu} is not possible");
     }
 
     /// Return the CPU for events that belong to none: the first that is online.
@@ -363,7 +345,6 @@ impl Kernel {
         (self.observer)(self, moment);
     }
 
-    /// End the run with a violation.
     pub fn violate(&mut self, kind: &'static str, what: String) {
         if self.violation.is_none() {
             self.violation = Some(Violation { kind: kind.into(), at: self.now, what });

@@ -19,7 +19,6 @@ impl Kernel {
         self.tasks[task].place = place;
     }
 
-    /// Remove a task from its queue.
     pub fn take_out(&mut self, task: TaskId) {
         let found = match self.tasks[task].place {
             Place::Nowhere => true,

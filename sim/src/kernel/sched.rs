@@ -35,7 +35,6 @@ const SLICE_DFL: u64 = 20_000_000;
 const REMOTE_TICK: u64 = 1_000_000_000;
 
 impl Kernel {
-    /// Switch `cpu` to its next task.
     pub fn schedule(&mut self, cpu: usize) {
         self.lock_rq(cpu);
         self.switch(cpu);
@@ -340,7 +339,6 @@ impl Kernel {
         }
     }
 
-    /// Run a real-time task on the CPU for `ns`.
     pub fn take_cpu(&mut self, cpu: usize, ns: u64) {
         self.cpus[cpu].higher_class_ns += ns;
         self.resched_curr(cpu);

@@ -50,7 +50,6 @@ pub struct Timer {
 }
 
 impl Kernel {
-    /// bpf_timer_init()
     pub fn init_timer(&mut self, value: *mut c_void, map: *const c_void) -> i32 {
         if self.timers.iter().any(|timer| timer.value == value) {
             return -libc::EBUSY;
@@ -64,7 +63,6 @@ impl Kernel {
         self.timers.iter_mut().find(|timer| timer.value == value)
     }
 
-    /// bpf_timer_start(), `delay` ns from now.
     pub fn start_timer(&mut self, value: *mut c_void, delay: u64) -> i32 {
         if self.timers_fail {
             return -libc::ENOMEM;

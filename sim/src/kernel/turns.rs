@@ -144,7 +144,6 @@ impl Turns {
         !self.over[side] && !waits && (self.begun[side] || begins)
     }
 
-    /// Record the access.
     fn note(&mut self, access: Access) {
         self.accesses.push(access);
         let depends = |side: Side| self.next[side].is_some_and(|next| access.depends_on(&next));
@@ -224,7 +223,6 @@ impl Kernel {
         }
     }
 
-    /// Note an access of any word.
     pub fn accesses(&mut self, word: Word, store: bool) {
         if self.turns.is_none() {
             return;
@@ -266,7 +264,6 @@ impl Kernel {
         }
     }
 
-    /// Take the lock of the CPU's runqueue.
     pub fn lock_rq(&mut self, cpu: usize) {
         self.accesses(Word::Lock(cpu), true);
         loop {

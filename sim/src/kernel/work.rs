@@ -38,7 +38,6 @@ impl Kernel {
         self.push(from + left, Event::Step { cpu: id, armed });
     }
 
-    /// Return the speed of the CPU if its siblings are idle.
     fn full_speed(&self, cpu: usize) -> u64 {
         self.machine.places[cpu].capacity * self.cpus[cpu].freq.now / MAX_FREQ
     }

@@ -23,11 +23,8 @@ pub struct Chaos {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Kind {
-    /// Never sleeps.
     Hog,
-    /// Runs and sleeps.
     Sleeper,
-    /// Runs and yields.
     Yielder,
     /// Runs with migration disabled, and sleeps.
     Pinned,
@@ -37,7 +34,6 @@ pub enum Kind {
     Pair,
     /// One task that wakes four tasks at the same time.
     Fan,
-    /// A kernel thread.
     Kthread,
     /// Forks a child that runs and exits, waits for it, and forks the next; never sleeps otherwise.
     ForkLoop,
@@ -56,7 +52,6 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChaosTask {
     pub kind: Kind,
-    /// Mean times.
     pub run_us: u64,
     pub sleep_us: u64,
     pub nice: i32,

@@ -13,11 +13,9 @@ use crate::time::{MSEC, USEC};
 #[serde(default, deny_unknown_fields)]
 pub struct Hogs {
     pub nr: usize,
-    /// -20..19
     pub nice: i32,
     /// SCHED_*: 0 normal, 3 batch, 5 idle
     pub policy: u32,
-    /// CPU of all tasks; -1: any CPU.
     pub cpu: i32,
 }
 
@@ -51,9 +49,7 @@ impl Hogs {
 #[serde(default, deny_unknown_fields)]
 pub struct Sleepers {
     pub nr: usize,
-    /// Work between two sleeps, us.
     pub run: u64,
-    /// Length of a sleep, us.
     pub sleep: u64,
 }
 

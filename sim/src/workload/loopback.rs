@@ -124,7 +124,6 @@ fn operations() -> Vec<&'static Kind> {
         .collect()
 }
 
-/// Return the programs of client and server.
 fn steps(operations: &[&Kind], request: ChannelId, response: ChannelId) -> (Vec<Step>, Vec<Step>) {
     let (mut client, mut server) = (Vec::new(), Vec::new());
     for kind in operations {

@@ -25,7 +25,7 @@ use crate::kernel::Kernel;
 use crate::mask::Mask;
 use crate::program::{Channel, ChannelId, Program, ProgramId, Step};
 use crate::stats::GroupStats;
-use crate::task::{SCHED_NORMAL, Traits};
+use crate::task::Traits;
 
 /// A workload and its parameters with defaults; `NAME[:KEY=VALUE,...]` on the command line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,7 +96,6 @@ pub struct Builder<'a> {
     kernel: &'a mut Kernel,
     at: u64,
     spawned: usize,
-    /// Cgroup of the tasks.
     cgroup: CgroupId,
     /// Lines of the working set of a task.
     pub working_set: u64,
@@ -114,12 +113,10 @@ impl<'a> Builder<'a> {
         self.kernel.cpus.len()
     }
 
-    /// Return the slice of the scheduler's flags, ns.
     pub fn slice(&self) -> u64 {
         self.kernel.tunables.slice_us * crate::time::USEC
     }
 
-    /// Return the number of cgroups, root included.
     pub fn nr_cgroups(&self) -> usize {
         self.kernel.cgroups.len()
     }
@@ -148,22 +145,16 @@ impl<'a> Builder<'a> {
         id
     }
 
-    /// Return the traits of an ordinary task.
     pub fn traits(&self) -> Traits {
         Traits {
             allowed: Mask::first(self.nr_cpus()),
-            nice: 0,
-            policy: SCHED_NORMAL,
-            own_slice: 0,
-            kthread: false,
-            loader: false,
             cgroup: self.cgroup,
             working_set: self.working_set,
             remote_memory_pct: self.remote_memory_pct,
+            ..Traits::default()
         }
     }
 
-    /// Add this many ordinary tasks.
     pub fn tasks(&mut self, program: ProgramId, nr: usize) {
         for _ in 0..nr {
             self.task(program, self.traits());

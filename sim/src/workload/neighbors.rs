@@ -29,11 +29,8 @@ fn traits(builder: &Builder<'_>, nice: i32, cpu: i32) -> Result<Traits> {
 #[serde(default, deny_unknown_fields)]
 pub struct ForkLoops {
     pub nr: usize,
-    /// Work of a child, us.
     pub run: u64,
-    /// -20..19
     pub nice: i32,
-    /// CPU of all tasks; -1: any CPU.
     pub cpu: i32,
 }
 
@@ -69,9 +66,7 @@ pub struct Pool {
     pub nr: usize,
     /// Work of a member before it wakes the next one, us.
     pub run: u64,
-    /// -20..19
     pub nice: i32,
-    /// CPU of all tasks; -1: any CPU.
     pub cpu: i32,
 }
 
@@ -112,13 +107,9 @@ pub fn add_pool(builder: &mut Builder<'_>, group: usize, nr: usize, run: Dist, t
 #[serde(default, deny_unknown_fields)]
 pub struct Frames {
     pub nr: usize,
-    /// Work of a frame, us.
     pub run: u64,
-    /// Time from frame to frame, us.
     pub period: u64,
-    /// -20..19
     pub nice: i32,
-    /// CPU of all tasks; -1: any CPU.
     pub cpu: i32,
 }
 

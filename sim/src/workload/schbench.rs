@@ -19,9 +19,7 @@ use crate::time::USEC;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Schbench {
-    /// Number of message threads.
     pub m: usize,
-    /// Number of workers per message thread.
     pub t: usize,
     /// Sleep of a message thread before it answers, us, plus up to a quarter.
     pub s: u64,

@@ -66,7 +66,6 @@ impl Rig {
     pub fn with_online(machine: &str, online: impl IntoIterator<Item = usize>) -> Self {
         let mut rig = Self::new(machine, &[]);
         rig.kernel.online = online.into_iter().collect();
-        *rig.kernel.online_c = rig.kernel.online.to_c();
         rig.kernel.attach().unwrap();
         rig
     }
@@ -123,7 +122,7 @@ impl Rig {
     pub fn task_on(&mut self, cpus: impl IntoIterator<Item = usize>) -> TaskId {
         let allowed: Mask = cpus.into_iter().collect();
         let cpu = allowed.iter().next().unwrap();
-        self.kernel.spawn(0, Traits::plain(allowed, 0), cpu)
+        self.kernel.spawn(0, Traits { allowed, ..Traits::default() }, cpu)
     }
 
     /// A task that may use all CPUs.

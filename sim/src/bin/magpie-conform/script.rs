@@ -12,7 +12,6 @@ pub type TaskIndex = usize;
 #[derive(Clone, Debug)]
 pub struct Task {
     pub name: String,
-    /// Empty for a forked task.
     pub cpus: Mask,
     pub steps: Vec<Step>,
 }
@@ -66,7 +65,6 @@ pub fn parse(text: &str) -> Result<Vec<Scenario>> {
     Ok(scenarios)
 }
 
-/// Add the object that a line declares.
 fn declare(scenario: &mut Scenario, words: &[&str]) -> Result<()> {
     match *words {
         ["scenario", name] | ["scenario", name, "pairs"] => {
@@ -76,7 +74,7 @@ fn declare(scenario: &mut Scenario, words: &[&str]) -> Result<()> {
         ["task", name, cpus] => {
             scenario.tasks.push(Task { name: name.into(), cpus: parse_cpus(cpus)?, steps: Vec::new() });
         }
-        ["child", name] => scenario.tasks.push(Task { name: name.into(), cpus: Mask::none(), steps: Vec::new() }),
+        ["child", name] => scenario.tasks.push(Task { name: name.into(), cpus: Mask::default(), steps: Vec::new() }),
         ["pipe", name] => scenario.channels.push(Channel { name: name.into(), pipe: true }),
         _ => {}
     }
