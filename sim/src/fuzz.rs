@@ -19,8 +19,8 @@ use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner
 
 use crate::cgroup::Spec;
 use crate::checks::Violation;
-use crate::fault::Fault;
 use crate::fluid::Largest;
+use crate::kernel::Fault;
 use crate::machine::Shape;
 use crate::mask::Mask;
 use crate::scenario::Scenario;

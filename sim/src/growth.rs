@@ -129,7 +129,7 @@ pub fn loaded(size: usize, state: State, seed: u64) -> Result<Kernel> {
     let sleep = RUN * (100 * TASKS as u64 - state as u64) / state as u64;
     let steps = vec![Step::Sleep(Dist::Exp(sleep)), Step::Run(Dist::Exp(RUN)), Step::Jump(0)];
     let program = builder.program(group, "task", steps);
-    builder.tasks(program, TASKS * size);
+    builder.tasks(program, TASKS * size, &builder.traits());
     kernel.run_until(at + WARM_UP);
     Ok(kernel)
 }

@@ -59,18 +59,81 @@ impl fmt::Display for Outcome {
 }
 
 pub const PAIRS: &[Pair] = &[
-    Pair { name: "a task is queued, a CPU goes idle", cpus: 2, kicked: None, set_up: queued_and_idle },
-    Pair { name: "a task is queued, a thief takes the last one", cpus: 2, kicked: None, set_up: queued_and_thief },
-    Pair { name: "two thieves, one task", cpus: 3, kicked: None, set_up: two_thieves },
-    Pair { name: "two wakeups, one idle CPU", cpus: 3, kicked: None, set_up: two_wakeups },
-    Pair { name: "a wakeup, a CPU goes idle", cpus: 3, kicked: None, set_up: wakeup_and_idle },
-    Pair { name: "a CPU goes offline, a wakeup", cpus: 3, kicked: None, set_up: offline_and_wakeup },
-    Pair { name: "a CPU goes offline, a thief takes its task", cpus: 3, kicked: None, set_up: offline_and_thief },
-    Pair { name: "a CPU comes online, a wakeup", cpus: 3, kicked: None, set_up: online_and_wakeup },
-    Pair { name: "the loader places a CPU, which goes idle", cpus: 3, kicked: None, set_up: placed_and_idle },
-    Pair { name: "a throttled task's timer, its CPU goes idle", cpus: 2, kicked: None, set_up: timer_and_idle },
-    Pair { name: "a throttled task's timer, its CPU is kicked", cpus: 2, kicked: Some(1), set_up: timer_and_kicked },
+    // The queued task is SCHED_BATCH, so it does not preempt the hog.
+    pair("a task is queued, a CPU goes idle", 2, |kernel| {
+        let hogs = busy(kernel, &[0, 1]);
+        let wakee = task(kernel, &[0, 1], 0);
+        kernel.tasks[wakee].raw_mut().policy = SCHED_BATCH;
+        [wakes(0, wakee), sleeps(1, hogs[1])]
+    }),
+    pair("a task is queued, a thief takes the last one", 2, |kernel| {
+        let hogs = busy(kernel, &[0, 1]);
+        started(kernel, &[0, 1]);
+        let wakee = task(kernel, &[0, 1], 0);
+        [wakes(0, wakee), sleeps(1, hogs[1])]
+    }),
+    pair("two thieves, one task", 3, |kernel| {
+        let hogs = busy(kernel, &[0, 1, 2]);
+        started(kernel, &[0, 1, 2]);
+        [sleeps(1, hogs[1]), sleeps(2, hogs[2])]
+    }),
+    pair("two wakeups, one idle CPU", 3, |kernel| {
+        busy(kernel, &[0, 1]);
+        let wakees = [task(kernel, &[0, 1, 2], 0), task(kernel, &[1, 0, 2], 0)];
+        [wakes(0, wakees[0]), wakes(1, wakees[1])]
+    }),
+    pair("a wakeup, a CPU goes idle", 3, |kernel| {
+        let hogs = busy(kernel, &[0, 1, 2]);
+        let wakee = task(kernel, &[0, 1, 2], 0);
+        [wakes(0, wakee), sleeps(2, hogs[2])]
+    }),
+    pair("a CPU goes offline, a wakeup", 3, |kernel| {
+        busy(kernel, &[0, 2]);
+        let wakee = task(kernel, &[1, 2], 0);
+        [on(0, |kernel| kernel.offline(1)), wakes(2, wakee)]
+    }),
+    pair("a CPU goes offline, a thief takes its task", 3, |kernel| {
+        let hogs = busy(kernel, &[0, 1, 2]);
+        started(kernel, &[1, 2]);
+        [on(0, |kernel| kernel.offline(1)), sleeps(2, hogs[2])]
+    }),
+    pair("a CPU comes online, a wakeup", 3, |kernel| {
+        on(0, |kernel| kernel.offline(1))(kernel);
+        busy(kernel, &[0, 2]);
+        let wakee = task(kernel, &[2, 1], 0);
+        let comes = |kernel: &mut Kernel| {
+            on(0, |kernel| kernel.bring_online(1))(kernel);
+            on(1, |_| {})(kernel);
+        };
+        [Box::new(comes), wakes(2, wakee)]
+    }),
+    pair("the loader places a CPU, which goes idle", 3, |kernel| {
+        kernel.online.clear(1);
+        kernel.attach().expect("it was attached before");
+        on(0, |kernel| kernel.bring_online(1))(kernel);
+        let runs = task(kernel, &[1], 0);
+        kernel.start(runs, kernel.now);
+        kernel.run_until(kernel.now + 50 * USEC);
+        [on(0, Kernel::follow_hotplug), sleeps(1, runs)]
+    }),
+    pair("a throttled task's timer, its CPU goes idle", 2, |kernel| {
+        let (hog, fires) = throttled(kernel);
+        [fires, sleeps(1, hog)]
+    }),
+    Pair {
+        kicked: Some(1),
+        ..pair("a throttled task's timer, its CPU is kicked", 2, |kernel| {
+            let (hog, fires) = throttled(kernel);
+            sleeps(1, hog)(kernel);
+            kernel.run_until(kernel.now + USEC);
+            [fires, on(1, |_| {})]
+        })
+    },
 ];
+
+const fn pair(name: &'static str, cpus: usize, set_up: fn(&mut Kernel) -> [Run; 2]) -> Pair {
+    Pair { name, cpus, kicked: None, set_up }
+}
 
 impl Pair {
     pub fn try_all(&self) -> Result<Outcome> {
@@ -195,72 +258,6 @@ fn sleeps(cpu: usize, task: TaskId) -> Run {
     on(cpu, move |kernel| kernel.block(task))
 }
 
-/// The queued task is SCHED_BATCH, so it does not preempt the hog.
-fn queued_and_idle(kernel: &mut Kernel) -> [Run; 2] {
-    let hogs = busy(kernel, &[0, 1]);
-    let wakee = task(kernel, &[0, 1], 0);
-    kernel.tasks[wakee].raw_mut().policy = SCHED_BATCH;
-    [wakes(0, wakee), sleeps(1, hogs[1])]
-}
-
-fn queued_and_thief(kernel: &mut Kernel) -> [Run; 2] {
-    let hogs = busy(kernel, &[0, 1]);
-    started(kernel, &[0, 1]);
-    let wakee = task(kernel, &[0, 1], 0);
-    [wakes(0, wakee), sleeps(1, hogs[1])]
-}
-
-fn two_thieves(kernel: &mut Kernel) -> [Run; 2] {
-    let hogs = busy(kernel, &[0, 1, 2]);
-    started(kernel, &[0, 1, 2]);
-    [sleeps(1, hogs[1]), sleeps(2, hogs[2])]
-}
-
-fn two_wakeups(kernel: &mut Kernel) -> [Run; 2] {
-    busy(kernel, &[0, 1]);
-    let wakees = [task(kernel, &[0, 1, 2], 0), task(kernel, &[1, 0, 2], 0)];
-    [wakes(0, wakees[0]), wakes(1, wakees[1])]
-}
-
-fn wakeup_and_idle(kernel: &mut Kernel) -> [Run; 2] {
-    let hogs = busy(kernel, &[0, 1, 2]);
-    let wakee = task(kernel, &[0, 1, 2], 0);
-    [wakes(0, wakee), sleeps(2, hogs[2])]
-}
-
-fn offline_and_wakeup(kernel: &mut Kernel) -> [Run; 2] {
-    busy(kernel, &[0, 2]);
-    let wakee = task(kernel, &[1, 2], 0);
-    [on(0, |kernel| kernel.offline(1)), wakes(2, wakee)]
-}
-
-fn offline_and_thief(kernel: &mut Kernel) -> [Run; 2] {
-    let hogs = busy(kernel, &[0, 1, 2]);
-    started(kernel, &[1, 2]);
-    [on(0, |kernel| kernel.offline(1)), sleeps(2, hogs[2])]
-}
-
-fn online_and_wakeup(kernel: &mut Kernel) -> [Run; 2] {
-    on(0, |kernel| kernel.offline(1))(kernel);
-    busy(kernel, &[0, 2]);
-    let wakee = task(kernel, &[2, 1], 0);
-    let comes = |kernel: &mut Kernel| {
-        on(0, |kernel| kernel.bring_online(1))(kernel);
-        on(1, |_| {})(kernel);
-    };
-    [Box::new(comes), wakes(2, wakee)]
-}
-
-fn placed_and_idle(kernel: &mut Kernel) -> [Run; 2] {
-    kernel.online.clear(1);
-    kernel.attach().expect("it was attached before");
-    on(0, |kernel| kernel.bring_online(1))(kernel);
-    let runs = task(kernel, &[1], 0);
-    kernel.start(runs, kernel.now);
-    kernel.run_until(kernel.now + 50 * USEC);
-    [on(0, Kernel::follow_hotplug), sleeps(1, runs)]
-}
-
 /// Throttle a task of CPU 1, which runs another task. Return the task, and its timer as a side.
 fn throttled(kernel: &mut Kernel) -> (TaskId, Run) {
     let hog = busy(kernel, &[0, 1])[1];
@@ -281,16 +278,4 @@ fn throttled(kernel: &mut Kernel) -> (TaskId, Run) {
         kernel.bpf_timer(index, due);
     };
     (hog, on(0, fires))
-}
-
-fn timer_and_idle(kernel: &mut Kernel) -> [Run; 2] {
-    let (hog, fires) = throttled(kernel);
-    [fires, sleeps(1, hog)]
-}
-
-fn timer_and_kicked(kernel: &mut Kernel) -> [Run; 2] {
-    let (hog, fires) = throttled(kernel);
-    sleeps(1, hog)(kernel);
-    kernel.run_until(kernel.now + USEC);
-    [fires, on(1, |_| {})]
 }

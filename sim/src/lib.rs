@@ -8,7 +8,7 @@
 //!   checks/               invariants
 //!   workload/             programs of tasks
 //!   kernel/               behavior of the kernel: events, wakeups, schedule(), kfuncs
-//!     task.rs, program.rs, cgroup.rs, dsq.rs, fault.rs    its objects
+//!     task.rs, program.rs, cgroup.rs, dsq.rs    its objects
 //!     trace.rs, stats.rs    its records
 //!     native.rs             the BPF program
 //!     fluid.rs              the service that its tasks should have
@@ -26,7 +26,6 @@ pub mod checks;
 pub mod costs;
 pub mod dsq;
 pub mod experiments;
-pub mod fault;
 pub mod fluid;
 pub mod fuzz;
 pub mod growth;

@@ -77,12 +77,9 @@ pub enum Step {
     Loop(usize, u32),
     Jump(usize),
     Exit,
-    /// Change a task's affinity or nice value, as its system call does.
-    Affinity(TaskId, Mask),
-    Nice(TaskId, i32),
-    /// The same of the running task. An affinity without an online CPU is refused.
-    OwnAffinity(Mask),
-    OwnNice(i32),
+    /// Change the affinity or nice value of a task, or the own one. Without an online CPU it is refused.
+    Affinity(Option<TaskId>, Mask),
+    Nice(Option<TaskId>, i32),
     /// Wake a real-time task that takes a CPU for this many ns.
     HigherClass(usize, u64),
     Publish,

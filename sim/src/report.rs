@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, presets};
 use hdrhistogram::Histogram;
-use scx_magpie::stats::{Group, Snapshot};
+use scx_magpie::stats::Group;
 
 use crate::fluid::Largest;
 use crate::kernel::{Curr, Kernel};
@@ -78,11 +78,6 @@ pub struct Report {
 }
 
 impl Kernel {
-    fn snapshot(&mut self) -> Snapshot {
-        self.sample_queues();
-        Snapshot::new(&self.layout, &self.native.shared(), &self.sum_util(), None, Duration::from_nanos(self.now))
-    }
-
     /// Omit everything before now from the report, except for `busy`.
     pub fn end_warm_up(&mut self) {
         for cpu in 0..self.cpus.len() {

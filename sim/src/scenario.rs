@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::{CgroupId, Spec};
 use crate::checks::{Violation, observe};
 use crate::costs::{LINES_PER_KB, NOISE_INTERVAL, NOISE_WORK, TICK};
-use crate::fault::Fault;
+use crate::kernel::Fault;
 use crate::kernel::{Kernel, Observer};
 use crate::machine::{Machine, Shape};
 use crate::mask::Mask;

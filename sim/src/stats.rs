@@ -31,9 +31,4 @@ impl GroupStats {
             migrations: [0; 5],
         }
     }
-
-    pub fn note_ran(&mut self, ns: u64, capacity: u64) {
-        self.ran += ns;
-        self.capacity_time += ns * capacity / 1024;
-    }
 }

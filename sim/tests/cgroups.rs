@@ -3,7 +3,7 @@
 //! fast as in the root (the seed's experiment, where there is no noise).
 
 use magpie_sim::cgroup::{CgroupId, Spec};
-use magpie_sim::fault::Fault;
+use magpie_sim::kernel::Fault;
 use magpie_sim::scenario::{Outcome, Scenario};
 
 fn run(

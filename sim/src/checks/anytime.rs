@@ -44,15 +44,10 @@ impl Kernel {
                 self.check_bits(cpu, slot);
             }
         }
-        self.check_lines();
-        self.check_groups();
-    }
-
-    fn check_lines(&mut self) {
         let lines = (0..self.layout.llcs.len()).flat_map(|llc| self.native.map_lines(llc)).flatten();
-        if lines.into_iter().any(|line| line.bits >> magpie_limits_SLOTS_PER_LINE != 0) {
-            violate!(self, "bitmap", "bits beyond a line");
-        }
+        let beyond = lines.into_iter().any(|line| line.bits >> magpie_limits_SLOTS_PER_LINE != 0);
+        fail_if!(self, beyond, "bitmap", "bits beyond a line");
+        self.check_groups();
     }
 
     /// Check that each runnable task is in one queue, that of `place`, and no transfer hangs.

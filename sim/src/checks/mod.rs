@@ -24,7 +24,7 @@ use crate::dsq::{TaskId, is_pinned_queue, is_throttled_queue, local_on, queue_cp
 pub use crate::kernel::Violation;
 use crate::kernel::cpufreq::MAX_FREQ;
 use crate::kernel::{Call, Curr, Event, FULL_MARGINS, Kernel, Moment, Notes, Util, fail_if, violate};
-use crate::native::{GROUP_FLAGS, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT};
+use crate::native::{GROUP_FLAGS, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT};
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, Task};
 use crate::time::{MSEC, USEC};
 use crate::trace::Op;
@@ -53,13 +53,25 @@ const PUT_BACK_SLACK: u64 = 1_000_000;
 
 pub fn observe(kernel: &mut Kernel, moment: Moment) {
     match moment {
-        Moment::Loaded => kernel.checks_attached(),
-        Moment::Selects => kernel.checks.before_select(&kernel.native, kernel.cpu),
+        Moment::Loaded => {
+            let (nr_cpus, now) = (kernel.cpus.len(), kernel.now);
+            let mut fluid = std::mem::take(&mut kernel.checks.fluid);
+            fluid.restart(nr_cpus, now);
+            kernel.checks = Notes { fluid, counts: kernel.trace.counts, ..Notes::new(nr_cpus, now) };
+        }
+        Moment::Selects => {
+            let stats = kernel.native.cpu_ctx(kernel.cpu).stats;
+            kernel.checks.scanned = stats[magpie_stat_STAT_SCANNED as usize];
+            kernel.checks.scans = stats[magpie_stat_STAT_SCAN as usize];
+        }
         Moment::Selected { task, cpu } => {
             kernel.check_selected(task, cpu);
             kernel.check_scanned(task);
         }
-        Moment::Dispatches { cpu } => kernel.checks.before_dispatch(&kernel.native, cpu),
+        Moment::Dispatches { cpu } => {
+            kernel.checks.steal_misses = kernel.native.cpu_ctx(cpu).stats[magpie_stat_STAT_STEAL_MISS as usize];
+            kernel.checks.missed = 0;
+        }
         Moment::Dispatched { cpu } => kernel.check_dispatch(cpu),
         Moment::Called => {
             kernel.check_call();
@@ -122,27 +134,7 @@ fn approach(avg: &mut f64, goal: f64, ns: f64) {
     *avg = goal + (*avg - goal) * (-ns / HALF_LIFE).exp2();
 }
 
-impl Notes {
-    pub fn before_select(&mut self, native: &Native, cpu: usize) {
-        let stats = native.cpu_ctx(cpu).stats;
-        self.scanned = stats[magpie_stat_STAT_SCANNED as usize];
-        self.scans = stats[magpie_stat_STAT_SCAN as usize];
-    }
-
-    pub fn before_dispatch(&mut self, native: &Native, cpu: usize) {
-        self.steal_misses = native.cpu_ctx(cpu).stats[magpie_stat_STAT_STEAL_MISS as usize];
-        self.missed = 0;
-    }
-}
-
 impl Kernel {
-    pub fn checks_attached(&mut self) {
-        let mut fluid = std::mem::take(&mut self.checks.fluid);
-        fluid.restart(self.cpus.len(), self.now);
-        self.checks = Notes { fluid, ..Notes::new(self.cpus.len(), self.now) };
-        self.checks.counts = self.trace.counts;
-    }
-
     /// Start the periodic calls of check().
     pub fn start_checks(&mut self) {
         self.push(self.now + CHECK_EVERY, Event::Check);

@@ -2,12 +2,13 @@
 //! Calls of the BPF program's callbacks. Kfuncs find the simulated kernel with [`current`].
 
 use std::cell::Cell;
+use std::ffi::c_void;
 
 use crate::costs::CALLBACK;
 use crate::dsq::TaskId;
 use crate::kernel::{Call, Curr, Kernel, Moment};
 use crate::machine::Machine;
-use crate::native::{Native, sched_ext_ops, task_struct};
+use crate::native::{sched_ext_ops, task_struct};
 use crate::trace::{Op, Record};
 
 thread_local! {
@@ -74,12 +75,15 @@ impl Kernel {
         ret
     }
 
-    /// Run one of the program's entry points for user space.
-    pub(super) fn in_program(&mut self, run: impl FnOnce(&Native)) {
-        let native: *const Native = &self.native;
+    /// Run one of the programs for the loader.
+    pub(super) fn run_program(&mut self, program: unsafe extern "C" fn(*mut c_void) -> i32) {
+        // SAFETY: the program ignores its argument.
+        self.in_program(|| assert_eq!(unsafe { program(std::ptr::null_mut()) }, 0));
+    }
+
+    pub(super) fn in_program(&mut self, run: impl FnOnce()) {
         let before = CURRENT.replace(self);
-        // SAFETY: nothing replaces self.native.
-        run(unsafe { &*native });
+        run();
         CURRENT.set(before);
     }
 

@@ -19,7 +19,10 @@ impl Kernel {
     pub fn step(&mut self, cpu: usize) {
         let Curr::Task(task) = self.cpus[cpu].curr else { return };
         if self.tasks[task].remaining == 0 {
-            self.end_pinned(task);
+            // The step that ends may have disabled migration.
+            if self.tasks[task].is_migration_disabled() {
+                self.tasks[task].enable_migration();
+            }
             self.next_step(cpu, task);
         }
         if self.cpus[cpu].curr == Curr::Task(task) && !self.tasks[task].blocked {
@@ -126,21 +129,13 @@ impl Kernel {
             Step::Exit => self.exit(id),
             Step::Affinity(target, allowed) => {
                 self.cost += SYSCALL;
-                self.set_affinity(target, allowed);
+                if !allowed.and(&self.online).is_empty() {
+                    self.set_affinity(target.unwrap_or(id), allowed);
+                }
             }
             Step::Nice(target, nice) => {
                 self.cost += SYSCALL;
-                self.set_nice(target, nice);
-            }
-            Step::OwnAffinity(allowed) => {
-                self.cost += SYSCALL;
-                if !allowed.and(&self.online).is_empty() {
-                    self.set_affinity(id, allowed);
-                }
-            }
-            Step::OwnNice(nice) => {
-                self.cost += SYSCALL;
-                self.set_nice(id, nice);
+                self.set_nice(target.unwrap_or(id), nice);
             }
             Step::HigherClass(on, ns) => {
                 self.cost += SYSCALL;
@@ -243,13 +238,6 @@ impl Kernel {
                 task.waits_for_children = false;
                 self.wake(parent, true);
             }
-        }
-    }
-
-    /// migrate_enable(), if the step that ends had disabled migration.
-    fn end_pinned(&mut self, id: TaskId) {
-        if self.tasks[id].is_migration_disabled() {
-            self.tasks[id].enable_migration();
         }
     }
 }

@@ -7,16 +7,54 @@
 //! hotplug          cpu_offline(), the CPU's tasks move; cpu_online(), and the loader places it or restarts
 //! ```
 
-use crate::cgroup::{NR_AUTOGROUPS, Spec};
+use scx_magpie::bpf_intf::NO_NODE;
+use serde::{Deserialize, Serialize};
+
+use crate::cgroup::{CgroupId, NR_AUTOGROUPS, Spec};
 use crate::costs::{CONTEXT_SWITCH, IPI};
 use crate::dsq::TaskId;
-use crate::fault::Fault;
 use crate::kernel::{Curr, Event, Kernel};
-use crate::native::sched_ext_ops;
+use crate::mask::Mask;
+use crate::native::{place, sched_ext_ops};
 use crate::task::{Place, State, Task};
 use crate::time::{MSEC, USEC};
 use crate::trace::Op;
-use scx_magpie::bpf_intf::NO_NODE;
+
+/// A change to a running system that the scheduler must survive.
+///
+/// - `pick` selects among the tasks that are alive then, except kernel threads and the loader.
+/// - `cpu` selects among the CPUs that are online then; for `Online`, offline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Fault {
+    /// A real-time task takes the CPU for `ns`.
+    HigherClass { cpu: usize, ns: u64 },
+    /// sched_setaffinity()
+    Affinity { pick: usize, allowed: Mask },
+    /// setpriority()
+    Nice { pick: usize, nice: i32 },
+    /// sched_setattr(): a slice of its own; 0: none.
+    OwnSlice { pick: usize, us: u64 },
+    /// The task moves to a cgroup. `to` and `cgroup` are modulo the number ever created.
+    Move { pick: usize, to: CgroupId },
+    /// setsid(): the task moves to one of a few sessions, modulo.
+    Session { pick: usize, to: usize },
+    /// cpu.weight
+    Weight { cgroup: CgroupId, weight: u32 },
+    /// cpu.idle
+    Idle { cgroup: CgroupId, idle: bool },
+    /// cpu.max; no limit without a quota.
+    Limit { cgroup: CgroupId, quota_us: Option<u64>, period_us: u64, burst_us: u64 },
+    /// mkdir
+    Make(Spec),
+    /// rmdir; does nothing if the cgroup has tasks or children.
+    Remove { cgroup: CgroupId },
+    /// The loader finds the memory of the task's process on this node, modulo; None: spread.
+    Memory { pick: usize, node: Option<usize> },
+    /// The CPU goes offline.
+    Offline { cpu: usize },
+    /// The CPU comes online.
+    Online { cpu: usize },
+}
 
 /// Time until the loader notices hotplug.
 const LOOK: u64 = 5 * MSEC;
@@ -173,7 +211,7 @@ impl Kernel {
         for cpu in came {
             self.publisher.set_layout(&self.layout);
             let layout = self.layout.clone();
-            self.in_program(|native| native.place_cpu(&layout, cpu));
+            self.in_program(|| place(&layout, cpu));
             self.resched_curr(cpu);
         }
     }

@@ -31,6 +31,13 @@ fn kernel() -> &'static mut Kernel {
     unsafe { current() }
 }
 
+/// Return the kernel, after the time that a kfunc takes.
+fn charged() -> &'static mut Kernel {
+    let kernel = kernel();
+    kernel.cost += KFUNC;
+    kernel
+}
+
 fn dsq(id: u64) -> Option<&'static Dsq> {
     kernel().dsqs.get(id as usize)?.as_ref()
 }
@@ -81,15 +88,14 @@ extern "C" fn scx_bpf_task_running(p: *const task_struct) -> bool {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bpf_cpumask_test_cpu(cpu: u32, mask: *const cpumask) -> bool {
-    kernel().cost += KFUNC;
+    charged();
     // SAFETY: a task's mask or the online mask.
     Mask::of_c(unsafe { &*mask }).test(cpu as usize)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bpf_cpumask_any_and_distribute(a: *const cpumask, b: *const cpumask) -> u32 {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     // SAFETY: as above.
     let both = unsafe { Mask::of_c(&*a).and(&Mask::of_c(&*b)) };
     match both.next_after(kernel.last_any) {
@@ -190,8 +196,7 @@ extern "C" fn scx_bpf_dsq_move_to_local(dsq_id: u64, enq_flags: u64) -> bool {
 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_dsq_nr_queued(dsq_id: u64) -> i32 {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     if let Some(cpu) = local_on(dsq_id).or((dsq_id == SCX_DSQ_LOCAL).then_some(kernel.cpu)) {
         kernel.check_possible(cpu);
         return kernel.cpus[cpu].local.len() as i32;
@@ -211,8 +216,7 @@ extern "C" fn scx_bpf_dsq_peek(dsq_id: u64) -> *mut task_struct {
 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_kick_cpu(cpu: i32, flags: u64) {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     if cpu < 0 || cpu as usize >= kernel.cpus.len() {
         return kernel.violate("no such CPU", format!("CPU {cpu} is kicked"));
     }
@@ -370,8 +374,7 @@ extern "C" fn bpf_task_work_schedule_resume(
     _map: *const c_void,
     callback: Work,
 ) -> i32 {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     if kernel.works_fail {
         return -libc::ENOMEM;
     }
@@ -381,8 +384,7 @@ extern "C" fn bpf_task_work_schedule_resume(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sim_task_storage(map: *const c_void, p: *mut task_struct, size: u64, create: bool) -> *mut c_void {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     let storage = &mut kernel.tasks[id(p)].storage;
     if let Some((_, value)) = storage.iter_mut().find(|(of, _)| *of == map) {
         return value.as_mut_ptr().cast();
@@ -406,15 +408,13 @@ extern "C" fn sim_array(map: *const c_void, key: u32, size: u64, max_entries: u6
 
 #[unsafe(no_mangle)]
 extern "C" fn sim_hash(map: *const c_void, key: u64, _size: u64) -> *mut c_void {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     kernel.hashes.get_mut(&(map as usize, key)).map_or(std::ptr::null_mut(), |value| value.as_mut_ptr().cast())
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sim_hash_insert(map: *const c_void, key: u64, value: *const c_void, size: u64) -> i32 {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     if kernel.hashes_full {
         return -libc::ENOMEM;
     }
@@ -431,8 +431,7 @@ unsafe extern "C" fn sim_hash_insert(map: *const c_void, key: u64, value: *const
 
 #[unsafe(no_mangle)]
 extern "C" fn sim_hash_delete(map: *const c_void, key: u64) -> i32 {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     kernel.hashes.remove(&(map as usize, key)).map_or(-libc::ENOENT, |_| 0)
 }
 
@@ -451,8 +450,7 @@ extern "C" fn sim_timer_set_callback(timer: *mut c_void, callback: Callback) -> 
 
 #[unsafe(no_mangle)]
 extern "C" fn bpf_timer_start(timer: *mut c_void, delay: u64, _flags: u64) -> i32 {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     kernel.start_timer(timer, delay)
 }
 

@@ -9,11 +9,12 @@ use scx_magpie::bpf_config::{BpfConfig, Possible};
 use scx_magpie::bpf_intf::process;
 use scx_magpie::nr_scan::ScanLimit;
 use scx_magpie::publisher::Publisher;
+use scx_magpie::stats::Snapshot;
 use scx_magpie::tunables::{CpuFreq, Power, Tunables};
 
 use crate::dsq::{MAX_DSQS, TaskId};
 use crate::kernel::{Event, Kernel, Moment};
-use crate::native::scx_init_task_args;
+use crate::native::{decay_cpuperfs, poll_groups, register_loader, sample_queues, scx_init_task_args};
 use crate::task::{Task, Traits};
 use crate::trace::Op;
 
@@ -37,7 +38,7 @@ impl Kernel {
         if err != 0 {
             self.violate("init", format!("init() returned {err}"));
         }
-        self.in_program(|native| native.register_loader());
+        self.run_program(register_loader);
         self.publish();
         for id in 0..self.cgroups.len() {
             if self.cgroups[id].alive {
@@ -91,15 +92,11 @@ impl Kernel {
         );
         self.publisher.publish_capacities(shared.capacities);
         if self.tunables.cpufreq == CpuFreq::On {
-            self.in_program(|native| native.decay_cpuperfs());
+            self.run_program(decay_cpuperfs);
         }
         if !self.tunables.no_cgroups {
-            self.in_program(|native| native.poll_groups());
+            self.run_program(poll_groups);
         }
-    }
-
-    pub fn sample_queues(&mut self) {
-        self.in_program(|native| native.sample_queues());
     }
 
     /// Set the node of a process's memory, as the loader's sampler does; -1: spread over nodes.
@@ -113,6 +110,13 @@ impl Kernel {
     pub fn set_reachable(&mut self, reachable: impl Fn(usize, usize) -> usize) {
         self.publisher.set_reachable(reachable);
         self.publish();
+    }
+
+    /// Sample the lengths of queues, and return the statistics.
+    pub fn snapshot(&mut self) -> Snapshot {
+        self.run_program(sample_queues);
+        let now = Duration::from_nanos(self.now);
+        Snapshot::new(&self.layout, &self.native.shared(), &self.sum_util(), None, now)
     }
 
     pub fn sum_util(&self) -> Vec<u32> {

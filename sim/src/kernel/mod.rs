@@ -73,6 +73,7 @@ use scx_magpie::tunables::Tunables;
 
 use self::call::Probe;
 use self::cpufreq::Freq;
+pub use self::faults::Fault;
 pub use self::observe::{FULL_MARGINS, Moment, Notes, Util, Violation};
 use self::timers::{Array, Timer};
 use self::turns::Turns;
@@ -80,7 +81,6 @@ use crate::cache::Line;
 use crate::cgroup::{Cgroup, NR_AUTOGROUPS, autogroup};
 use crate::costs::TICK;
 use crate::dsq::{Dsq, TaskId};
-use crate::fault::Fault;
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::native::{Native, PF_IDLE, sched_ext_ops, task_group, task_struct};

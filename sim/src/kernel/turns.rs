@@ -183,7 +183,10 @@ impl Kernel {
                 scope.spawn(move || {
                     // SAFETY: the caller of run_both() and the other side wait.
                     let kernel = unsafe { &mut *baton.wait(side) };
-                    kernel.begin_side(side);
+                    if let Some(turns) = &mut kernel.turns {
+                        (turns.side, turns.begun[side]) = (side, true);
+                    }
+                    (kernel.call, kernel.kicks) = (None, Vec::new());
                     if kernel.may_begin(side) {
                         run(kernel);
                     }
@@ -192,12 +195,6 @@ impl Kernel {
             }
         });
         self.turns.take().expect("nobody takes it")
-    }
-
-    fn begin_side(&mut self, side: Side) {
-        let Some(turns) = &mut self.turns else { return };
-        (turns.side, turns.begun[side]) = (side, true);
-        (self.call, self.kicks) = (None, Vec::new());
     }
 
     fn may_begin(&self, side: Side) -> bool {

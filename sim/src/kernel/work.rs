@@ -78,6 +78,7 @@ impl Kernel {
             raw.scx.slice = raw.scx.slice.saturating_sub(ran);
         }
         let group = self.programs[task.program].group;
-        self.groups[group].note_ran(ran, self.machine.places[id].capacity);
+        self.groups[group].ran += ran;
+        self.groups[group].capacity_time += ran * self.machine.places[id].capacity / 1024;
     }
 }

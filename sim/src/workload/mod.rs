@@ -1,15 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Workloads, a file each, and their names on the command line.
+//! Workloads, and their names on the command line.
 //!
 //! ```text
 //! "hogs:nr=4,nice=5" --Workload--> add() --> programs, channels and tasks of a Kernel
 //! ```
 
+/// Define a workload's parameters with their defaults.
+macro_rules! parameters {
+    ($vis:vis struct $name:ident { $($(#[$doc:meta])* $field_vis:vis $field:ident: $type:ty = $default:expr,)* }) => {
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        $vis struct $name { $($(#[$doc])* $field_vis $field: $type,)* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+    };
+}
+
 pub mod chaos;
 mod hackbench;
 pub mod hogs;
 mod loopback;
-pub mod neighbors;
 mod schbench;
 
 use std::str::FromStr;
@@ -32,11 +46,11 @@ use crate::task::Traits;
 #[serde(tag = "workload", rename_all = "lowercase")]
 pub enum Workload {
     Chaos(chaos::Chaos),
-    ForkLoops(neighbors::ForkLoops),
-    Frames(neighbors::Frames),
+    ForkLoops(hogs::ForkLoops),
+    Frames(hogs::Frames),
     Hackbench(hackbench::Hackbench),
     Hogs(hogs::Hogs),
-    Pool(neighbors::Pool),
+    Pool(hogs::Pool),
     Rr(loopback::Rr),
     Schbench(schbench::Schbench),
     Sleepers(hogs::Sleepers),
@@ -155,10 +169,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    pub fn tasks(&mut self, program: ProgramId, nr: usize) {
-        for _ in 0..nr {
-            self.task(program, self.traits());
-        }
+    pub fn tasks(&mut self, program: ProgramId, nr: usize, traits: &Traits) {
+        (0..nr).for_each(|_| _ = self.task(program, traits.clone()));
     }
 
     /// Add a task, asleep on an allowed CPU until about the start of the workload.

@@ -280,8 +280,8 @@ impl Play<'_> {
     fn act(&self, action: &Step) -> Result<()> {
         let pid = |task: TaskIndex| self.shared.pids[task].load(Ordering::Acquire);
         match action {
-            Step::Affinity(task, cpus) => set_affinity(pid(*task), cpus.iter())?,
-            Step::Nice(task, nice) => {
+            Step::Affinity(Some(task), cpus) => set_affinity(pid(*task), cpus.iter())?,
+            Step::Nice(Some(task), nice) => {
                 // SAFETY: plain values.
                 Errno::result(unsafe { libc::setpriority(libc::PRIO_PROCESS, pid(*task) as u32, *nice) }).map(drop)?;
             }

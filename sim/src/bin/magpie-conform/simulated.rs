@@ -2,7 +2,7 @@
 //! Play a scenario in the simulator.
 
 use anyhow::{Context, Result, bail, ensure};
-use magpie_sim::fault::Fault;
+use magpie_sim::kernel::Fault;
 use magpie_sim::kernel::{Kernel, Quirks};
 use magpie_sim::program::{Channel, Program, Step};
 use magpie_sim::stats::GroupStats;
@@ -73,8 +73,8 @@ fn play_once(scenario: &Scenario, quirks: Quirks, seed: u64) -> Result<Order> {
 /// Convert an action to a fault.
 fn fault(action: &Step) -> Fault {
     match *action {
-        Step::Affinity(pick, allowed) => Fault::Affinity { pick, allowed },
-        Step::Nice(pick, nice) => Fault::Nice { pick, nice },
+        Step::Affinity(Some(pick), allowed) => Fault::Affinity { pick, allowed },
+        Step::Nice(Some(pick), nice) => Fault::Nice { pick, nice },
         Step::HigherClass(cpu, ns) => Fault::HigherClass { cpu, ns },
         _ => unreachable!("the script has no such action"),
     }
