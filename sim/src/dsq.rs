@@ -89,16 +89,9 @@ impl Dsq {
         (pos..self.len()).find(is_old)
     }
 
-    pub fn position(&self, task: TaskId) -> Option<usize> {
-        self.tasks.iter().position(|entry| entry.task == task)
-    }
-
-    pub fn pop(&mut self) -> Option<TaskId> {
-        self.tasks.pop_front().map(|entry| entry.task)
-    }
-
     pub fn remove(&mut self, task: TaskId) -> bool {
-        self.position(task).is_some_and(|pos| self.tasks.remove(pos).is_some())
+        let found = self.tasks.iter().position(|entry| entry.task == task);
+        found.is_some_and(|pos| self.tasks.remove(pos).is_some())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = TaskId> + '_ {

@@ -17,15 +17,8 @@ impl Kernel {
     pub fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
         for record in &self.trace.records {
             let task = record.task.map_or(String::new(), |task| self.task_name(task));
-            writeln!(
-                out,
-                "{:>10}.{:03} cpu{:<4} {:<11} {task} {:#x}",
-                record.at / 1000,
-                record.at % 1000,
-                record.cpu,
-                record.op.name(),
-                record.arg
-            )?;
+            let (us, ns, name) = (record.at / 1000, record.at % 1000, record.op.name());
+            writeln!(out, "{us:>10}.{ns:03} cpu{:<4} {name:<11} {task} {:#x}", record.cpu, record.arg)?;
         }
         Ok(())
     }

@@ -6,12 +6,13 @@
 
 use std::collections::btree_map::Entry;
 use std::ffi::{CStr, c_char, c_void};
+use std::mem::MaybeUninit;
 
 use crate::cache::Line;
 use crate::costs::KFUNC;
 use crate::dsq::{Dsq, TaskId, is_throttled_queue, local_on, queue_cpu};
 use crate::kernel::call::{current, try_current};
-use crate::kernel::timers::{Array, Callback};
+use crate::kernel::timers::Callback;
 use crate::kernel::turns::Word;
 use crate::kernel::{Event, Kernel, Moment};
 use crate::machine::Machine;
@@ -87,24 +88,17 @@ extern "C" fn scx_bpf_task_running(p: *const task_struct) -> bool {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn bpf_cpumask_test_cpu(cpu: u32, mask: *const cpumask) -> bool {
+extern "C" fn bpf_cpumask_test_cpu(cpu: u32, mask: &cpumask) -> bool {
     charged();
-    // SAFETY: a task's mask or the online mask.
-    Mask::of_c(unsafe { &*mask }).test(cpu as usize)
+    Mask::of_c(mask).test(cpu as usize)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn bpf_cpumask_any_and_distribute(a: *const cpumask, b: *const cpumask) -> u32 {
+extern "C" fn bpf_cpumask_any_and_distribute(a: &cpumask, b: &cpumask) -> u32 {
     let kernel = charged();
-    // SAFETY: as above.
-    let both = unsafe { Mask::of_c(&*a).and(&Mask::of_c(&*b)) };
-    match both.next_after(kernel.last_any) {
-        Some(cpu) => {
-            kernel.last_any = cpu;
-            cpu as u32
-        }
-        None => u32::MAX,
-    }
+    let Some(cpu) = Mask::of_c(a).and(&Mask::of_c(b)).next_after(kernel.last_any) else { return u32::MAX };
+    kernel.last_any = cpu;
+    cpu as u32
 }
 
 #[unsafe(no_mangle)]
@@ -228,7 +222,7 @@ extern "C" fn scx_bpf_kick_cpu(cpu: i32, flags: u64) {
 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_task_set_slice(p: *mut task_struct, slice: u64) -> bool {
-    // SAFETY: as above. The idle task has no simulator id and no slice.
+    // SAFETY: as in id(). The idle task has no simulator id and no slice.
     if unsafe { (*p).flags } & PF_IDLE == 0 {
         kernel().tasks[id(p)].raw_mut().scx.slice = slice;
     }
@@ -264,16 +258,13 @@ extern "C" fn sim_enq_immed() -> u64 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn bpf_iter_scx_dsq_new(it: *mut bpf_iter_scx_dsq, dsq_id: u64, flags: u64) {
+extern "C" fn bpf_iter_scx_dsq_new(it: &mut MaybeUninit<bpf_iter_scx_dsq>, dsq_id: u64, flags: u64) {
     let seq = dsq(dsq_id).map_or(0, |dsq| dsq.seq);
-    // SAFETY: on the program's stack.
-    unsafe { *it = bpf_iter_scx_dsq { dsq_id, flags, seq, ..Default::default() } };
+    it.write(bpf_iter_scx_dsq { dsq_id, flags, seq, ..Default::default() });
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn bpf_iter_scx_dsq_next(it: *mut bpf_iter_scx_dsq) -> *mut task_struct {
-    // SAFETY: as above.
-    let it = unsafe { &mut *it };
+extern "C" fn bpf_iter_scx_dsq_next(it: &mut bpf_iter_scx_dsq) -> *mut task_struct {
     let kernel = kernel();
     kernel.accesses(Word::Dsq(it.dsq_id), false);
     kernel.cost += KFUNC;
@@ -291,21 +282,14 @@ unsafe extern "C" fn bpf_iter_scx_dsq_next(it: *mut bpf_iter_scx_dsq) -> *mut ta
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn scx_bpf_dsq_move(
-    it: *mut bpf_iter_scx_dsq,
-    p: *mut task_struct,
-    dsq_id: u64,
-    enq_flags: u64,
-) -> bool {
-    // SAFETY: as above.
-    let from = unsafe { (*it).dsq_id } as usize;
+extern "C" fn scx_bpf_dsq_move(it: &mut bpf_iter_scx_dsq, p: *mut task_struct, dsq_id: u64, enq_flags: u64) -> bool {
+    let from = it.dsq_id as usize;
     let kernel = kernel();
     let task = id(p);
     if matches!(kernel.call, Some(call) if call.op == Op::CpuOffline)
         && local_on(dsq_id) == Some(kernel.tasks[task].cpu)
     {
-        // SAFETY: as above.
-        unsafe { (*it).pos -= 1 };
+        it.pos -= 1;
         kernel.lock_dsq(from);
         kernel.take_out(task);
         kernel.insert(task, dsq_id, None, 0);
@@ -332,20 +316,12 @@ unsafe extern "C" fn scx_bpf_dsq_move(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn scx_bpf_dsq_move_set_vtime(it: *mut bpf_iter_scx_dsq, vtime: u64) {
-    // SAFETY: as above.
-    unsafe { (*it).vtime = vtime };
+extern "C" fn scx_bpf_dsq_move_set_vtime(it: &mut bpf_iter_scx_dsq, vtime: u64) {
+    it.vtime = vtime;
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn scx_bpf_dsq_move_vtime(
-    it: *mut bpf_iter_scx_dsq,
-    p: *mut task_struct,
-    dsq_id: u64,
-    _enq_flags: u64,
-) -> bool {
-    // SAFETY: as above.
-    let it = unsafe { &mut *it };
+extern "C" fn scx_bpf_dsq_move_vtime(it: &mut bpf_iter_scx_dsq, p: *mut task_struct, dsq_id: u64, _flags: u64) -> bool {
     let kernel = kernel();
     let task = id(p);
     let from = it.dsq_id as usize;
@@ -398,12 +374,11 @@ unsafe extern "C" fn sim_task_storage(map: *const c_void, p: *mut task_struct, s
 
 #[unsafe(no_mangle)]
 extern "C" fn sim_array(map: *const c_void, key: u32, size: u64, max_entries: u64) -> *mut c_void {
-    let arrays = &mut kernel().arrays;
-    let at = arrays.iter().position(|array| array.is_of(map)).unwrap_or_else(|| {
-        arrays.push(Array::new(map, size as usize, max_entries as usize));
-        arrays.len() - 1
-    });
-    arrays[at].lookup(key)
+    if u64::from(key) >= max_entries {
+        return std::ptr::null_mut();
+    }
+    let value = kernel().arrays.entry((map as usize, key.into()));
+    value.or_insert_with(|| vec![0; (size as usize).div_ceil(8)].into()).as_mut_ptr().cast()
 }
 
 #[unsafe(no_mangle)]
@@ -436,7 +411,7 @@ extern "C" fn sim_hash_delete(map: *const c_void, key: u64) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn sim_timer_init(timer: *mut c_void, map: *const c_void) -> i32 {
+extern "C" fn sim_timer_init(timer: *mut c_void, map: *mut c_void) -> i32 {
     kernel().init_timer(timer, map)
 }
 

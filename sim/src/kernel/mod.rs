@@ -75,7 +75,7 @@ use self::call::Probe;
 use self::cpufreq::Freq;
 pub use self::faults::Fault;
 pub use self::observe::{FULL_MARGINS, Moment, Notes, Util, Violation};
-use self::timers::{Array, Timer};
+use self::timers::Timer;
 use self::turns::Turns;
 use crate::cache::Line;
 use crate::cgroup::{Cgroup, NR_AUTOGROUPS, autogroup};
@@ -204,6 +204,8 @@ impl Quirks {
 
 pub type Observer = fn(&mut Kernel, Moment);
 
+type Values = BTreeMap<(usize, u64), Box<[u64]>>;
+
 pub struct Kernel {
     pub machine: Machine,
     pub native: Native,
@@ -234,9 +236,9 @@ pub struct Kernel {
     /// The root is first, and parents precede their children.
     pub cgroups: Vec<Cgroup>,
     pub autogroups: Vec<Box<task_group>>,
-    pub arrays: Vec<Array>,
-    /// The program's hashes, by map and key.
-    pub hashes: BTreeMap<(usize, u64), Box<[u64]>>,
+    /// Values of the program's arrays and hashes, by map and key.
+    pub arrays: Values,
+    pub hashes: Values,
     pub timers: Vec<Timer>,
     pub timers_fail: bool,
     pub works_fail: bool,
@@ -300,8 +302,8 @@ impl Kernel {
             groups: Vec::new(),
             cgroups: vec![Cgroup::root()],
             autogroups: (0..NR_AUTOGROUPS).map(|_| autogroup()).collect(),
-            arrays: Vec::new(),
-            hashes: BTreeMap::new(),
+            arrays: Values::new(),
+            hashes: Values::new(),
             timers: Vec::new(),
             timers_fail: false,
             works_fail: false,

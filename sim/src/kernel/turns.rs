@@ -160,14 +160,8 @@ impl Turns {
 
     /// Return the words that both sides have accessed, one of them with a store.
     pub fn shared(&self) -> BTreeSet<Word> {
-        let of = |side: Side, stores: bool| -> BTreeSet<Word> {
-            let its = self.accesses.iter().filter(|access| access.side == side && (access.store || !stores));
-            its.map(|access| access.word).collect()
-        };
-        [0, 1]
-            .iter()
-            .flat_map(|&side| of(side, true).intersection(&of(1 - side, false)).copied().collect::<Vec<_>>())
-            .collect()
+        let is_shared = |a: &&Access| self.accesses.iter().any(|b| a.side != b.side && a.depends_on(b));
+        self.accesses.iter().filter(is_shared).map(|access| access.word).collect()
     }
 }
 
