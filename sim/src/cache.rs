@@ -41,7 +41,6 @@ impl Line {
         Self { writer: cpu, copies: Mask::only(cpu) }
     }
 
-    /// Read the line on `cpu`. Return the cost in ns.
     pub fn load(&mut self, machine: &Machine, cpu: usize) -> u64 {
         if self.copies.test(cpu) {
             return 0;
@@ -50,7 +49,6 @@ impl Line {
         transfer(machine.distance(cpu, self.writer))
     }
 
-    /// Write the line on `cpu`. Return the cost in ns.
     pub fn store(&mut self, machine: &Machine, cpu: usize) -> u64 {
         if self.writer == cpu && self.copies.is_only(cpu) {
             return 0;
@@ -62,23 +60,5 @@ impl Line {
         };
         *self = Self::of(cpu);
         cost
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_travel_once() {
-        let machine = Machine::new(&"2x2x2x1".parse().unwrap());
-        let mut line = Line::default();
-        assert!(line.store(&machine, 0) > 0, "others had copies");
-        assert_eq!(line.store(&machine, 0), 0);
-        assert_eq!(line.load(&machine, 1), LINE_LLC);
-        assert_eq!(line.load(&machine, 1), 0);
-        assert_eq!(line.load(&machine, 4), LINE_FAR);
-        assert_eq!(line.store(&machine, 2), LINE_NODE);
-        assert_eq!(line.load(&machine, 0), LINE_NODE);
     }
 }

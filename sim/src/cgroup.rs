@@ -5,7 +5,8 @@ use std::ptr::null_mut;
 
 use serde::{Deserialize, Serialize};
 
-use crate::native::{cgroup, cgroup_subsys_state, cpumask, cpuset, kernfs_node, task_group};
+use crate::mask::Mask;
+use crate::native::{cgroup, cgroup_subsys_state, cpuset, kernfs_node, task_group};
 use crate::time::MSEC;
 
 /// Index of a cgroup; 0 is the root.
@@ -17,23 +18,19 @@ pub const WEIGHT_DFL: u32 = 100;
 /// The kernel's WEIGHT_IDLEPRIO.
 pub const IDLE_POLICY_WEIGHT: u32 = 3;
 
-/// Return the kernel's weight for a cpu.weight.
 pub fn kernel_weight(cpu_weight: u32) -> u32 {
     (f64::from(cpu_weight) * 1024.0 / 100.0).round() as u32
 }
 
-/// Return task_group.shares for a weight of the kernel.
 pub fn shares(weight: u32) -> u64 {
     u64::from(weight) * 1024
 }
 
-/// Parameters of a cgroup to create.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Spec {
     /// A cgroup created earlier; 0: the root.
     pub parent: CgroupId,
-    /// 1..10000
     pub weight: u32,
     pub idle: bool,
     /// Its cpuset has this many CPUs. 0: no cpuset. Tasks have an affinity of their own.
@@ -49,7 +46,6 @@ impl Default for Spec {
 /// Number of sessions to which tasks may move.
 pub const NR_AUTOGROUPS: usize = 4;
 
-/// Return the kernel's structure of an autogroup.
 pub fn autogroup() -> Box<task_group> {
     let mut tg = Box::new(task_group { shares: shares(kernel_weight(WEIGHT_DFL)), ..Default::default() });
     tg.cfs_bandwidth.quota = u64::MAX;
@@ -61,9 +57,8 @@ pub struct Cgroup {
     pub raw: Box<cgroup>,
     pub kn: Box<kernfs_node>,
     pub tg: Box<task_group>,
-    _cpuset: Option<(Box<cpuset>, Box<cpumask>)>,
+    _cpuset: Option<(Box<cpuset>, Box<Mask>)>,
     pub parent: CgroupId,
-    /// cpu.weight
     pub weight: u32,
     pub alive: bool,
 }
@@ -83,9 +78,8 @@ impl Cgroup {
         let parent = above.map_or(null_mut(), |above| &raw mut above.self_);
         let own = cgroup_subsys_state { cgroup: null_mut(), parent };
         let mut cpuset = (spec.cpus > 0).then(|| {
-            let mut mask = Box::<cpumask>::default();
-            (0..spec.cpus).for_each(|cpu| mask.bits[cpu / 64] |= 1 << (cpu % 64));
-            (Box::new(cpuset { css: cgroup_subsys_state::default(), effective_cpus: &mut *mask }), mask)
+            let mask = Box::new(Mask::first(spec.cpus));
+            (Box::new(cpuset { effective_cpus: mask.as_c().cast_mut(), ..Default::default() }), mask)
         });
         let cpuset_css = cpuset.as_mut().map_or(null_mut(), |(cpuset, _)| &raw mut cpuset.css);
         let mut raw = Box::new(cgroup { self_: own, level, kn: &mut *kn, subsys: [cpuset_css, css] });
@@ -103,7 +97,6 @@ impl Cgroup {
         self.tg.idle != 0
     }
 
-    /// Return the weight in the parent.
     pub fn kernel_weight(&self) -> u32 {
         if self.is_idle() { IDLE_POLICY_WEIGHT } else { kernel_weight(self.weight) }
     }

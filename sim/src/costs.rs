@@ -48,7 +48,6 @@ pub const LINE_FAR: u64 = 220;
 /// The kernel's own estimate is its worst case: `sched_migration_cost_ns`, 500 us.
 pub const WORKING_SET_LINES: u64 = 512;
 
-/// A cache line has 64 bytes.
 pub const LINES_PER_KB: u64 = 16;
 
 /// Number of such misses in flight at the same time (a core has 10 to 16 line fill buffers).

@@ -12,22 +12,18 @@ pub type TaskId = usize;
 /// tasks that may not, and one for throttled tasks.
 pub const MAX_DSQS: usize = 3 * MAX_CPUS;
 
-/// Return the CPU of a queue.
 pub fn queue_cpu(id: usize) -> usize {
     id % MAX_CPUS
 }
 
-/// Return true for a CPU's queue of throttled tasks.
 pub fn is_throttled_queue(id: usize) -> bool {
     id >= 2 * MAX_CPUS
 }
 
-/// Return a CPU's queue of tasks that may not migrate.
 pub fn pinned_queue(cpu: usize) -> usize {
     MAX_CPUS + cpu
 }
 
-/// Return true for a CPU's queue of tasks that may not migrate.
 pub fn is_pinned_queue(id: usize) -> bool {
     (MAX_CPUS..2 * MAX_CPUS).contains(&id)
 }
@@ -42,15 +38,12 @@ struct Entry {
     /// 0 in a FIFO. Signed, so that the order survives 0.
     vtime: i64,
     task: TaskId,
-    /// Number of tasks inserted before this one.
     seq: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Dsq {
-    /// Entries in order.
     tasks: VecDeque<Entry>,
-    /// Tasks inserted so far.
     pub seq: u64,
     /// A CPU holds the lock until then: no task is inserted or removed.
     pub locked_until: u64,
@@ -96,59 +89,12 @@ impl Dsq {
         (pos..self.len()).find(is_old)
     }
 
-    pub fn position(&self, task: TaskId) -> Option<usize> {
-        self.tasks.iter().position(|entry| entry.task == task)
-    }
-
-    pub fn pop(&mut self) -> Option<TaskId> {
-        self.tasks.pop_front().map(|entry| entry.task)
-    }
-
-    /// Remove the task. Return false if it is not there.
     pub fn remove(&mut self, task: TaskId) -> bool {
-        self.position(task).is_some_and(|pos| self.tasks.remove(pos).is_some())
+        let found = self.tasks.iter().position(|entry| entry.task == task);
+        found.is_some_and(|pos| self.tasks.remove(pos).is_some())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = TaskId> + '_ {
         self.tasks.iter().map(|entry| entry.task)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn by_virtual_time_across_zero_ties_in_order() {
-        let mut dsq = Dsq::default();
-        for (task, vtime) in [(1, 5u64), (2, 0u64.wrapping_sub(3)), (3, 5), (4, 0)] {
-            dsq.insert_vtime(task, vtime);
-        }
-        assert_eq!(dsq.iter().collect::<Vec<_>>(), [2, 4, 1, 3]);
-        assert!(dsq.remove(4) && !dsq.remove(4));
-        assert_eq!((dsq.pop(), dsq.len(), dsq.get(1)), (Some(2), 2, Some(3)));
-    }
-
-    #[test]
-    fn an_iteration_passes_over_those_that_come_later() {
-        let mut dsq = Dsq::default();
-        for task in 1..4 {
-            dsq.insert_vtime(task, task as u64);
-        }
-        let seq = dsq.seq;
-        assert!(dsq.remove(1));
-        dsq.insert_vtime(1, 2);
-        assert_eq!([0, 1, 2, 3].map(|pos| dsq.next_before(seq, pos, false)), [Some(0), Some(2), Some(2), None]);
-        assert_eq!([0, 1, 2].map(|pos| dsq.next_before(seq, pos, true)), [Some(0), Some(2), Some(2)]);
-    }
-
-    #[test]
-    fn fifo_with_a_head() {
-        let mut dsq = Dsq::default();
-        dsq.push_back(1);
-        dsq.push_back(2);
-        dsq.push_front(3);
-        assert_eq!(dsq.iter().collect::<Vec<_>>(), [3, 1, 2]);
-        assert!(!dsq.is_empty());
     }
 }

@@ -12,7 +12,6 @@ use anyhow::{Result, ensure};
 
 use crate::report::{Report, median};
 use crate::scenario::Scenario;
-use crate::workload::Workload;
 
 /// Return true if the claim holds for the figures of off and on.
 type Claim = fn(f64, f64) -> bool;
@@ -23,18 +22,6 @@ struct Measure {
     claim: Option<(&'static str, Claim)>,
 }
 
-struct Experiment {
-    source: &'static str,
-    name: String,
-    machine: &'static str,
-    workloads: Vec<String>,
-    off: &'static str,
-    warm_up_ms: u64,
-    ms: u64,
-    measures: Vec<Measure>,
-}
-
-/// A row of the table.
 pub struct Row {
     source: &'static str,
     experiment: String,
@@ -45,7 +32,6 @@ pub struct Row {
 }
 
 impl Row {
-    /// Return false if a claim does not hold.
     pub fn holds(&self) -> bool {
         self.claim.is_none_or(|(_, holds)| holds)
     }
@@ -56,98 +42,70 @@ const FEWER: (&str, Claim) = ("at least 88 % fewer", |off, on| on <= 0.12 * off)
 const FASTER: (&str, Claim) = ("8 % faster or more", |off, on| on <= 0.92 * off);
 const BUSIER: (&str, Claim) = ("busier", |off, on| on > off);
 
-fn experiments() -> Vec<Experiment> {
+/// A text, the name of its experiment, the flag that turns its feature off, scenario and measures.
+type Experiment = (&'static str, String, &'static str, Result<Scenario>, Vec<Measure>);
+
+fn experiments() -> impl Iterator<Item = Experiment> {
     // "netperf and tbench were launched with 25% 50% 75% 100% 125% 150% 175% 200% of CPU number"
-    let search = (1..=8).map(|quarters| Experiment {
-        source: "000",
-        name: format!("request/response, {} % of 112 CPUs", 25 * quarters),
-        machine: "112",
-        workloads: vec![format!("rr:pairs={}", 28 * quarters)],
-        off: "--no-scan-limit",
-        // Utilization has risen after this time.
-        warm_up_ms: 200,
-        ms: 150,
-        measures: vec![
-            Measure { name: "round trips/s", of: |report| report.groups[0].throughput, claim: Some(NO_WORSE) },
-            Measure {
-                name: "CPUs scanned a search",
-                of: |report| report.stats.scanned as f64 / report.stats.search.max(1) as f64,
-                claim: (quarters == 8).then_some(FEWER),
-            },
-        ],
+    let search = (1..=8).map(|quarters| {
+        let rr = format!("rr:pairs={}", 28 * quarters);
+        // Utilization has risen after 200 ms.
+        let scenario = Scenario::of("112", "", &[&rr]).map(|of| Scenario { warm_up_ms: 200, ms: 150, ..of });
+        let scanned = Measure {
+            name: "CPUs scanned a search",
+            of: |report| report.stats.scanned as f64 / report.stats.search.max(1) as f64,
+            claim: (quarters == 8).then_some(FEWER),
+        };
+        let trips = Measure { name: "round trips/s", of: |report| report.groups[0].throughput, claim: Some(NO_WORSE) };
+        let name = format!("request/response, {} % of 112 CPUs", 25 * quarters);
+        ("000", name, "--no-scan-limit", scenario, vec![trips, scanned])
     });
-    let steal = [1, 2, 4, 8].map(|groups| Experiment {
-        source: "003",
-        name: format!("hackbench, {groups} groups, 8 CPUs"),
-        machine: "vm",
-        workloads: vec![format!("hackbench:groups={groups}")],
-        off: "--steal off",
-        warm_up_ms: 0,
-        ms: 400 * groups,
-        measures: vec![
-            Measure { name: "elapsed ms", of: |report| report.groups[0].request_us.p50 / 1000.0, claim: Some(FASTER) },
-            Measure { name: "% busy", of: |report| report.busy, claim: Some(BUSIER) },
-        ],
+    let steal = [1, 2, 4, 8].into_iter().map(|groups| {
+        let hackbench = format!("hackbench:groups={groups}");
+        let scenario = Scenario::of("vm", "", &[&hackbench]).map(|of| Scenario { ms: 400 * groups, ..of });
+        let elapsed =
+            Measure { name: "elapsed ms", of: |report| report.groups[0].request_us.p50 / 1000.0, claim: Some(FASTER) };
+        let busy = Measure { name: "% busy", of: |report| report.busy, claim: Some(BUSIER) };
+        ("003", format!("hackbench, {groups} groups, 8 CPUs"), "--steal off", scenario, vec![elapsed, busy])
     });
     // "This gives us consistent, and potentially higher, throughput in partially utilized
     // scenarios": work of big tasks next to small ones, in % of the capacity of the four big CPUs.
-    let capacity = [1, 2, 4].map(|hogs| Experiment {
-        source: "001",
-        name: format!("{hogs} hogs, 30 small; 4 big, 4 little"),
-        machine: "biglittle",
-        workloads: vec![format!("hogs:nr={hogs}"), "sleepers".into()],
-        off: "--no-capacity",
-        warm_up_ms: 300,
-        ms: 3000,
-        measures: vec![Measure {
-            name: "hogs' capacity s",
-            of: |report| report.groups[0].capacity_s,
-            claim: Some(NO_WORSE),
-        }],
+    let capacity = [1, 2, 4].into_iter().map(|nr| {
+        let scenario = Scenario::of("biglittle", "", &[&format!("hogs:nr={nr}"), "sleepers"]).map(|of| Scenario {
+            warm_up_ms: 300,
+            ms: 3000,
+            ..of
+        });
+        let work =
+            Measure { name: "hogs' capacity s", of: |report| report.groups[0].capacity_s, claim: Some(NO_WORSE) };
+        ("001", format!("{nr} hogs, 30 small; 4 big, 4 little"), "--no-capacity", scenario, vec![work])
     });
-    search.chain(capacity).chain(steal).collect()
+    search.chain(capacity).chain(steal)
 }
 
-/// Run all experiments with the seeds 1..=runs, and pass each row as soon as it is finished.
-pub fn run(runs: u64, mut row: impl FnMut(&Row)) -> Result<()> {
-    for experiment in experiments() {
-        let off = reports(&experiment, experiment.off, runs)?;
-        let on = reports(&experiment, "", runs)?;
-        for measure in experiment.measures {
-            let of = |reports: &[Report]| median(&reports.iter().map(measure.of).collect::<Vec<_>>());
-            let (off, on) = (of(&off), of(&on));
-            row(&Row {
-                source: experiment.source,
-                experiment: experiment.name.clone(),
-                measure: measure.name,
-                off,
-                on,
-                claim: measure.claim.map(|(text, holds)| (text, holds(off, on))),
-            });
-        }
-    }
-    Ok(())
+/// Run all experiments with the seeds 1..=runs, and return each row as soon as it is finished.
+pub fn rows(runs: u64) -> impl Iterator<Item = Result<Row>> {
+    experiments().flat_map(move |experiment| rows_of(experiment, runs).map_or_else(|err| vec![Err(err)], |rows| rows))
 }
 
-fn reports(experiment: &Experiment, flags: &str, runs: u64) -> Result<Vec<Report>> {
-    let of_seed = |seed| {
-        let scenario = Scenario {
-            machine: experiment.machine.parse()?,
-            flags: flags.split_whitespace().map(str::to_string).collect(),
-            workloads: experiment.workloads.iter().map(|text| text.parse::<Workload>()).collect::<Result<_>>()?,
-            warm_up_ms: experiment.warm_up_ms,
-            ms: experiment.ms,
-            seed,
-            ..Scenario::default()
-        };
-        let outcome = scenario.run(false)?;
-        ensure!(outcome.violation.is_none(), "{}, seed {seed}: {}", experiment.name, outcome.violation.unwrap());
+fn rows_of((source, experiment, off, scenario, measures): Experiment, runs: u64) -> Result<Vec<Result<Row>>> {
+    let scenario = scenario?;
+    let run = |flags: &str, seed| {
+        let outcome = Scenario { flags: flags.into(), seed, ..scenario.clone() }.run(false)?;
+        ensure!(outcome.violation.is_none(), "{experiment}, seed {seed}: {}", outcome.violation.unwrap());
         Ok(outcome.report)
     };
-    (1..=runs).map(of_seed).collect()
+    let reports = |flags| (1..=runs).map(|seed| run(flags, seed)).collect::<Result<Vec<_>>>();
+    let (without, with) = (reports(off)?, reports("")?);
+    let row = |measure: &Measure| {
+        let of = |reports: &[Report]| median(&reports.iter().map(measure.of).collect::<Vec<_>>());
+        let (off, on) = (of(&without), of(&with));
+        let claim = measure.claim.map(|(text, holds)| (text, holds(off, on)));
+        Ok(Row { source, experiment: experiment.clone(), measure: measure.name, off, on, claim })
+    };
+    Ok(measures.iter().map(row).collect())
 }
 
-/// Return the head of the table.
 pub fn head() -> String {
     let (text, measure, ratio) = ("text", "measure", "on : off");
     format!("{text:<4} {:<37} {measure:<22} {:>11} {:>11} {ratio:>8}  the text's claim", "experiment", "off", "on")

@@ -18,7 +18,7 @@
 //! A task that comes to a CPU has no lag; the lag of a task that leaves is forgotten. A change of
 //! the weight keeps the lag. Nothing here depends on the virtual time of the BPF program.
 
-use serde::Serialize;
+use std::fmt;
 
 use crate::dsq::TaskId;
 use crate::native::FORGIVEN_PART;
@@ -26,19 +26,16 @@ use crate::native::FORGIVEN_PART;
 /// The part of a CPU's time that the program divides by weight: short tasks may be ahead by the rest.
 pub const PROMISED: f64 = 1.0 - 1.0 / FORGIVEN_PART as f64;
 
-/// A CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Server {
     /// V is current up to this time.
     at: u64,
     v: f64,
-    /// Sum of weights.
     weight: u64,
     /// The task that runs, and whether its time counts in V.
     running: Option<(TaskId, bool)>,
 }
 
-/// A task.
 #[derive(Clone, Copy, Debug, Default)]
 struct Client {
     /// The CPU; None: the task is not runnable.
@@ -61,9 +58,8 @@ impl Client {
 }
 
 /// The largest lag of a run, in relation to its bound.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Largest {
-    /// Lag / bound.
     pub of_bound: f64,
     /// Lag in slices of the scheduler's flags.
     pub slices: f64,
@@ -71,6 +67,14 @@ pub struct Largest {
     pub task: TaskId,
     pub cpu: usize,
     pub at_us: u64,
+}
+
+impl fmt::Display for Largest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { of_bound, slices, lag_us, task, cpu, at_us } = self;
+        let ms = lag_us / 1000.0;
+        write!(f, "{of_bound:.3} of the bound: {slices:.1} slices, {ms:.1} ms, task {task} on CPU {cpu} at {at_us} us")
+    }
 }
 
 #[derive(Debug, Default)]
@@ -131,7 +135,6 @@ impl Fluid {
         self.servers[cpu].running = task;
     }
 
-    /// Return the CPU of a task that is in the model.
     pub fn cpu(&self, task: TaskId) -> Option<usize> {
         self.clients.get(task).and_then(|client| client.cpu)
     }
@@ -155,7 +158,6 @@ impl Fluid {
         self.clients[task] = client;
     }
 
-    /// Set the weight of a task, which keeps its lag.
     pub fn reweigh(&mut self, task: TaskId, weight: u64, now: u64) {
         let Some((cpu, was)) = self.clients.get(task).and_then(|client| Some((client.cpu?, client.weight))) else {
             return;
@@ -175,77 +177,7 @@ impl Fluid {
         self.clients[task].lag(&self.servers[cpu])
     }
 
-    /// Return the weights of a task and of all tasks of its CPU.
     pub fn weights(&self, task: TaskId) -> (u64, u64) {
         self.cpu(task).map_or((0, 0), |cpu| (self.clients[task].weight, self.servers[cpu].weight))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fluid() -> Fluid {
-        let mut fluid = Fluid::new(2, 1.0, 0);
-        fluid.place(0, Some(0), 1, 0);
-        fluid.place(1, Some(0), 3, 0);
-        fluid.run(0, Some((0, true)), 0);
-        fluid
-    }
-
-    fn lags(fluid: &mut Fluid, now: u64) -> [f64; 2] {
-        [0, 1].map(|task| fluid.lag(task, now))
-    }
-
-    #[test]
-    fn lags_follow_weights_and_add_up_to_0() {
-        let mut fluid = fluid();
-        assert_eq!(lags(&mut fluid, 400), [-300.0, 300.0]);
-        fluid.run(0, Some((1, true)), 400);
-        assert_eq!(lags(&mut fluid, 800), [-200.0, 200.0]);
-        fluid.run(0, Some((1, true)), 1600);
-        assert_eq!(lags(&mut fluid, 1600), [0.0, 0.0]);
-        // While a higher class has the CPU.
-        fluid.run(0, None, 1600);
-        assert_eq!(lags(&mut fluid, 5000), [0.0, 0.0]);
-    }
-
-    #[test]
-    fn a_change_of_weight_keeps_the_lag() {
-        let mut fluid = fluid();
-        fluid.reweigh(1, 1, 400);
-        assert_eq!(lags(&mut fluid, 400), [-300.0, 300.0]);
-        assert_eq!(lags(&mut fluid, 500), [-350.0, 350.0]);
-    }
-
-    #[test]
-    fn another_cpu_and_a_sleep_forget_the_lag() {
-        let mut fluid = fluid();
-        fluid.place(1, Some(1), 3, 400);
-        assert_eq!(lags(&mut fluid, 400), [-300.0, 0.0]);
-        fluid.place(1, Some(0), 3, 800);
-        assert_eq!(lags(&mut fluid, 1200), [-300.0, 300.0]);
-        fluid.place(0, None, 1, 1200);
-        assert_eq!(lags(&mut fluid, 2000), [0.0, 300.0]);
-    }
-
-    #[test]
-    fn alone_nothing_is_lost_and_nothing_is_regained() {
-        let mut fluid = fluid();
-        fluid.place(1, None, 3, 400);
-        assert_eq!(lags(&mut fluid, 400), [-300.0, 0.0]);
-        assert_eq!(lags(&mut fluid, 401), [0.0, 0.0]);
-        fluid.place(1, Some(0), 3, 401);
-        fluid.run(0, Some((1, true)), 401);
-        fluid.place(1, None, 3, 801);
-        fluid.run(0, Some((0, true)), 801);
-        assert_eq!(lags(&mut fluid, 2000), [100.0, 0.0]);
-    }
-
-    #[test]
-    fn time_that_does_not_count_is_only_its_own() {
-        let mut fluid = fluid();
-        fluid.run(0, Some((0, false)), 0);
-        assert_eq!(lags(&mut fluid, 400), [-400.0, 0.0]);
     }
 }

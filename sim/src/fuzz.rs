@@ -8,21 +8,19 @@
 //!                          +---- simplify, as proptest does, until nothing smaller fails
 //! ```
 
-use std::io::Write;
+use std::cell::OnceCell;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, bail, ensure};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use serde::{Deserialize, Serialize};
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
 use crate::cgroup::Spec;
 use crate::checks::Violation;
-use crate::fault::Fault;
 use crate::fluid::Largest;
+use crate::kernel::Fault;
 use crate::machine::Shape;
 use crate::mask::Mask;
 use crate::scenario::Scenario;
@@ -30,63 +28,32 @@ use crate::workload::Workload;
 use crate::workload::chaos::{Chaos, ChaosTask, Kind};
 use crate::workload::hogs::Hogs;
 
-/// Time limit for shrinking one failure.
-const MAX_SHRINK: Duration = Duration::from_secs(20);
+/// Time limit for shrinking one failure, ms.
+const MAX_SHRINK: u32 = 20_000;
 
-/// How the process of a scenario ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Verdict {
-    Holds,
-    Violation(Violation),
-    /// A signal, a panic or a sanitizer ended it, with these last messages.
-    Crash(String),
-}
-
-impl Verdict {
-    /// Return the kind of failure, which must not change while the scenario shrinks.
-    fn kind(&self) -> &str {
-        match self {
-            Self::Holds => "",
-            Self::Violation(violation) => &violation.kind,
-            Self::Crash(_) => "crash",
-        }
-    }
-}
-
-/// The smallest scenario found that fails in the same way as the seed's.
-pub struct Failure {
-    pub scenario: Scenario,
-    pub verdict: Verdict,
-}
-
-/// Return the scenario of a seed.
 pub fn scenario(seed: u64) -> Scenario {
-    tree(seed).current()
+    tree(seed).1.current()
 }
 
-/// Run a seed's scenario with this program's executable `exe`; `None` if all invariants hold.
-pub fn run_seed(exe: &Path, seed: u64) -> Result<Option<Failure>> {
-    let mut tree = tree(seed);
-    let mut scenario = tree.current();
-    let mut verdict = run_apart(exe, &scenario)?;
-    if verdict == Verdict::Holds {
-        return Ok(None);
+/// Run a seed's scenario with this program's executable `exe`; `None` if all invariants hold. Else
+/// return the smallest scenario found that violates the same one, and the violation.
+pub fn run_seed(exe: &Path, seed: u64) -> Result<Option<(Scenario, String)>> {
+    let (mut runner, tree) = tree(seed);
+    let kind = OnceCell::new();
+    let run = |scenario| {
+        let violation = run_apart(exe, &scenario).map_err(|err| TestCaseError::reject(format!("{err:#}")))?;
+        let Some(violation) = violation else { return Ok(()) };
+        let first = kind.get_or_init(|| {
+            eprintln!("seed {seed} fails ({}); looking for a smaller scenario", violation.kind);
+            violation.kind.clone()
+        });
+        if violation.kind == *first { Err(TestCaseError::fail(violation.to_string())) } else { Ok(()) }
+    };
+    match runner.run_one(tree, run) {
+        Ok(true) => Ok(None),
+        Err(TestError::Fail(violation, scenario)) => Ok(Some((scenario, violation.to_string()))),
+        rejected => bail!("the scenario of seed {seed} cannot be run: {rejected:?}"),
     }
-    eprintln!("seed {seed} fails ({}); looking for a smaller scenario", verdict.kind());
-    let kind = verdict.kind().to_string();
-    let started = Instant::now();
-    let mut more = tree.simplify();
-    while more && started.elapsed() < MAX_SHRINK {
-        let smaller = tree.current();
-        let outcome = run_apart(exe, &smaller)?;
-        if outcome.kind() == kind {
-            (scenario, verdict) = (smaller, outcome);
-            more = tree.simplify();
-        } else {
-            more = tree.complicate();
-        }
-    }
-    Ok(Some(Failure { scenario, verdict }))
 }
 
 /// Run a seed's scenario to its end, whatever the lags of tasks. Return the largest one, and another
@@ -96,8 +63,9 @@ pub fn measure_lag(seed: u64) -> Result<(Largest, Option<Violation>)> {
     Ok((outcome.report.largest_lag, outcome.violation))
 }
 
-/// Run a scenario in a separate process, so that a crash is a result like others.
-pub fn run_apart(exe: &Path, scenario: &Scenario) -> Result<Verdict> {
+/// Run a scenario in a separate process, so that its end by a signal, a panic or a sanitizer is a
+/// violation like others, with the last messages.
+fn run_apart(exe: &Path, scenario: &Scenario) -> Result<Option<Violation>> {
     let mut child = Command::new(exe)
         .args(["replay", "--verdict", "-"])
         .stdin(Stdio::piped())
@@ -105,29 +73,26 @@ pub fn run_apart(exe: &Path, scenario: &Scenario) -> Result<Verdict> {
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot run {}", exe.display()))?;
-    let mut stdin = child.stdin.take().context("no stdin")?;
-    stdin.write_all(&serde_json::to_vec(scenario)?)?;
-    drop(stdin);
+    serde_json::to_writer(child.stdin.take().context("no stdin")?, scenario)?;
     let out = child.wait_with_output()?;
-    if let Ok(verdict) = serde_json::from_slice(&out.stdout) {
-        return Ok(verdict);
+    if let Ok(violation) = serde_json::from_slice(&out.stdout) {
+        return Ok(violation);
     }
     let said = String::from_utf8_lossy(&out.stderr);
-    match said.contains("replay:") {
-        true => Err(anyhow!("the scenario cannot be run: {said}")),
-        // Without AddressSanitizer's dump of shadow memory.
-        false => {
-            Ok(Verdict::Crash(format!("{}\n{}", out.status, said.split("Shadow bytes around").next().unwrap_or(""))))
-        }
-    }
+    ensure!(!said.contains("replay:"), "{said}");
+    // Without AddressSanitizer's dump of shadow memory.
+    let what = format!("{}\n{}", out.status, said.split("Shadow bytes around").next().unwrap_or(""));
+    Ok(Some(Violation { kind: "crash".into(), at: 0, what }))
 }
 
-fn tree(seed: u64) -> impl ValueTree<Value = Scenario> {
+fn tree(seed: u64) -> (TestRunner, impl ValueTree<Value = Scenario>) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    scenarios(seed).new_tree(&mut runner).expect("nothing is filtered away")
+    let config = Config { max_shrink_time: MAX_SHRINK, failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let tree = scenarios(seed).new_tree(&mut runner).expect("nothing is filtered away");
+    (runner, tree)
 }
 
 fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
@@ -154,18 +119,14 @@ fn scenarios(seed: u64) -> impl Strategy<Value = Scenario> {
             let hogs = hogs.into_iter().map(|nice| Workload::Hogs(Hogs { nice, cpu: 0, ..Hogs::default() }));
             Scenario {
                 machine,
-                flags: flags.into_iter().flatten().collect(),
+                flags,
                 workloads: std::iter::once(Workload::Chaos(Chaos { tasks })).chain(hogs).collect(),
                 cgroups,
-                places: vec![],
                 faults,
                 ms,
-                warm_up_ms: 0,
                 seed,
-                working_set_kb: None,
-                remote_memory_pct: 0,
-                start_cpus: None,
                 noise,
+                ..Scenario::default()
             }
         },
     )
@@ -197,61 +158,46 @@ fn shapes() -> impl Strategy<Value = Shape> {
     )
 }
 
-fn flags() -> impl Strategy<Value = Vec<Vec<String>>> {
-    let flag = |name: &'static str, values: std::ops::Range<u64>| {
-        prop::option::weighted(0.3, values)
-            .prop_map(move |value| value.map_or(vec![], |value| vec![name.to_string(), value.to_string()]))
+fn flags() -> impl Strategy<Value = String> {
+    let number = |name: &'static str, values: std::ops::Range<u64>| {
+        let value = prop::option::weighted(0.3, values);
+        value.prop_map(move |value| value.map(|value| format!("{name} {value}")).unwrap_or_default())
+    };
+    let one_of = |probability, flags: &[&'static str]| {
+        let flags = prop::option::weighted(probability, prop::sample::select(flags.to_vec()));
+        flags.prop_map(|flags| flags.unwrap_or_default().to_string())
     };
     // Often without credit.
     let lag = prop_oneof![6 => Just(None), 2 => Just(Some(0)), 2 => (0..100_000u64).prop_map(Some)]
-        .prop_map(|us| us.map_or(vec![], |us| vec!["--slice-us-lag".to_string(), us.to_string()]));
-    let cgroups = prop::sample::select(vec![
-        &["--no-cgroups"][..],
-        &["--cgroup-mode", "concur"],
-        &["--cgroup-mode", "concur"],
-        &["--cgroup-mode", "max"],
-        &["--cgroup-mode", "tasks"],
-    ])
-    .prop_map(|flags| flags.iter().map(ToString::to_string).collect::<Vec<_>>());
-    let steal = prop::sample::select(vec!["off", "llc", "node", "all"])
-        .prop_map(|reach| vec!["--steal".to_string(), reach.to_string()]);
-    let affine = prop::sample::select(vec![
-        &["--wake-affine", "off"][..],
-        &["--wake-affine", "sync"],
-        &["--wake-affine", "idle,sync"],
-        &["--numa-backoff", "0"],
-        &["--numa-sample-share", "0"],
-    ])
-    .prop_map(|flags| flags.iter().map(ToString::to_string).collect::<Vec<_>>());
-    let search = prop::sample::select(vec![
-        &["--no-scan-limit"][..],
-        &["--small-llc-boost", "off"],
-        &["--imbalance-pct", "300"],
-        &["--latency-hist"],
-    ])
-    .prop_map(|flags| flags.iter().map(ToString::to_string).collect::<Vec<_>>());
-    let energy = prop::sample::select(vec![
-        &["--cpufreq", "on"][..],
-        &["--power", "powersave"],
-        &["--power", "powersave", "--cpufreq", "on"],
-    ])
-    .prop_map(|flags| flags.iter().map(ToString::to_string).collect::<Vec<_>>());
+        .prop_map(|us| us.map(|us| format!("--slice-us-lag {us}")).unwrap_or_default());
+    let cgroups =
+        ["--no-cgroups", "--cgroup-mode concur", "--cgroup-mode concur", "--cgroup-mode max", "--cgroup-mode tasks"];
+    let steal = ["--steal off", "--steal llc", "--steal node", "--steal all"];
+    let search = ["--no-scan-limit", "--small-llc-boost off", "--imbalance-pct 300", "--latency-hist"];
+    let affine = [
+        "--wake-affine off",
+        "--wake-affine sync",
+        "--wake-affine idle,sync",
+        "--numa-backoff 0",
+        "--numa-sample-share 0",
+    ];
+    let energy = ["--cpufreq on", "--power powersave", "--power powersave --cpufreq on"];
     (
-        flag("--slice-us", 100..20_000),
+        number("--slice-us", 100..20_000),
         lag,
-        flag("--util-interval", 1..100),
-        flag("--migration-cost-llc-us", 0..2000),
-        flag("--migration-cost-node-us", 0..2000),
+        number("--util-interval", 1..100),
+        number("--migration-cost-llc-us", 0..2000),
+        number("--migration-cost-node-us", 0..2000),
         // Short enough for the guard against starvation to act.
-        flag("--timeout-ms", 1000..3000),
-        prop::bool::weighted(0.2).prop_map(|no| if no { vec!["--no-wakeup-preempt".to_string()] } else { vec![] }),
-        prop::option::weighted(0.6, cgroups).prop_map(Option::unwrap_or_default),
-        prop::option::weighted(0.3, steal).prop_map(Option::unwrap_or_default),
-        prop::option::weighted(0.3, search).prop_map(Option::unwrap_or_default),
-        prop::option::weighted(0.3, affine).prop_map(Option::unwrap_or_default),
-        prop::option::weighted(0.3, energy).prop_map(Option::unwrap_or_default),
+        number("--timeout-ms", 1000..3000),
+        prop::bool::weighted(0.2).prop_map(|no| if no { "--no-wakeup-preempt".into() } else { String::new() }),
+        one_of(0.6, &cgroups),
+        one_of(0.3, &steal),
+        one_of(0.3, &search),
+        one_of(0.3, &affine),
+        one_of(0.3, &energy),
     )
-        .prop_map(|(a, b, c, d, e, f, g, h, i, j, k, l)| vec![a, b, c, d, e, f, g, h, i, j, k, l])
+        .prop_map(|(a, b, c, d, e, f, g, h, i, j, k, l)| [a, b, c, d, e, f, g, h, i, j, k, l].join(" "))
 }
 
 fn cgroups() -> impl Strategy<Value = Spec> {
@@ -343,34 +289,4 @@ fn faults() -> impl Strategy<Value = Fault> {
         1 => cpu.clone().prop_map(|cpu| Fault::Offline { cpu }),
         1 => cpu.prop_map(|cpu| Fault::Online { cpu }),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_seed_is_a_scenario_and_survives_json() {
-        let json = |seed| serde_json::to_string(&scenario(seed)).unwrap();
-        assert_eq!(json(7), json(7));
-        assert_ne!(json(7), json(8));
-        for seed in 0..100 {
-            let again: Scenario = serde_json::from_str(&json(seed)).unwrap();
-            assert_eq!(serde_json::to_string(&again).unwrap(), json(seed));
-            assert_eq!(again.machine, scenario(seed).machine, "seed {seed}");
-        }
-    }
-
-    #[test]
-    fn the_same_scenario_gives_the_same_trace() {
-        for seed in 0..10 {
-            let run = || {
-                let outcome = scenario(seed).run(true).unwrap();
-                let mut text = Vec::new();
-                outcome.kernel.write_text(&mut text).unwrap();
-                (text, outcome.report.hash)
-            };
-            assert!(run() == run(), "seed {seed}");
-        }
-    }
 }

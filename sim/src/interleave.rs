@@ -14,17 +14,15 @@ use anyhow::{Result, ensure};
 
 use crate::cgroup::Spec;
 use crate::checks::Violation;
-use crate::dsq::{TaskId, pinned_queue};
+use crate::dsq::{TaskId, is_throttled_queue};
 use crate::kernel::turns::{Access, Run, Turns, Word};
 use crate::kernel::{Curr, Kernel};
-use crate::machine::{Machine, Shape};
+use crate::machine::Shape;
 use crate::program::{Dist, Program, Step};
-use crate::scenario::parse_flags;
 use crate::stats::GroupStats;
 use crate::task::{Place, SCHED_BATCH, State, Traits};
 use crate::time::{MSEC, USEC};
 
-/// Maximum number of orders of a pair.
 const MAX_ORDERS: usize = 1 << 20;
 
 /// Time until no task waits next to an idle CPU after both sides: less than to the next tick.
@@ -36,14 +34,12 @@ const AT: u64 = 8 * MSEC + 300 * USEC;
 /// Operations of two CPUs at the same time.
 pub struct Pair {
     pub name: &'static str,
-    /// Number of CPUs, in one LLC.
     cpus: usize,
     /// The second side is this CPU's reaction to a kick.
     kicked: Option<usize>,
     set_up: fn(&mut Kernel) -> [Run; 2],
 }
 
-/// Result of a pair.
 pub struct Outcome {
     pub name: &'static str,
     pub orders: usize,
@@ -63,21 +59,83 @@ impl fmt::Display for Outcome {
 }
 
 pub const PAIRS: &[Pair] = &[
-    Pair { name: "a task is queued, a CPU goes idle", cpus: 2, kicked: None, set_up: queued_and_idle },
-    Pair { name: "a task is queued, a thief takes the last one", cpus: 2, kicked: None, set_up: queued_and_thief },
-    Pair { name: "two thieves, one task", cpus: 3, kicked: None, set_up: two_thieves },
-    Pair { name: "two wakeups, one idle CPU", cpus: 3, kicked: None, set_up: two_wakeups },
-    Pair { name: "a wakeup, a CPU goes idle", cpus: 3, kicked: None, set_up: wakeup_and_idle },
-    Pair { name: "a CPU goes offline, a wakeup", cpus: 3, kicked: None, set_up: offline_and_wakeup },
-    Pair { name: "a CPU goes offline, a thief takes its task", cpus: 3, kicked: None, set_up: offline_and_thief },
-    Pair { name: "a CPU comes online, a wakeup", cpus: 3, kicked: None, set_up: online_and_wakeup },
-    Pair { name: "the loader places a CPU, which goes idle", cpus: 3, kicked: None, set_up: placed_and_idle },
-    Pair { name: "a throttled task's timer, its CPU goes idle", cpus: 2, kicked: None, set_up: timer_and_idle },
-    Pair { name: "a throttled task's timer, its CPU is kicked", cpus: 2, kicked: Some(1), set_up: timer_and_kicked },
+    // The queued task is SCHED_BATCH, so it does not preempt the hog.
+    pair("a task is queued, a CPU goes idle", 2, |kernel| {
+        let hogs = busy(kernel, &[0, 1]);
+        let wakee = task(kernel, &[0, 1], 0);
+        kernel.tasks[wakee].raw_mut().policy = SCHED_BATCH;
+        [wakes(0, wakee), sleeps(1, hogs[1])]
+    }),
+    pair("a task is queued, a thief takes the last one", 2, |kernel| {
+        let hogs = busy(kernel, &[0, 1]);
+        started(kernel, &[0, 1]);
+        let wakee = task(kernel, &[0, 1], 0);
+        [wakes(0, wakee), sleeps(1, hogs[1])]
+    }),
+    pair("two thieves, one task", 3, |kernel| {
+        let hogs = busy(kernel, &[0, 1, 2]);
+        started(kernel, &[0, 1, 2]);
+        [sleeps(1, hogs[1]), sleeps(2, hogs[2])]
+    }),
+    pair("two wakeups, one idle CPU", 3, |kernel| {
+        busy(kernel, &[0, 1]);
+        let wakees = [task(kernel, &[0, 1, 2], 0), task(kernel, &[1, 0, 2], 0)];
+        [wakes(0, wakees[0]), wakes(1, wakees[1])]
+    }),
+    pair("a wakeup, a CPU goes idle", 3, |kernel| {
+        let hogs = busy(kernel, &[0, 1, 2]);
+        let wakee = task(kernel, &[0, 1, 2], 0);
+        [wakes(0, wakee), sleeps(2, hogs[2])]
+    }),
+    pair("a CPU goes offline, a wakeup", 3, |kernel| {
+        busy(kernel, &[0, 2]);
+        let wakee = task(kernel, &[1, 2], 0);
+        [on(0, |kernel| kernel.offline(1)), wakes(2, wakee)]
+    }),
+    pair("a CPU goes offline, a thief takes its task", 3, |kernel| {
+        let hogs = busy(kernel, &[0, 1, 2]);
+        started(kernel, &[1, 2]);
+        [on(0, |kernel| kernel.offline(1)), sleeps(2, hogs[2])]
+    }),
+    pair("a CPU comes online, a wakeup", 3, |kernel| {
+        on(0, |kernel| kernel.offline(1))(kernel);
+        busy(kernel, &[0, 2]);
+        let wakee = task(kernel, &[2, 1], 0);
+        let comes = |kernel: &mut Kernel| {
+            on(0, |kernel| kernel.bring_online(1))(kernel);
+            on(1, |_| {})(kernel);
+        };
+        [Box::new(comes), wakes(2, wakee)]
+    }),
+    pair("the loader places a CPU, which goes idle", 3, |kernel| {
+        kernel.online.clear(1);
+        kernel.attach().expect("it was attached before");
+        on(0, |kernel| kernel.bring_online(1))(kernel);
+        let runs = task(kernel, &[1], 0);
+        kernel.start(runs, kernel.now);
+        kernel.run_until(kernel.now + 50 * USEC);
+        [on(0, Kernel::follow_hotplug), sleeps(1, runs)]
+    }),
+    pair("a throttled task's timer, its CPU goes idle", 2, |kernel| {
+        let (hog, fires) = throttled(kernel);
+        [fires, sleeps(1, hog)]
+    }),
+    Pair {
+        kicked: Some(1),
+        ..pair("a throttled task's timer, its CPU is kicked", 2, |kernel| {
+            let (hog, fires) = throttled(kernel);
+            sleeps(1, hog)(kernel);
+            kernel.run_until(kernel.now + USEC);
+            [fires, on(1, |_| {})]
+        })
+    },
 ];
 
+const fn pair(name: &'static str, cpus: usize, set_up: fn(&mut Kernel) -> [Run; 2]) -> Pair {
+    Pair { name, cpus, kicked: None, set_up }
+}
+
 impl Pair {
-    /// Try all orders. Fails if there are too many.
     pub fn try_all(&self) -> Result<Outcome> {
         let mut words = BTreeSet::new();
         loop {
@@ -99,13 +157,17 @@ impl Pair {
             outcome.orders += usize::from(!turns.redundant);
             words.extend(turns.shared());
             if let Some(violation) = violation {
-                let line = |access: &Access| {
-                    let margin =
-                        if access.side == 0 { "" } else { "                                                    " };
-                    format!("{margin}{} {}", if access.store { "writes" } else { "reads" }, access.word.name())
+                let text = |Access { side, word, store }: &Access| {
+                    format!(
+                        "{:width$}{} {}",
+                        "",
+                        if *store { "writes" } else { "reads" },
+                        word.name(),
+                        width = 52 * side
+                    )
                 };
-                let accesses = turns.accesses.iter().filter(|access| words.contains(&access.word)).map(line).collect();
-                outcome.failed = Some((violation, accesses));
+                let accesses = turns.accesses.iter().filter(|access| words.contains(&access.word)).map(text);
+                outcome.failed = Some((violation, accesses.collect()));
                 return Ok(outcome);
             }
             // The next plan, depth first: change the last choice that was not to switch.
@@ -122,8 +184,7 @@ impl Pair {
     fn run(&self, mut turns: Turns) -> Result<(Turns, Option<Violation>)> {
         let shape = Shape { nodes: 1, cores: self.cpus, ..Shape::default() };
         // Seed 0: the BPF prolog does not disable migration. The checks need one CPU at a time.
-        let mut kernel = Kernel::bare(Machine::new(&shape), &parse_flags(&[])?, 0, |_, _| {})?;
-        kernel.attach()?;
+        let mut kernel = Kernel::observed(&shape, "", 0, |_, _| {})?;
         let sides = (self.set_up)(&mut kernel);
         assert_eq!(kernel.violation, None, "{}: set up", self.name);
         turns.begins_when_kicked = self.kicked;
@@ -134,41 +195,25 @@ impl Pair {
     }
 }
 
-/// Check that no task waits that an idle CPU may run, and that the program's words are right.
+/// Check what the fuzzer checks, and that no task waits that an idle CPU may run.
 fn check(kernel: &mut Kernel) {
-    let is_idle = |kernel: &Kernel, cpu: usize| kernel.online.test(cpu) && kernel.cpus[cpu].curr == Curr::Idle;
+    kernel.check_state();
     for task in 0..kernel.tasks.len() {
+        let t = &kernel.tasks[task];
         // dsq_vtime in the throttled queue is the time until which the task waits.
-        let throttled = is_throttled(kernel, task) && kernel.tasks[task].raw().scx.dsq_vtime > kernel.now;
-        let waits = kernel.is_waiting(task) && !throttled;
-        let idle = (0..kernel.cpus.len()).find(|&cpu| is_idle(kernel, cpu) && kernel.tasks[task].may_run_on(cpu));
-        if let Some(cpu) = idle.filter(|_| waits) {
-            let place = kernel.tasks[task].place;
-            kernel.violate("waits", format!("task {task} is in {place:?}, and CPU {cpu} is idle"));
-        }
-        if kernel.tasks[task].state == State::Waking {
+        let throttled = is_throttled(kernel, task) && t.raw().scx.dsq_vtime > kernel.now;
+        let is_idle = |&cpu: &usize| kernel.cpus[cpu].curr == Curr::Idle && t.may_run_on(cpu);
+        let idle = kernel.online.iter().find(is_idle).filter(|_| t.state == State::Runnable && !throttled);
+        if let Some(cpu) = idle {
+            kernel.violate("waits", format!("task {task} is in {:?}, and CPU {cpu} is idle", t.place));
+        } else if t.state == State::Waking {
             kernel.violate("lost", format!("task {task} has not been woken"));
-        }
-    }
-    for cpu in 0..kernel.cpus.len() {
-        let Some(slot) = kernel.native.slot(cpu) else { continue };
-        let queued = |id: usize| kernel.dsqs[id].as_ref().map_or(0, |dsq| dsq.len());
-        let (movable, pinned) = (queued(cpu), queued(pinned_queue(cpu)));
-        let load = kernel.native.cpu_ctx(cpu).queued_load;
-        if movable > 0 && !kernel.native.is_overload_bit(slot) {
-            kernel.violate("hidden", format!("{movable} tasks wait on CPU {cpu}, and its overload bit is clear"));
-        }
-        if (movable + pinned == 0) != (load == 0) {
-            kernel.violate("load", format!("{} tasks wait on CPU {cpu}, of a load of {load}", movable + pinned));
-        }
-        if kernel.native.is_idle_bit(slot) && !is_idle(kernel, cpu) {
-            kernel.violate("idle bit", format!("CPU {cpu} is not idle, and its idle bit is set"));
         }
     }
 }
 
 fn is_throttled(kernel: &Kernel, task: TaskId) -> bool {
-    matches!(kernel.tasks[task].place, Place::Dsq(id) if crate::dsq::is_throttled_queue(id))
+    matches!(kernel.tasks[task].place, Place::Dsq(id) if is_throttled_queue(id))
 }
 
 /// Create a hog that may use these CPUs, asleep on the first.
@@ -178,7 +223,7 @@ fn task(kernel: &mut Kernel, cpus: &[usize], cgroup: usize) -> TaskId {
         kernel.groups.push(GroupStats::new("works", false));
         kernel.programs.push(Program { name: "works".into(), group: 0, steps });
     }
-    kernel.spawn(0, Traits::plain(cpus.iter().copied().collect(), cgroup), cpus[0])
+    kernel.spawn(0, Traits { allowed: cpus.iter().copied().collect(), cgroup, ..Traits::default() }, cpus[0])
 }
 
 /// Create a hog that may use these CPUs, and start it.
@@ -209,76 +254,8 @@ fn wakes(cpu: usize, task: TaskId) -> Run {
     on(cpu, move |kernel| kernel.wake(task, false))
 }
 
-/// Block the task that runs on the CPU.
 fn sleeps(cpu: usize, task: TaskId) -> Run {
     on(cpu, move |kernel| kernel.block(task))
-}
-
-/// The queued task is SCHED_BATCH, so it does not preempt the hog.
-fn queued_and_idle(kernel: &mut Kernel) -> [Run; 2] {
-    let hogs = busy(kernel, &[0, 1]);
-    let wakee = task(kernel, &[0, 1], 0);
-    kernel.tasks[wakee].raw_mut().policy = SCHED_BATCH;
-    [wakes(0, wakee), sleeps(1, hogs[1])]
-}
-
-fn queued_and_thief(kernel: &mut Kernel) -> [Run; 2] {
-    let hogs = busy(kernel, &[0, 1]);
-    started(kernel, &[0, 1]);
-    let wakee = task(kernel, &[0, 1], 0);
-    [wakes(0, wakee), sleeps(1, hogs[1])]
-}
-
-fn two_thieves(kernel: &mut Kernel) -> [Run; 2] {
-    let hogs = busy(kernel, &[0, 1, 2]);
-    started(kernel, &[0, 1, 2]);
-    [sleeps(1, hogs[1]), sleeps(2, hogs[2])]
-}
-
-fn two_wakeups(kernel: &mut Kernel) -> [Run; 2] {
-    busy(kernel, &[0, 1]);
-    let wakees = [task(kernel, &[0, 1, 2], 0), task(kernel, &[1, 0, 2], 0)];
-    [wakes(0, wakees[0]), wakes(1, wakees[1])]
-}
-
-fn wakeup_and_idle(kernel: &mut Kernel) -> [Run; 2] {
-    let hogs = busy(kernel, &[0, 1, 2]);
-    let wakee = task(kernel, &[0, 1, 2], 0);
-    [wakes(0, wakee), sleeps(2, hogs[2])]
-}
-
-fn offline_and_wakeup(kernel: &mut Kernel) -> [Run; 2] {
-    busy(kernel, &[0, 2]);
-    let wakee = task(kernel, &[1, 2], 0);
-    [on(0, |kernel| kernel.offline(1)), wakes(2, wakee)]
-}
-
-fn offline_and_thief(kernel: &mut Kernel) -> [Run; 2] {
-    let hogs = busy(kernel, &[0, 1, 2]);
-    started(kernel, &[1, 2]);
-    [on(0, |kernel| kernel.offline(1)), sleeps(2, hogs[2])]
-}
-
-fn online_and_wakeup(kernel: &mut Kernel) -> [Run; 2] {
-    on(0, |kernel| kernel.offline(1))(kernel);
-    busy(kernel, &[0, 2]);
-    let wakee = task(kernel, &[2, 1], 0);
-    let comes = |kernel: &mut Kernel| {
-        on(0, |kernel| kernel.bring_online(1))(kernel);
-        on(1, |_| {})(kernel);
-    };
-    [Box::new(comes), wakes(2, wakee)]
-}
-
-fn placed_and_idle(kernel: &mut Kernel) -> [Run; 2] {
-    kernel.online.clear(1);
-    *kernel.online_c = kernel.online.to_c();
-    kernel.attach().expect("it was attached before");
-    on(0, |kernel| kernel.bring_online(1))(kernel);
-    let runs = task(kernel, &[1], 0);
-    kernel.start(runs, kernel.now);
-    kernel.run_until(kernel.now + 50 * USEC);
-    [on(0, Kernel::follow_hotplug), sleeps(1, runs)]
 }
 
 /// Throttle a task of CPU 1, which runs another task. Return the task, and its timer as a side.
@@ -301,16 +278,4 @@ fn throttled(kernel: &mut Kernel) -> (TaskId, Run) {
         kernel.bpf_timer(index, due);
     };
     (hog, on(0, fires))
-}
-
-fn timer_and_idle(kernel: &mut Kernel) -> [Run; 2] {
-    let (hog, fires) = throttled(kernel);
-    [fires, sleeps(1, hog)]
-}
-
-fn timer_and_kicked(kernel: &mut Kernel) -> [Run; 2] {
-    let (hog, fires) = throttled(kernel);
-    sleeps(1, hog)(kernel);
-    kernel.run_until(kernel.now + USEC);
-    [fires, on(1, |_| {})]
 }

@@ -8,11 +8,11 @@
 //!   checks/               invariants
 //!   workload/             programs of tasks
 //!   kernel/               behavior of the kernel: events, wakeups, schedule(), kfuncs
-//!     task.rs, program.rs, cgroup.rs, dsq.rs, fault.rs    its objects
+//!     task.rs, program.rs, cgroup.rs, dsq.rs    its objects
 //!     trace.rs, stats.rs    its records
-//!     native.rs             the BPF program; instructions.rs counts what its callbacks execute
+//!     native.rs             the BPF program
 //!     fluid.rs              the service that its tasks should have
-//!     machine.rs            its CPUs; costs.rs, cache.rs: costs of operations; lines_log.rs
+//!     machine.rs            its CPUs; costs.rs, cache.rs: costs of operations
 //! growth.rs, experiments.rs  series of runs: with growing machines; with a feature off and on
 //!   lines.rs                   and cache lines that move
 //! interleave.rs           all orders of the accesses of two CPUs
@@ -26,15 +26,12 @@ pub mod checks;
 pub mod costs;
 pub mod dsq;
 pub mod experiments;
-pub mod fault;
 pub mod fluid;
 pub mod fuzz;
 pub mod growth;
-pub mod instructions;
 pub mod interleave;
 pub mod kernel;
 pub mod lines;
-pub mod lines_log;
 pub mod machine;
 pub mod mask;
 pub mod native;

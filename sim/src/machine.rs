@@ -20,7 +20,6 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::native::MAX_CPUS;
 
-/// Presets: name, shape, description.
 pub const PRESETS: [(&str, &str, &str); 6] = [
     ("vm", "2x1x4x1", "the test VM: 2 nodes of 1 LLC of 4 CPUs"),
     ("112", "1x1x56x2", "one LLC of 112 CPUs (56 cores, SMT 2)"),
@@ -35,11 +34,8 @@ pub const PRESETS: [(&str, &str, &str); 6] = [
 #[derive(Clone, Debug, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct Shape {
     pub nodes: usize,
-    /// Number per node.
     pub llcs: usize,
-    /// Number per LLC.
     pub cores: usize,
-    /// Number of CPUs per core.
     pub smt: usize,
     /// Capacities of cores in order, 1..1024; repeated if there are more cores.
     pub capacities: Vec<usize>,
@@ -122,12 +118,10 @@ pub struct Place {
     pub core: usize,
     pub llc: usize,
     pub node: usize,
-    /// 0..1024
     pub capacity: u64,
     pub rank: usize,
 }
 
-/// Distance between two CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
     Same,
@@ -139,7 +133,6 @@ pub enum Distance {
 
 pub struct Machine {
     pub shape: Shape,
-    /// Places by CPU id.
     pub places: Vec<Place>,
 }
 
@@ -176,7 +169,6 @@ impl Machine {
         }
     }
 
-    /// Return the CPUs of a core.
     pub fn siblings(&self, cpu: usize) -> std::ops::Range<usize> {
         let first = cpu - cpu % self.shape.smt;
         first..first + self.shape.smt
@@ -225,44 +217,5 @@ impl Machine {
             topo.nodes.insert(id, node);
         }
         topo
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn presets_are_what_they_say() {
-        for (name, shape, _) in PRESETS {
-            let parsed: Shape = name.parse().unwrap();
-            assert_eq!(parsed.to_string(), shape);
-        }
-        assert_eq!("112".parse::<Shape>().unwrap().nr_cpus(), 112);
-        assert_eq!("1024".parse::<Shape>().unwrap().nr_cpus(), 1024);
-    }
-
-    #[test]
-    fn what_is_not_a_machine_is_refused() {
-        for (text, message) in [
-            ("none", "neither"),
-            ("1x2x3", "four counts"),
-            ("1x0x3x1", "count of 0"),
-            ("4x16x16x2", "at most 1024"),
-            ("1x1x4x1:0", "1..1024"),
-            ("1x1x4x1:512", "capacity 1024"),
-            ("1x1x4x1:1024@x", "rank"),
-        ] {
-            let err = format!("{:#}", text.parse::<Shape>().unwrap_err());
-            assert!(err.contains(message), "{text}: {err}");
-        }
-    }
-
-    #[test]
-    fn distances() {
-        let machine = Machine::new(&"2x2x2x2".parse().unwrap());
-        let all: Vec<_> = [0, 1, 2, 4, 8].map(|cpu| machine.distance(0, cpu)).into();
-        assert_eq!(all, [Distance::Same, Distance::Core, Distance::Llc, Distance::Node, Distance::Far]);
-        assert_eq!(machine.siblings(5), 4..6);
     }
 }

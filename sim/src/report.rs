@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, presets};
 use hdrhistogram::Histogram;
-use scx_magpie::stats::{Group, Snapshot};
-use serde::Serialize;
+use scx_magpie::stats::Group;
 
 use crate::fluid::Largest;
 use crate::kernel::{Curr, Kernel};
@@ -15,29 +14,25 @@ use crate::stats::GroupStats;
 use crate::time::SEC;
 use crate::trace::Op;
 
-/// Percentiles in us.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Percentiles {
     pub p50: f64,
     pub p99: f64,
-    pub p999: f64,
-    pub max: f64,
 }
 
 impl Percentiles {
-    fn of(histogram: &Histogram<u64>) -> Self {
+    fn us(histogram: &Histogram<u64>) -> Self {
         let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1000.0;
-        Self { p50: at(0.5), p99: at(0.99), p999: at(0.999), max: histogram.max() as f64 / 1000.0 }
+        Self { p50: at(0.5), p99: at(0.99) }
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug)]
 pub struct GroupReport {
     pub name: String,
-    /// Units of work per second.
-    pub throughput: f64,
+    /// Units of work, and their number per second.
     pub requests: u64,
-    /// Latency of a unit of work.
+    pub throughput: f64,
     pub request_us: Percentiles,
     pub wakeups: u64,
     /// Time from a wakeup until the task runs.
@@ -45,12 +40,27 @@ pub struct GroupReport {
     /// CPU time, s; and the same in seconds of a CPU of capacity 1024.
     pub cpu_s: f64,
     pub capacity_s: f64,
-    /// Migrations to a sibling, another core, LLC, node.
-    pub migrations: [u64; 4],
+    /// By [`Distance`](crate::machine::Distance).
+    pub migrations: [u64; 5],
 }
 
-/// Figures of a finished run.
-#[derive(Clone, Debug, Serialize)]
+impl GroupReport {
+    fn new(group: &GroupStats, seconds: f64) -> Self {
+        Self {
+            name: group.name.clone(),
+            requests: group.request.len(),
+            throughput: group.request.len() as f64 / seconds,
+            request_us: Percentiles::us(&group.request),
+            wakeups: group.wakeup.len(),
+            wakeup_us: Percentiles::us(&group.wakeup),
+            cpu_s: group.ran as f64 / SEC as f64,
+            capacity_s: group.capacity_time as f64 / SEC as f64,
+            migrations: group.migrations,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
 pub struct Report {
     pub seconds: f64,
     /// Busy time in % of all CPUs' time.
@@ -63,17 +73,11 @@ pub struct Report {
     /// The largest lag of a task in the fluid model.
     pub largest_lag: Largest,
     pub events: u64,
-    pub callbacks: u64,
     /// Hash of the trace. Equal seeds give equal hashes.
-    pub hash: String,
+    pub hash: u64,
 }
 
 impl Kernel {
-    fn snapshot(&mut self) -> Snapshot {
-        self.sample_queues();
-        Snapshot::new(&self.layout, &self.native.shared(), &self.sum_util(), None, Duration::from_nanos(self.now))
-    }
-
     /// Omit everything before now from the report, except for `busy`.
     pub fn end_warm_up(&mut self) {
         for cpu in 0..self.cpus.len() {
@@ -94,22 +98,9 @@ impl Kernel {
         }
         let from = from.max(self.measured_from);
         let elapsed = (self.now - from).max(1);
-        let groups = self
-            .groups
-            .iter()
-            .filter(|group| !group.background)
-            .map(|group| GroupReport {
-                name: group.name.clone(),
-                throughput: group.request.len() as f64 * SEC as f64 / elapsed as f64,
-                requests: group.request.len(),
-                request_us: Percentiles::of(&group.request),
-                wakeups: group.wakeup.len(),
-                wakeup_us: Percentiles::of(&group.wakeup),
-                cpu_s: group.ran as f64 / SEC as f64,
-                capacity_s: group.capacity_time as f64 / SEC as f64,
-                migrations: std::array::from_fn(|i| group.migrations[i + 1]),
-            })
-            .collect();
+        let seconds = elapsed as f64 / SEC as f64;
+        let reported = self.groups.iter().filter(|group| !group.background);
+        let groups = reported.map(|group| GroupReport::new(group, seconds)).collect();
         let idle: u64 = (self.online.iter())
             .map(|cpu| {
                 let cpu = &self.cpus[cpu];
@@ -119,21 +110,23 @@ impl Kernel {
             .sum();
         let snapshot = self.snapshot();
         Report {
-            seconds: elapsed as f64 / SEC as f64,
+            seconds,
             busy: 100.0 - 100.0 * idle as f64 / (self.online.len() as u64 * self.now) as f64,
             groups,
             stats: snapshot.since(&self.warm_up, Duration::from_nanos(elapsed)).total,
             lines_a_switch: self.lines_moved as f64 / self.trace.counts[Op::Switch as usize].max(1) as f64,
             largest_lag: self.checks.fluid.largest,
             events: self.nr_events,
-            callbacks: self.trace.counts[..Op::Switch as usize].iter().sum(),
-            hash: format!("{:016x}", self.trace.hash),
+            hash: self.trace.hash,
         }
     }
 }
 
-/// The rows of a run: name and value.
 type Rows = Vec<(String, f64)>;
+
+/// The scheduler's counters that are printed.
+const COUNTERS: &str = "search domain_search scanned failed target prev recent scan beyond preempt queued kick \
+                        steal_llc steal_node steal_far steal_miss balance starved";
 
 /// A column for each set of flags, with the median and the range of its runs.
 #[derive(Default)]
@@ -143,7 +136,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// Add a column with one report per seed.
     pub fn add(&mut self, name: &str, reports: &[Report]) {
         self.columns.push((name.into(), reports.iter().map(Report::rows).collect()));
     }
@@ -152,47 +144,38 @@ impl Table {
 impl Report {
     /// Return the rows of a [`Table`], in order.
     fn rows(&self) -> Rows {
-        let mut rows = vec![("busy %".to_string(), self.busy), ("lines a switch".to_string(), self.lines_a_switch)];
-        rows.push(("largest lag, slices".into(), self.largest_lag.slices));
-        for group in &self.groups {
-            let name = &group.name;
-            rows.push((format!("{name}: units/s"), group.throughput));
-            rows.push((format!("{name}: unit p50 us"), group.request_us.p50));
-            rows.push((format!("{name}: unit p99 us"), group.request_us.p99));
-            rows.push((format!("{name}: wakeup p50 us"), group.wakeup_us.p50));
-            rows.push((format!("{name}: wakeup p99 us"), group.wakeup_us.p99));
-            rows.push((format!("{name}: CPU s"), group.cpu_s));
-            rows.push((format!("{name}: capacity s"), group.capacity_s));
-            rows.push((format!("{name}: to another core"), group.migrations[1] as f64));
-            rows.push((format!("{name}: to another LLC"), group.migrations[2] as f64));
-            rows.push((format!("{name}: to another node"), group.migrations[3] as f64));
-        }
-        let stats = &self.stats;
-        for (what, count) in [
-            ("search", stats.search),
-            ("domain_search", stats.domain_search),
-            ("scanned", stats.scanned),
-            ("failed", stats.failed),
-            ("fast", stats.target + stats.prev + stats.recent),
-            ("scan", stats.scan),
-            ("beyond", stats.beyond),
-            ("preempt", stats.preempt),
-            ("queued", stats.queued),
-            ("kick", stats.kick),
-            ("steal_llc", stats.steal_llc),
-            ("steal_node", stats.steal_node),
-            ("steal_far", stats.steal_far),
-            ("steal_miss", stats.steal_miss),
-            ("balance", stats.balance),
-            ("starved", stats.starved),
-        ] {
-            rows.push((what.into(), count as f64));
-        }
-        rows
+        let of_run = [
+            ("busy %", self.busy),
+            ("lines a switch", self.lines_a_switch),
+            ("largest lag, slices", self.largest_lag.slices),
+        ];
+        let of_group = |group: &GroupReport| {
+            let [_, _, core, llc, node] = group.migrations.map(|nr| nr as f64);
+            let rows = [
+                ("units/s", group.throughput),
+                ("unit p50 us", group.request_us.p50),
+                ("unit p99 us", group.request_us.p99),
+                ("wakeup p50 us", group.wakeup_us.p50),
+                ("wakeup p99 us", group.wakeup_us.p99),
+                ("CPU s", group.cpu_s),
+                ("capacity s", group.capacity_s),
+                ("to another core", core),
+                ("to another LLC", llc),
+                ("to another node", node),
+            ];
+            rows.map(|(what, value)| (format!("{}: {what}", group.name), value))
+        };
+        let counters = match serde_json::to_value(&self.stats) {
+            Ok(serde_json::Value::Object(counters)) => counters,
+            other => unreachable!("{other:?}"),
+        };
+        let of_stats =
+            COUNTERS.split_whitespace().map(|name| (name.into(), counters[name].as_f64().unwrap_or(f64::NAN)));
+        let of_run = of_run.into_iter().map(|(what, value)| (what.into(), value));
+        of_run.chain(self.groups.iter().flat_map(of_group)).chain(of_stats).collect()
     }
 }
 
-/// Return the median of at least one value.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

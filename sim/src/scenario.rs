@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::{CgroupId, Spec};
 use crate::checks::{Violation, observe};
 use crate::costs::{LINES_PER_KB, NOISE_INTERVAL, NOISE_WORK, TICK};
-use crate::fault::Fault;
-use crate::kernel::Kernel;
+use crate::kernel::Fault;
+use crate::kernel::{Kernel, Observer};
 use crate::machine::{Machine, Shape};
 use crate::mask::Mask;
 use crate::program::{Dist, Step};
@@ -28,7 +28,7 @@ const PUBLISH_WORK_CPU: u64 = 50;
 pub struct Scenario {
     pub machine: Shape,
     /// Flags of the scheduler, in the syntax of its command line.
-    pub flags: Vec<String>,
+    pub flags: String,
     pub workloads: Vec<Workload>,
     /// Cgroups with ids from 1 on; 0 is the root.
     pub cgroups: Vec<Spec>,
@@ -54,7 +54,7 @@ impl Default for Scenario {
     fn default() -> Self {
         Self {
             machine: Shape::default(),
-            flags: vec![],
+            flags: String::new(),
             workloads: vec![],
             cgroups: vec![],
             places: vec![],
@@ -70,12 +70,12 @@ impl Default for Scenario {
     }
 }
 
-/// Parse the scheduler's flags as its command line does.
-pub fn parse_flags(flags: &[String]) -> Result<Tunables> {
-    Tunables::parse(flags).context("scheduler flags")
+/// Parse the scheduler's flags as its command line does, but without quotes: no flag needs them.
+pub fn parse_flags(flags: &str) -> Result<Tunables> {
+    let words: Vec<_> = flags.split_whitespace().map(String::from).collect();
+    Tunables::parse(&words).context("scheduler flags")
 }
 
-/// Result of a scenario.
 pub struct Outcome {
     pub report: Report,
     pub violation: Option<Violation>,
@@ -84,14 +84,25 @@ pub struct Outcome {
 
 impl Kernel {
     /// Create a kernel with the checks as observer and the program loaded.
-    pub fn new(machine: Machine, tunables: &Tunables, seed: u64) -> Result<Self> {
-        let mut kernel = Self::bare(machine, tunables, seed, observe)?;
+    pub fn new(shape: &Shape, flags: &str, seed: u64) -> Result<Self> {
+        Self::observed(shape, flags, seed, observe)
+    }
+
+    /// Create a kernel with this observer and the program loaded.
+    pub fn observed(shape: &Shape, flags: &str, seed: u64, observer: Observer) -> Result<Self> {
+        let mut kernel = Self::bare(Machine::new(shape), &parse_flags(flags)?, seed, observer)?;
         kernel.attach()?;
         Ok(kernel)
     }
 }
 
 impl Scenario {
+    /// Return a scenario of the machine, the flags and the workloads, all as on the command line.
+    pub fn of(machine: &str, flags: &str, workloads: &[&str]) -> Result<Self> {
+        let workloads = workloads.iter().map(|text| text.parse()).collect::<Result<_>>()?;
+        Ok(Self { machine: machine.parse()?, flags: flags.into(), workloads, ..Self::default() })
+    }
+
     /// Run the scenario. Fails if it cannot run; a violated invariant is in the outcome.
     pub fn run(&self, keep_trace: bool) -> Result<Outcome> {
         self.run_with(keep_trace, |_| {})
@@ -99,8 +110,7 @@ impl Scenario {
 
     /// Run the scenario on a kernel that `prepare` has changed.
     pub fn run_with(&self, keep_trace: bool, prepare: impl FnOnce(&mut Kernel)) -> Result<Outcome> {
-        let tunables = parse_flags(&self.flags)?;
-        let mut kernel = Kernel::new(Machine::new(&self.machine), &tunables, self.seed)?;
+        let mut kernel = Kernel::new(&self.machine, &self.flags, self.seed)?;
         kernel.trace.keep = keep_trace;
         prepare(&mut kernel);
         let from = kernel.now + TICK;

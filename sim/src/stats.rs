@@ -5,7 +5,6 @@ use hdrhistogram::Histogram;
 
 use crate::time::SEC;
 
-/// Figures of a group of tasks, updated while they run.
 #[derive(Clone, Debug)]
 pub struct GroupStats {
     pub name: String,
@@ -31,10 +30,5 @@ impl GroupStats {
             capacity_time: 0,
             migrations: [0; 5],
         }
-    }
-
-    pub fn note_ran(&mut self, ns: u64, capacity: u64) {
-        self.ran += ns;
-        self.capacity_time += ns * capacity / 1024;
     }
 }

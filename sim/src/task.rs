@@ -6,9 +6,7 @@ use std::ffi::c_void;
 use crate::cgroup::{CgroupId, IDLE_POLICY_WEIGHT};
 use crate::dsq::TaskId;
 use crate::mask::Mask;
-use crate::native::{
-    PF_KTHREAD, cpumask, scx_public_consts_SCX_TASK_QUEUED, task_ctx, task_struct, uclamp_id_UCLAMP_MAX,
-};
+use crate::native::{PF_KTHREAD, scx_public_consts_SCX_TASK_QUEUED, task_ctx, task_struct, uclamp_id_UCLAMP_MAX};
 use crate::program::ProgramId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,19 +42,15 @@ pub const NICE_WEIGHTS: [u32; 40] = [
     1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
-/// Properties of a task.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Traits {
     pub allowed: Mask,
-    /// -20..19
     pub nice: i32,
-    /// SCHED_*
     pub policy: u32,
     /// sched_attr.sched_runtime: a slice of its own, ns; 0: none.
     pub own_slice: u64,
     pub kthread: bool,
     pub loader: bool,
-    /// The cgroup at the start.
     pub cgroup: CgroupId,
     /// Number of cache lines that the task misses on another CPU.
     pub working_set: u64,
@@ -65,21 +59,6 @@ pub struct Traits {
 }
 
 impl Traits {
-    /// Returns those of a task without anything special.
-    pub fn plain(allowed: Mask, cgroup: CgroupId) -> Self {
-        Self {
-            allowed,
-            nice: 0,
-            policy: SCHED_NORMAL,
-            own_slice: 0,
-            kthread: false,
-            loader: false,
-            cgroup,
-            working_set: 0,
-            remote_memory_pct: 0,
-        }
-    }
-
     pub fn static_prio(&self) -> i32 {
         120 + self.nice
     }
@@ -89,7 +68,6 @@ pub const SCHED_NORMAL: u32 = 0;
 pub const SCHED_BATCH: u32 = 3;
 pub const SCHED_IDLE: u32 = 5;
 
-/// Thread group of the loader.
 pub const LOADER_TGID: i32 = 2;
 
 /// Callback of a task work: the map, the key and the value that contains it.
@@ -99,13 +77,11 @@ pub struct Task {
     /// The BPF program's view. Boxed, because the program keeps pointers; both sides write to it.
     pub raw: *mut task_struct,
     /// Target of raw.cpus_ptr.
-    mask: *mut cpumask,
+    mask: Box<Mask>,
     pub traits: Traits,
     pub state: State,
     pub place: Place,
-    /// The kernel's task_cpu().
     pub cpu: usize,
-    /// The CPU at the start.
     pub first_cpu: usize,
     pub cgroup: CgroupId,
     /// None: the first session, which has no autogroup.
@@ -130,11 +106,9 @@ pub struct Task {
     pub begun_at: u64,
     /// When the task was due to continue: see [`Step::BeginDue`](crate::program::Step).
     pub due_at: u64,
-    /// End of the current Spin.
     pub spin_until: Option<u64>,
     /// The work of the current Fork is done.
     pub forks: bool,
-    /// When the task's timer was last due.
     pub timer_at: Option<u64>,
     pub parent: Option<TaskId>,
     pub nr_children: u32,
@@ -152,7 +126,6 @@ pub struct Task {
     pub woken: bool,
     /// sum_exec_runtime at that time, or at the wakeup before.
     pub woke_exec: u64,
-    /// The CPU where the task ran last.
     pub last_cpu: Option<usize>,
     pub nr_migrations: u64,
     pub longest_wait: u64,
@@ -160,7 +133,7 @@ pub struct Task {
 
 impl Task {
     pub fn new(id: TaskId, program: ProgramId, traits: Traits, cpu: usize, now: u64) -> Self {
-        let mask = Box::into_raw(Box::new(cpumask::default()));
+        let mask = Box::new(traits.allowed);
         let tgid = if traits.loader { LOADER_TGID } else { 100 + id as i32 };
         let mut raw = Box::new(task_struct {
             flags: if traits.kthread { PF_KTHREAD } else { 0 },
@@ -169,7 +142,8 @@ impl Task {
             prio: 120,
             pid: tgid,
             tgid,
-            cpus_ptr: mask,
+            cpus_ptr: mask.as_c().cast_mut(),
+            nr_cpus_allowed: traits.allowed.len() as i32,
             sim_id: id as u32,
             ..Default::default()
         });
@@ -214,12 +188,9 @@ impl Task {
             longest_wait: 0,
         };
         task.set_own_slice();
-        task.set_mask(task.traits.allowed);
-        task.raw_mut().nr_cpus_allowed = task.traits.allowed.len() as i32;
         task
     }
 
-    /// Tell the program the slice of its own.
     pub fn set_own_slice(&mut self) {
         let slice = self.traits.own_slice;
         let se = &mut self.raw_mut().se;
@@ -237,7 +208,6 @@ impl Task {
         if raw.policy == SCHED_IDLE { IDLE_POLICY_WEIGHT } else { NICE_WEIGHTS[raw.static_prio as usize - 100] }
     }
 
-    /// Return the program's state of the task.
     pub fn tctx(&self) -> Option<&task_ctx> {
         // SAFETY: the storage is large enough for its type, and the program does not run.
         self.storage.first().map(|(_, value)| unsafe { &*value.as_ptr().cast() })
@@ -250,25 +220,21 @@ impl Task {
 
     /// Return the CPUs that the task may use now.
     pub fn mask(&self) -> Mask {
-        // SAFETY: as raw().
-        Mask::of_c(unsafe { &*self.mask })
+        *self.mask
     }
 
     pub fn set_mask(&mut self, mask: Mask) {
-        // SAFETY: as raw().
-        unsafe { *self.mask = mask.to_c() };
+        *self.mask = mask;
     }
 
     pub fn may_run_on(&self, cpu: usize) -> bool {
-        // SAFETY: as raw().
-        unsafe { (*self.mask).bits[cpu / 64] & 1 << (cpu % 64) != 0 }
+        self.mask.test(cpu)
     }
 
     pub fn is_migration_disabled(&self) -> bool {
         self.raw().migration_disabled != 0
     }
 
-    /// Enable migration again.
     pub fn enable_migration(&mut self) {
         self.raw_mut().migration_disabled = 0;
         self.in_work = false;
@@ -288,9 +254,6 @@ impl Task {
 impl Drop for Task {
     fn drop(&mut self) {
         // SAFETY: from Box::into_raw, freed once.
-        unsafe {
-            drop(Box::from_raw(self.raw));
-            drop(Box::from_raw(self.mask));
-        }
+        drop(unsafe { Box::from_raw(self.raw) });
     }
 }

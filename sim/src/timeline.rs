@@ -23,19 +23,11 @@ impl Kernel {
         format!("{}-{task}", self.programs[self.tasks[task].program].name)
     }
 
-    /// Write a line per record.
     pub fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
         for record in &self.trace.records {
             let task = record.task.map_or(String::new(), |task| self.task_name(task));
-            writeln!(
-                out,
-                "{:>10}.{:03} cpu{:<4} {:<11} {task} {:#x}",
-                record.at / 1000,
-                record.at % 1000,
-                record.cpu,
-                record.op.name(),
-                record.arg
-            )?;
+            let (us, ns, name) = (record.at / 1000, record.at % 1000, record.op.name());
+            writeln!(out, "{us:>10}.{ns:03} cpu{:<4} {name:<11} {task} {:#x}", record.cpu, record.arg)?;
         }
         Ok(())
     }

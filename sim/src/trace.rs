@@ -57,9 +57,7 @@ impl Op {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// ns
     pub at: u64,
-    /// The executing CPU.
     pub cpu: usize,
     pub task: Option<TaskId>,
     pub op: Op,

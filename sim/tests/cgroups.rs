@@ -3,7 +3,7 @@
 //! fast as in the root (the seed's experiment, where there is no noise).
 
 use magpie_sim::cgroup::{CgroupId, Spec};
-use magpie_sim::fault::Fault;
+use magpie_sim::kernel::Fault;
 use magpie_sim::scenario::{Outcome, Scenario};
 
 fn run(
@@ -95,7 +95,7 @@ fn one_hog_beside_256() {
             workloads: ["hogs", "hogs:nr=256"].map(|text| text.parse().unwrap()).to_vec(),
             cgroups: vec![spec(0, 100), spec(0, 100)],
             places: vec![1, 2],
-            flags: vec!["--cgroup-mode".into(), mode.into()],
+            flags: format!("--cgroup-mode {mode}"),
             ms: 10_000,
             ..Scenario::default()
         };

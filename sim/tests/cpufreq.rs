@@ -4,10 +4,8 @@
 
 use magpie_sim::kernel::cpufreq::{MAX_FREQ, MIN_FREQ, RATE_LIMIT};
 use magpie_sim::kernel::{Curr, Kernel};
-use magpie_sim::machine::Machine;
 use magpie_sim::mask::Mask;
 use magpie_sim::program::{Dist, Step};
-use magpie_sim::scenario::parse_flags;
 use magpie_sim::time::{MSEC, SEC, USEC};
 use magpie_sim::workload::Builder;
 
@@ -72,9 +70,7 @@ fn kernel_formula(pct: u64, ms: u64) -> Run {
 
 /// The same work under our scheduler, on each of the first `busy` CPUs.
 fn simulate(machine: &str, busy: usize, pct: u64, ms: u64, flags: &[&str]) -> Run {
-    let flags: Vec<_> = flags.iter().map(|flag| flag.to_string()).collect();
-    let machine = Machine::new(&machine.parse().unwrap());
-    let mut kernel = Kernel::new(machine, &parse_flags(&flags).unwrap(), 1).unwrap();
+    let mut kernel = Kernel::new(&machine.parse().unwrap(), &flags.join(" "), 1).unwrap();
     let start = (kernel.now / PERIOD + 1) * PERIOD;
     let mut builder = Builder::new(&mut kernel, start, 0);
     let group = builder.group("periodic", false);
@@ -95,7 +91,7 @@ fn simulate(machine: &str, busy: usize, pct: u64, ms: u64, flags: &[&str]) -> Ru
     }
     kernel.start_checks();
     // Idle for long: all targets are low.
-    if flags.iter().any(|flag| flag == "on") {
+    if flags.contains(&"on") {
         for cpu in 0..kernel.cpus.len() {
             kernel.cpus[cpu].freq.now = MIN_FREQ;
             kernel.set_speeds(cpu);
@@ -177,12 +173,7 @@ fn powersave_takes_less_and_keeps_up() {
 /// It does not get stuck below what a hog needs, and goes down when there is none.
 #[test]
 fn targets_go_down_at_idle() {
-    let mut kernel = Kernel::new(
-        Machine::new(&"1x1x2x1".parse().unwrap()),
-        &parse_flags(&["--cpufreq".into(), "on".into()]).unwrap(),
-        1,
-    )
-    .unwrap();
+    let mut kernel = Kernel::new(&"1x1x2x1".parse().unwrap(), "--cpufreq on", 1).unwrap();
     let mut builder = Builder::new(&mut kernel, 20 * MSEC, 0);
     let group = builder.group("burst", false);
     let program = builder.program(group, "burst", vec![Step::Run(Dist::Fixed(400 * MSEC)), Step::Exit]);

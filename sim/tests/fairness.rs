@@ -23,7 +23,7 @@ fn due(weights: &[f64], nr_cpus: f64) -> Vec<f64> {
 fn unfairness(machine: &str, nr_cpus: f64, hogs: &[&str], flags: &[&str]) -> f64 {
     let scenario = Scenario {
         machine: machine.parse().unwrap(),
-        flags: flags.iter().map(|flag| flag.to_string()).collect(),
+        flags: flags.join(" "),
         workloads: hogs.iter().map(|hogs| hogs.parse().unwrap()).collect(),
         ms: 20_000,
         ..Scenario::default()

@@ -3,9 +3,8 @@
 //! those of tests/data/sysfs.
 
 use magpie_sim::kernel::{Curr, Kernel};
-use magpie_sim::machine::Machine;
 use magpie_sim::program::{Dist, Step};
-use magpie_sim::scenario::{Scenario, parse_flags};
+use magpie_sim::scenario::Scenario;
 use magpie_sim::time::MSEC;
 use magpie_sim::workload::{Builder, HOG};
 
@@ -16,7 +15,7 @@ const PHONE: &str = "1x1x8x1:250*4,620*3,1024";
 fn run(machine: &str, workloads: &[&str], flags: &[&str]) -> Kernel {
     let scenario = Scenario {
         machine: machine.parse().unwrap(),
-        flags: flags.iter().map(|flag| flag.to_string()).collect(),
+        flags: flags.join(" "),
         workloads: workloads.iter().map(|text| text.parse().unwrap()).collect(),
         ms: 500,
         warm_up_ms: 300,
@@ -82,9 +81,7 @@ fn a_few_percent_are_no_reason_to_move() {
 
 /// Ten light tasks on the hybrid machine.
 fn light(flags: &[&str]) -> Kernel {
-    let flags: Vec<_> = flags.iter().map(|flag| flag.to_string()).collect();
-    let machine = Machine::new(&HYBRID.parse().unwrap());
-    let mut kernel = Kernel::new(machine, &parse_flags(&flags).unwrap(), 1).unwrap();
+    let mut kernel = Kernel::new(&HYBRID.parse().unwrap(), &flags.join(" "), 1).unwrap();
     let at = kernel.now + 10 * MSEC;
     let mut builder = Builder::new(&mut kernel, at, 0);
     let group = builder.group("light", false);

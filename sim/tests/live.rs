@@ -2,11 +2,9 @@
 //! Flags change while the program runs, as `scx_magpie set` changes them: whatever they are and were, no invariant breaks.
 
 use magpie_sim::kernel::Kernel;
-use magpie_sim::machine::Machine;
 use magpie_sim::scenario::parse_flags;
 use magpie_sim::time::MSEC;
 use magpie_sim::workload::{Builder, Workload};
-use scx_magpie::tunables::Tunables;
 
 /// Stealing stays on: what an idle CPU missed while it was off, it is offered once the LLC is searched again.
 const SETS: [&str; 6] = [
@@ -18,15 +16,10 @@ const SETS: [&str; 6] = [
     "--steal-node-limit 1 --wake-affine sync --slice-us-lag 20000",
 ];
 
-fn flags(text: &str) -> Tunables {
-    parse_flags(&text.split_whitespace().map(String::from).collect::<Vec<_>>()).unwrap()
-}
-
 #[test]
 fn flags_change_under_load() {
     for seed in 0..4 {
-        let machine = Machine::new(&"2x2x4x1".parse().unwrap());
-        let mut kernel = Kernel::new(machine, &flags(""), seed).unwrap();
+        let mut kernel = Kernel::new(&"2x2x4x1".parse().unwrap(), "", seed).unwrap();
         let at = kernel.now + MSEC;
         for workload in ["hackbench:groups=1", "hogs:nr=19"] {
             let workload: Workload = workload.parse().unwrap();
@@ -36,7 +29,7 @@ fn flags_change_under_load() {
         for set in SETS.iter().cycle().take(60) {
             kernel.run_until(kernel.now + 17 * MSEC);
             assert_eq!(kernel.violation, None, "seed {seed}, before {set}");
-            kernel.set(flags(set));
+            kernel.set(parse_flags(set).unwrap());
         }
     }
 }

@@ -14,7 +14,7 @@ const MS: u64 = 3000;
 fn run(machine: &str, cgroups: &[Spec], workloads: &[(&str, CgroupId)], flags: &[&str]) -> Outcome {
     let scenario = Scenario {
         machine: machine.parse().unwrap(),
-        flags: flags.iter().map(|flag| flag.to_string()).collect(),
+        flags: flags.join(" "),
         workloads: workloads.iter().map(|(text, _)| text.parse().unwrap()).collect(),
         cgroups: cgroups.to_vec(),
         places: workloads.iter().map(|&(_, cgroup)| cgroup).collect(),

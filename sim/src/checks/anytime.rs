@@ -11,8 +11,7 @@ use super::{CHECK_EVERY, REACH};
 use crate::cgroup::NR_AUTOGROUPS;
 use crate::costs::TICK;
 use crate::dsq::{is_throttled_queue, pinned_queue, queue_cpu};
-use crate::kernel::{Curr, Event, Kernel};
-
+use crate::kernel::{Curr, Event, Kernel, fail_if, violate};
 use crate::task::{Place, SCHED_BATCH, SCHED_IDLE, State, Task};
 use crate::time::{MSEC, USEC};
 
@@ -24,7 +23,6 @@ const WAKEUP_GRACE: u64 = MSEC;
 /// task, between LLCs, or sent to an idle CPU that another task took just before.
 const TICK_GRACE: u64 = 3 * TICK;
 
-/// MAX_PULL_CHECKS.
 const LOOKS: usize = 8;
 
 /// A bit may remain without its reason until the next tick.
@@ -33,24 +31,23 @@ const STALE_GRACE: u64 = 3 * TICK;
 impl Kernel {
     /// Check all invariants that hold at any time.
     pub fn check(&mut self) {
+        self.check_state();
+        self.check_waits();
+        self.push(self.now + CHECK_EVERY, Event::Check);
+    }
+
+    /// Check those that do not depend on how long a state lasts.
+    pub fn check_state(&mut self) {
         self.check_places();
         for cpu in self.online.iter().collect::<Vec<_>>() {
             if let Some(slot) = self.native.slot(cpu) {
                 self.check_bits(cpu, slot);
             }
         }
-        self.check_lines();
-        self.check_groups();
-        self.check_waits();
-        self.push(self.now + CHECK_EVERY, Event::Check);
-    }
-
-    /// Check that no bit is set without a slot.
-    fn check_lines(&mut self) {
         let lines = (0..self.layout.llcs.len()).flat_map(|llc| self.native.map_lines(llc)).flatten();
-        if lines.into_iter().any(|line| line.bits >> magpie_limits_SLOTS_PER_LINE != 0) {
-            self.violate("bitmap", "bits beyond a line".into());
-        }
+        let beyond = lines.into_iter().any(|line| line.bits >> magpie_limits_SLOTS_PER_LINE != 0);
+        fail_if!(self, beyond, "bitmap", "bits beyond a line");
+        self.check_groups();
     }
 
     /// Check that each runnable task is in one queue, that of `place`, and no transfer hangs.
@@ -68,7 +65,7 @@ impl Kernel {
                 let kind = if seen > queued { "two places" } else { "lost" };
                 self.violate(kind, format!("task {task}, {state:?} in {place:?}, is in {seen} queues"));
             } else if t.state == State::Waking && self.now > t.runnable_at + TICK_GRACE {
-                self.violate("lost", format!("task {task} is still waking"));
+                violate!(self, "lost", "task {task} is still waking");
             }
         }
     }
@@ -98,12 +95,11 @@ impl Kernel {
             // Then it also leaves its former group.
             let has_left = task.state != State::Sleeping || task.session.is_none();
             if !is_member && has_left && tctx.group != ids[task.cgroup] {
-                let what = format!("task {id} of cgroup {} is in group {}", task.cgroup, tctx.group);
-                return self.violate("cgroup", what);
+                violate!(self, "cgroup", "task {id} of cgroup {} is in group {}", task.cgroup, tctx.group);
             }
             if tctx.group != 0 && !counts {
                 let (state, counted) = (task.state, tctx.counted);
-                return self.violate("cgroup", format!("task {id}, {state:?}, of weight {weight} counts {counted}"));
+                violate!(self, "cgroup", "task {id}, {state:?}, of weight {weight} counts {counted}");
             }
             sums[task.cgroup] += i64::from(tctx.counted);
             runnable[task.cgroup] += i64::from(tctx.counted > 0);
@@ -114,7 +110,7 @@ impl Kernel {
             let members: u32 = self.tasks.iter().filter(|task| task.is_alive()).map(counted).sum();
             let told = self.native.group(id).sum + self.native.untold(id).0;
             if id != 0 && told != i64::from(members) {
-                return self.violate("cgroup", format!("session {session} has {told}, not {members}"));
+                violate!(self, "cgroup", "session {session} has {told}, not {members}");
             }
         }
         // Children follow their parents in `cgroups`.
@@ -127,8 +123,11 @@ impl Kernel {
             let counted = if sum > 0 && cgroup.parent != 0 { weight } else { 0 };
             if (group.sum, group.counted, group.tasks) != (sum, counted, tasks) {
                 let (has, counts, nr) = (group.sum, group.counted, group.tasks);
-                let what = format!("cgroup {id} has {has}, counts {counts}, {nr} tasks, not {sum}, {counted}, {tasks}");
-                return self.violate("cgroup", what);
+                violate!(
+                    self,
+                    "cgroup",
+                    "cgroup {id} has {has}, counts {counts}, {nr} tasks, not {sum}, {counted}, {tasks}"
+                );
             }
             sums[cgroup.parent] += counted as i64;
             runnable[cgroup.parent] += tasks;
@@ -153,12 +152,10 @@ impl Kernel {
         let (idle, waiting) = (cctx.idle != 0, cctx.queued != 0);
         let overloaded = u32::from(cctx.queued) & queued_QUEUED_MOVABLE != 0;
         let bit = self.native.is_overload_bit(slot);
-        if bit && !overloaded {
-            return self.violate("overload bit", format!("CPU {cpu}'s bit is set, and it thinks it is not"));
-        }
+        fail_if!(self, bit && !overloaded, "overload bit", "CPU {cpu}'s bit is set, and it thinks it is not");
         let is_idle = self.cpus[cpu].curr == Curr::Idle;
         if self.native.is_idle_bit(slot) && !(is_idle && idle) {
-            return self.violate("idle bit", format!("CPU {cpu} is busy and its idle bit is set"));
+            violate!(self, "idle bit", "CPU {cpu} is busy and its idle bit is set");
         }
         let dsq = self.dsqs[cpu].as_ref();
         let queued = dsq.map_or(0, |dsq| dsq.len());
@@ -170,37 +167,35 @@ impl Kernel {
             .sum();
         if cctx.queued_load != line || (queued + pinned > 0 && line == 0) {
             let load = cctx.queued_load;
-            return self.violate("load", format!("the load of those in line on CPU {cpu} is {line}, not {load}"));
+            violate!(self, "load", "the load of those in line on CPU {cpu} is {line}, not {load}");
         }
         let movable = dsq.is_some_and(|dsq| dsq.iter().any(|task| self.may_be_stolen(task)));
         if queued + pinned > 0 && !waiting {
             let queued = queued + pinned;
-            return self.violate("lost", format!("CPU {cpu} does not know that {queued} tasks wait in its queues"));
+            violate!(self, "lost", "CPU {cpu} does not know that {queued} tasks wait in its queues");
         }
-        if movable && !(overloaded && bit) {
-            return self.violate("overload bit", format!("CPU {cpu} hides tasks that wait and may move"));
-        }
+        fail_if!(self, movable && !(overloaded && bit), "overload bit", "CPU {cpu} hides tasks that wait and may move");
 
         // The tick clears the bit.
         let stale = bit && queued == 0 && self.cpus[cpu].curr != Curr::HigherClass;
         let since = self.checks.stale_since[cpu].filter(|_| stale).or(stale.then_some(self.now));
         self.checks.stale_since[cpu] = since;
         if since.is_some_and(|since| self.now > since + STALE_GRACE) {
-            return self.violate("overload bit", format!("CPU {cpu}'s bit stays set, and nothing that may move waits"));
+            violate!(self, "overload bit", "CPU {cpu}'s bit stays set, and nothing that may move waits");
         }
         let waits = queued + pinned > 0 || !self.cpus[cpu].local.is_empty();
         let stuck = waits && self.cpus[cpu].tick_stopped && matches!(self.cpus[cpu].curr, Curr::Task(_));
         let since = self.checks.stuck_since[cpu].filter(|_| stuck).or(stuck.then_some(self.now));
         self.checks.stuck_since[cpu] = since;
         if since.is_some_and(|since| self.now > since + WAKEUP_GRACE) {
-            return self.violate("no tick", format!("tasks wait on CPU {cpu}, whose current has no tick"));
+            violate!(self, "no tick", "tasks wait on CPU {cpu}, whose current has no tick");
         }
         let unknown = is_idle && !self.native.is_idle_bit(slot) && self.now > self.cpus[cpu].busy_until;
         let since = self.checks.unknown_since[cpu].filter(|_| unknown).or(unknown.then_some(self.now));
         self.checks.unknown_since[cpu] = since;
         // Except if the CPU happened to be claimed at each check.
         if since.is_some_and(|since| self.now > since.max(self.cpus[cpu].idle_since) + WAKEUP_GRACE) {
-            self.violate("idle bit", format!("CPU {cpu} is idle and its idle bit is not set"));
+            violate!(self, "idle bit", "CPU {cpu} is idle and its idle bit is not set");
         }
     }
 
@@ -233,7 +228,7 @@ impl Kernel {
             let could_move = self.now.saturating_sub(t.runnable_at.max(t.allowed_at));
             if waited > watchdog {
                 let cpu = t.cpu;
-                return self.violate("starved", format!("task {task} waits on CPU {cpu} for {} ms", waited / MSEC));
+                violate!(self, "starved", "task {task} waits on CPU {cpu} for {} ms", waited / MSEC);
             }
             // Sent to an idle CPU that a higher class took before the arrival: the kernel does not
             // report that (cpu_release() is only for CPUs that run a sched_ext task).
@@ -267,9 +262,11 @@ impl Kernel {
             });
             if let Some(cpu) = helper {
                 let (at, place) = (t.cpu, t.place);
-                return self.violate(
+                violate!(
+                    self,
                     "work conservation",
-                    format!("CPU {cpu} idles while task {task} waits on CPU {at} ({place:?}) for {} us", waited / USEC),
+                    "CPU {cpu} idles while task {task} waits on CPU {at} ({place:?}) for {} us",
+                    waited / USEC
                 );
             }
         }

@@ -10,7 +10,7 @@ use scx_magpie::topology::is_stronger;
 
 use super::REACH;
 use crate::dsq::TaskId;
-use crate::kernel::{Curr, Kernel};
+use crate::kernel::{Curr, Kernel, violate};
 
 /// The kernel's fits_capacity().
 fn fits(util: u32, capacity: u64) -> bool {
@@ -47,7 +47,7 @@ impl Kernel {
             .iter()
             .find(|&other| enough(other) && self.native.slot(other).is_some_and(|slot| self.native.is_idle_bit(slot)));
         if let Some(better) = better {
-            self.violate("capacity", format!("task {task} of {util} goes to CPU {cpu} while CPU {better} is idle"));
+            violate!(self, "capacity", "task {task} of {util} goes to CPU {cpu} while CPU {better} is idle");
         }
     }
 
@@ -81,7 +81,7 @@ impl Kernel {
         if !claimed
             && !curr.is_none_or(|curr| fits(self.native.cpu_ctx(to).curr_util, self.capacity(from)) && curr != task)
         {
-            self.violate("capacity", format!("task {task} is sent to CPU {to}, whose task would not do on CPU {from}"));
+            violate!(self, "capacity", "task {task} is sent to CPU {to}, whose task would not do on CPU {from}");
         }
     }
 }

@@ -5,12 +5,11 @@ use scx_magpie::bpf_intf::*;
 
 use crate::costs::TICK;
 use crate::dsq::TaskId;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, fail_if, violate};
 use crate::time::{MSEC, USEC};
 use crate::trace::Op;
 
 impl Kernel {
-    /// Check the program's counters against the observations.
     pub fn check_counters(&mut self) {
         let mut sums = [0u64; magpie_stat_MAGPIE_NR_STATS as usize];
         for cpu in 0..self.cpus.len() {
@@ -68,35 +67,8 @@ impl Kernel {
             ("tasks that fled", self.checks.reenqueued, sum(&[magpie_stat_STAT_REENQUEUE])),
         ];
         for (what, seen, counted) in pairs {
-            if seen != counted {
-                return self.violate("counters", format!("{what}: {seen}, and the program counted {counted}"));
-            }
+            fail_if!(self, seen != counted, "counters", "{what}: {seen}, and the program counted {counted}");
         }
-    }
-
-    /// Note that dispatch() moved a task to a local DSQ.
-    pub fn note_moved(&mut self) {
-        self.checks.moved += 1;
-    }
-
-    /// Note that another CPU's queue had no task.
-    pub fn note_missed(&mut self) {
-        self.checks.missed += 1;
-    }
-
-    /// Note that an idle CPU is kicked.
-    pub fn note_kicked(&mut self) {
-        self.checks.kicked += 1;
-    }
-
-    /// Note that a task leaves a CPU taken by a higher class.
-    pub fn note_reenqueued(&mut self) {
-        self.checks.reenqueued += 1;
-    }
-
-    /// Note that enqueue() was called for a CPU that the program does not know.
-    pub fn note_uncounted(&mut self) {
-        self.checks.uncounted += 1;
     }
 
     /// Check that hogs on one CPU have run by weight since `from`, except for a few slices, turns
@@ -123,13 +95,12 @@ impl Kernel {
                     let credit = self.tunables.slice_us_lag * USEC;
                     let slack = (turns * slice + credit) * 1024 / weight_a + (turns * slice + credit) * 1024 / weight_b;
                     if ran_a.abs_diff(ran_b) > slack {
-                        return self.violate(
+                        violate!(
+                            self,
                             "fairness",
-                            format!(
-                                "tasks {a} and {b} of weights {weight_a} and {weight_b} share CPU {cpu}: {} and {} us by weight",
-                                ran_a / USEC,
-                                ran_b / USEC
-                            ),
+                            "tasks {a} and {b} of weights {weight_a} and {weight_b} share CPU {cpu}: {} and {} us by weight",
+                            ran_a / USEC,
+                            ran_b / USEC
                         );
                     }
                 }

@@ -23,8 +23,8 @@ use crate::cgroup::NR_AUTOGROUPS;
 use crate::dsq::{TaskId, is_pinned_queue, is_throttled_queue, local_on, queue_cpu};
 pub use crate::kernel::Violation;
 use crate::kernel::cpufreq::MAX_FREQ;
-use crate::kernel::{Call, Curr, Event, FULL_MARGINS, Kernel, Moment, Notes, Util};
-use crate::native::{GROUP_FLAGS, Native, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT};
+use crate::kernel::{Call, Curr, Event, FULL_MARGINS, Kernel, Moment, Notes, Util, fail_if, violate};
+use crate::native::{GROUP_FLAGS, SCX_ENQ_PREEMPT, SCX_ENQ_WAKEUP, SHORT_SHARE, WEIGHT_SHIFT};
 use crate::task::{Insert, Place, SCHED_BATCH, SCHED_IDLE, Task};
 use crate::time::{MSEC, USEC};
 use crate::trace::Op;
@@ -51,16 +51,27 @@ const UTIL_SLACK: f64 = 32.0;
 /// Time in ns within which the kernel enqueues again the tasks of a CPU taken by a higher class.
 const PUT_BACK_SLACK: u64 = 1_000_000;
 
-/// Check the invariants of a moment that the kernel reports.
 pub fn observe(kernel: &mut Kernel, moment: Moment) {
     match moment {
-        Moment::Loaded => kernel.checks_attached(),
-        Moment::Selects => kernel.checks.before_select(&kernel.native, kernel.cpu),
+        Moment::Loaded => {
+            let (nr_cpus, now) = (kernel.cpus.len(), kernel.now);
+            let mut fluid = std::mem::take(&mut kernel.checks.fluid);
+            fluid.restart(nr_cpus, now);
+            kernel.checks = Notes { fluid, counts: kernel.trace.counts, ..Notes::new(nr_cpus, now) };
+        }
+        Moment::Selects => {
+            let stats = kernel.native.cpu_ctx(kernel.cpu).stats;
+            kernel.checks.scanned = stats[magpie_stat_STAT_SCANNED as usize];
+            kernel.checks.scans = stats[magpie_stat_STAT_SCAN as usize];
+        }
         Moment::Selected { task, cpu } => {
             kernel.check_selected(task, cpu);
             kernel.check_scanned(task);
         }
-        Moment::Dispatches { cpu } => kernel.checks.before_dispatch(&kernel.native, cpu),
+        Moment::Dispatches { cpu } => {
+            kernel.checks.steal_misses = kernel.native.cpu_ctx(cpu).stats[magpie_stat_STAT_STEAL_MISS as usize];
+            kernel.checks.missed = 0;
+        }
         Moment::Dispatched { cpu } => kernel.check_dispatch(cpu),
         Moment::Called => {
             kernel.check_call();
@@ -79,16 +90,16 @@ pub fn observe(kernel: &mut Kernel, moment: Moment) {
             kernel.check_enqueued(task, cpu, enq_flags);
             kernel.model_place(task);
         }
-        Moment::Absent => kernel.note_uncounted(),
+        Moment::Absent => kernel.checks.uncounted += 1,
         Moment::Starts { task, cpu } => kernel.check_start(cpu, task),
         Moment::Switched { cpu, prev } => kernel.model_switch(cpu, prev),
         Moment::Moved { task } => {
-            kernel.note_moved();
+            kernel.checks.moved += 1;
             kernel.model_place(task);
         }
-        Moment::Missed => kernel.note_missed(),
-        Moment::Kicked => kernel.note_kicked(),
-        Moment::Reenqueued => kernel.note_reenqueued(),
+        Moment::Missed => kernel.checks.missed += 1,
+        Moment::Kicked => kernel.checks.kicked += 1,
+        Moment::Reenqueued => kernel.checks.reenqueued += 1,
         Moment::Period => {
             kernel.check();
             kernel.check_services();
@@ -123,42 +134,20 @@ fn approach(avg: &mut f64, goal: f64, ns: f64) {
     *avg = goal + (*avg - goal) * (-ns / HALF_LIFE).exp2();
 }
 
-impl Notes {
-    pub fn before_select(&mut self, native: &Native, cpu: usize) {
-        let stats = native.cpu_ctx(cpu).stats;
-        self.scanned = stats[magpie_stat_STAT_SCANNED as usize];
-        self.scans = stats[magpie_stat_STAT_SCAN as usize];
-    }
-
-    pub fn before_dispatch(&mut self, native: &Native, cpu: usize) {
-        self.steal_misses = native.cpu_ctx(cpu).stats[magpie_stat_STAT_STEAL_MISS as usize];
-        self.missed = 0;
-    }
-}
-
 impl Kernel {
-    /// Start checking a freshly loaded program.
-    pub fn checks_attached(&mut self) {
-        let mut fluid = std::mem::take(&mut self.checks.fluid);
-        fluid.restart(self.cpus.len(), self.now);
-        self.checks = Notes { fluid, ..Notes::new(self.cpus.len(), self.now) };
-        self.checks.counts = self.trace.counts;
-    }
-
     /// Start the periodic calls of check().
     pub fn start_checks(&mut self) {
         self.push(self.now + CHECK_EVERY, Event::Check);
     }
 
-    /// Check the `cpu` that select_cpu() chose.
     pub fn check_selected(&mut self, task: TaskId, cpu: usize) {
         let might = self.tasks[task].mask().and(&self.online);
         if self.online.test(cpu) && !might.test(cpu) && !might.is_empty() {
-            self.violate("affinity", format!("select_cpu() sends task {task} to CPU {cpu}, which it may not use"));
+            violate!(self, "affinity", "select_cpu() sends task {task} to CPU {cpu}, which it may not use");
         }
         let claims = self.tasks[task].ddsp.is_some();
         if claims && self.native.slot(cpu).is_some_and(|slot| self.native.is_idle_bit(slot)) {
-            self.violate("idle bit", format!("select_cpu() sends task {task} to CPU {cpu}, and leaves it for others"));
+            violate!(self, "idle bit", "select_cpu() sends task {task} to CPU {cpu}, and leaves it for others");
         }
         if claims {
             self.check_fits(task, cpu);
@@ -171,7 +160,7 @@ impl Kernel {
         let stats = self.native.cpu_ctx(self.cpu).stats;
         let scanned = stats[magpie_stat_STAT_SCANNED as usize] - self.checks.scanned;
         if stats[magpie_stat_STAT_SCAN as usize] > self.checks.scans && scanned == 0 {
-            return self.violate("counters", "a search found a CPU and went over none".into());
+            violate!(self, "counters", "a search found a CPU and went over none");
         }
         let [llc] = &self.layout.llcs[..] else { return };
         let nr_scan = u64::from(self.native.nr_scan(0));
@@ -180,21 +169,17 @@ impl Kernel {
         let bounded = !self.tunables.no_scan_limit && nr_scan < present && !loader;
         let budget = if bounded { nr_scan } else { llc.nr_slots as u64 };
         if self.layout.smt_width == 1 && self.layout.nr_stronger() == 0 && scanned > budget {
-            self.violate("budget", format!("a search went over {scanned} CPUs, more than {budget}"));
+            violate!(self, "budget", "a search went over {scanned} CPUs, more than {budget}");
         }
     }
 
-    /// Check a task that starts to run on `cpu`.
     pub fn check_start(&mut self, cpu: usize, task: TaskId) {
-        if !self.online.test(cpu) {
-            self.violate("affinity", format!("task {task} runs on CPU {cpu}, which is offline"));
-        }
+        fail_if!(self, !self.online.test(cpu), "affinity", "task {task} runs on CPU {cpu}, which is offline");
         if !self.tasks[task].may_run_on(cpu) {
-            self.violate("affinity", format!("task {task} runs on CPU {cpu}, which it may not use"));
+            violate!(self, "affinity", "task {task} runs on CPU {cpu}, which it may not use");
         }
     }
 
-    /// Check the state after a callback.
     pub fn check_call(&mut self) {
         let Some(Call { op, task, checks, checks_back, .. }) = self.call else { return };
         if let (Op::Stopping, Some(task)) = (op, task) {
@@ -204,12 +189,11 @@ impl Kernel {
         let most = if op == Op::Dispatch { MAX_RECHECKS } else { MAX_CHECKS };
         for (checks, most) in [(checks, most), (checks_back, magpie_limits_MAX_STARVE_CHECKS)] {
             if checks > most && op != Op::CpuOffline {
-                self.violate("budget", format!("{op:?} checked {checks} waiting tasks, more than {most}"));
+                violate!(self, "budget", "{op:?} checked {checks} waiting tasks, more than {most}");
             }
         }
     }
 
-    /// Check the state after dispatch().
     pub fn check_dispatch(&mut self, cpu: usize) {
         // The program may notice in dispatch() that a CPU idles, as one that goes offline.
         let busy = (self.checks.utils[cpu].running, self.native.cpu_ctx(cpu).pelt.running != 0);
@@ -222,17 +206,14 @@ impl Kernel {
         let at_least =
             if self.tunables.migration_cost_llc_us + self.tunables.migration_cost_node_us > 0 { 0 } else { misses };
         if !(at_least..=misses + 1).contains(&missed) {
-            self.violate("counters", format!("CPU {cpu} tried {missed} victims in vain, and counted {misses}"));
+            violate!(self, "counters", "CPU {cpu} tried {missed} victims in vain, and counted {misses}");
         }
         // Once, and again if the idle task runs after the CPU was marked idle.
         let attempts = if self.cpus[cpu].curr == Curr::Idle { 2 } else { 1 };
         let max = u64::from(attempts * self.tunables.steal_tries);
-        if misses > max {
-            self.violate("budget", format!("CPU {cpu} tried {misses} victims in vain, more than {max}"));
-        }
+        fail_if!(self, misses > max, "budget", "CPU {cpu} tried {misses} victims in vain, more than {max}");
     }
 
-    /// Check an insertion requested by select_cpu() or enqueue().
     pub fn check_insert(&mut self, task: TaskId, to: &Insert) {
         let Task { traits, .. } = &self.tasks[task];
         // On a nohz_full CPU a patient task preempts too, because current may have no tick.
@@ -241,7 +222,7 @@ impl Kernel {
             matches!(traits.policy, SCHED_BATCH | SCHED_IDLE) && !traits.kthread && !traits.loader && !nohz_full;
         if patient && to.enq_flags & SCX_ENQ_PREEMPT != 0 {
             let policy = traits.policy;
-            self.violate("preemption", format!("task {task} of policy {policy} preempts"));
+            violate!(self, "preemption", "task {task} of policy {policy} preempts");
         }
     }
 
@@ -264,7 +245,6 @@ impl Kernel {
         }
     }
 
-    /// Check a task that enqueue() has queued.
     pub fn check_enqueued(&mut self, task: TaskId, cpu: usize, enq_flags: u64) {
         let Place::Dsq(id) = self.tasks[task].place else { return };
         if is_throttled_queue(id) {
@@ -288,7 +268,7 @@ impl Kernel {
         let credit = (tctx.vruntime.wrapping_add_signed(request)).wrapping_sub(tctx.deadline) as i64;
         // A task that is preempted keeps its earlier deadline.
         if credit < -1 || credit > 1 && tctx.has_credit == 0 && tctx.resumes == 0 {
-            return self.violate("virtual time", format!("task {task} has a credit of {credit} ns"));
+            violate!(self, "virtual time", "task {task} has a credit of {credit} ns");
         }
         let before = tctx.deadline.wrapping_sub(self.tasks[task].raw().scx.dsq_vtime);
         // A task that wakes has no lag, except for a short one of little weight.
@@ -297,7 +277,7 @@ impl Kernel {
         let (least, most) = if wakes { (-kept, 0) } else { (i64::MIN, by_weight(self.longest_slice() + OVERRUN)) };
         let first = self.tasks[task].traits.loader && enq_flags & SCX_ENQ_WAKEUP != 0;
         if first && !pinned && self.dsqs[id].as_ref().unwrap().iter().next() != Some(task) {
-            return self.violate("urgent", format!("task {task}, the loader, is not the first that waits on CPU {id}"));
+            violate!(self, "urgent", "task {task}, the loader, is not the first that waits on CPU {id}");
         }
         // A preempted task precedes others. Long tasks that wake with credit come after it.
         let in_place = match (before as i64).signum() {
@@ -305,49 +285,42 @@ impl Kernel {
             1 => tctx.resumes != 0,
             _ => tctx.resumes != 0 || tctx.has_credit != 0 && !is_short,
         };
-        if !first && !in_place {
-            return self.violate("virtual time", format!("task {task} waits {before} ns before its deadline"));
-        }
+        fail_if!(self, !first && !in_place, "virtual time", "task {task} waits {before} ns before its deadline");
         if !first && !(least.saturating_sub(1)..=most + 1).contains(&ahead) {
-            let what = format!("task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}");
-            return self.violate("virtual time", what);
+            violate!(
+                self,
+                "virtual time",
+                "task {task} is {ahead} ns ahead of CPU {id}'s clock, and not {least}..{most}"
+            );
         }
         let traits = &self.tasks[task].traits;
         let urgent = (traits.kthread || traits.loader) && self.tasks[task].raw().nr_cpus_allowed == 1;
         if urgent && enq_flags & SCX_ENQ_WAKEUP != 0 {
-            self.violate("urgent", format!("task {task}, which serves a CPU, waits in line"));
+            violate!(self, "urgent", "task {task}, which serves a CPU, waits in line");
         }
-        if id != cpu {
-            self.violate("lost", format!("task {task} of CPU {cpu} waits in the queue of CPU {id}"));
-        }
-        if !waiting {
-            self.violate("lost", format!("CPU {id} does not know that task {task} waits"));
-        }
+        fail_if!(self, id != cpu, "lost", "task {task} of CPU {cpu} waits in the queue of CPU {id}");
+        fail_if!(self, !waiting, "lost", "CPU {id} does not know that task {task} waits");
         if pinned && self.may_be_stolen(task) {
-            self.violate("pinned", format!("task {task} may move, and waits on CPU {id} where no CPU looks for it"));
+            violate!(self, "pinned", "task {task} may move, and waits on CPU {id} where no CPU looks for it");
         }
         if !pinned {
             self.checks.stale_since[id] = None;
         }
         if !overloaded && self.may_be_stolen(task) {
-            self.violate("overload bit", format!("CPU {id} hides task {task}, which waits and may move"));
+            violate!(self, "overload bit", "CPU {id} hides task {task}, which waits and may move");
         }
     }
 
-    /// Check a task that waits on a CPU for its cpu.max.
     fn check_throttled(&mut self, task: TaskId, cpu: usize) {
         let used_up = |id| {
             let group = self.native.group(self.program_id(id));
             group.quota > 0 && group.budget <= 0
         };
         if !self.cgroup_path(self.tasks[task].cgroup).any(used_up) {
-            self.violate(
-                "throttled",
-                format!("task {task} waits for its cpu.max, and no group above it has used it up"),
-            );
+            violate!(self, "throttled", "task {task} waits for its cpu.max, and no group above it has used it up");
         }
         if self.tasks[task].tctx().is_none_or(|tctx| tctx.at_user == 0) {
-            self.violate("throttled", format!("task {task} waits for its cpu.max, and may hold a kernel lock"));
+            violate!(self, "throttled", "task {task} waits for its cpu.max, and may hold a kernel lock");
         }
         // It is not counted twice if one of its parameters was changed.
         if self.tasks[task].tctx().is_some_and(|tctx| tctx.enqueued_at < self.now) {
@@ -355,7 +328,7 @@ impl Kernel {
         }
         let cctx = self.native.cpu_ctx(cpu);
         if cctx.throttle_timer_at == 0 && cctx.throttle_timer_fired == 0 {
-            self.violate("lost", format!("CPU {cpu} does not know that task {task} waits for its cpu.max"));
+            violate!(self, "lost", "CPU {cpu} does not know that task {task} waits for its cpu.max");
         }
     }
 
@@ -392,7 +365,7 @@ impl Kernel {
         let moves = self.cpus[cpu].push_away;
         let left = self.cpus[cpu].local.iter().find(|&task| Some(task) != moves);
         if let Some(task) = left.filter(|_| self.native.slot(cpu).is_some()) {
-            self.violate("left behind", format!("task {task} stays on CPU {cpu}, which a higher class has taken"));
+            violate!(self, "left behind", "task {task} stays on CPU {cpu}, which a higher class has taken");
         }
     }
 
@@ -407,7 +380,7 @@ impl Kernel {
             waits && Some(task) != moves && self.tasks[task].raw().nr_cpus_allowed > 1
         });
         if let Some(task) = left {
-            self.violate("left behind", format!("task {task} waits on CPU {cpu}, which a higher class has"));
+            violate!(self, "left behind", "task {task} waits on CPU {cpu}, which a higher class has");
         }
     }
 
@@ -422,7 +395,7 @@ impl Kernel {
         // Less than a period is added later.
         let folded = std::mem::replace(&mut util.summed, pelt.updated_at) != pelt.updated_at;
         if folded && self.native.slot(cpu).is_some() && !is_right {
-            self.violate("utilization", format!("CPU {cpu}'s is {:.0}, and the program has {avg}", seen[1]));
+            violate!(self, "utilization", "CPU {cpu}'s is {:.0}, and the program has {avg}", seen[1]);
         }
     }
 
@@ -434,7 +407,7 @@ impl Kernel {
         }
         let (weight, share) = (self.weight(task), self.share(task));
         if (weight as f64 - share).abs() > 2.0 + share / 1000.0 {
-            self.violate("cgroup", format!("task {task}'s weight is {weight}, and its share {share:.1}"));
+            violate!(self, "cgroup", "task {task}'s weight is {weight}, and its share {share:.1}");
         }
     }
 

@@ -20,7 +20,7 @@ use scx_magpie::bpf_intf::magpie_stat_STAT_STARVED;
 use crate::costs::TICK;
 use crate::dsq::{TaskId, is_throttled_queue, queue_cpu};
 use crate::fluid::Largest;
-use crate::kernel::{Curr, Kernel};
+use crate::kernel::{Curr, Kernel, violate};
 use crate::native::{GROUP_IDLE, WEIGHT_SHIFT};
 use crate::task::{Place, SCHED_IDLE, State};
 use crate::time::{MSEC, USEC};
@@ -155,7 +155,6 @@ impl Kernel {
         text
     }
 
-    /// Check the lag of a task in the model.
     fn check_service(&mut self, task: TaskId) {
         let Some(cpu) = self.checks.fluid.cpu(task) else { return };
         let is_idle = self.tasks[task].raw().policy == SCHED_IDLE
@@ -172,13 +171,12 @@ impl Kernel {
             self.checks.fluid.largest = Largest { of_bound, slices, lag_us, task, cpu, at_us };
         }
         if lag > bound && self.checks.fluid.enforced {
-            self.violate(
+            violate!(
+                self,
                 "service",
-                format!(
-                    "task {task} of weight {weight} among {all} lacks {:.0} us on CPU {cpu}, more than {:.0}",
-                    lag / USEC as f64,
-                    bound / USEC as f64
-                ),
+                "task {task} of weight {weight} among {all} lacks {:.0} us on CPU {cpu}, more than {:.0}",
+                lag / USEC as f64,
+                bound / USEC as f64
             );
         }
     }

@@ -2,16 +2,32 @@
 //! Calls of the BPF program's callbacks. Kfuncs find the simulated kernel with [`current`].
 
 use std::cell::Cell;
+use std::ffi::c_void;
 
 use crate::costs::CALLBACK;
 use crate::dsq::TaskId;
-use crate::instructions::end_child;
 use crate::kernel::{Call, Curr, Kernel, Moment};
-use crate::native::{Native, sched_ext_ops, task_struct};
+use crate::machine::Machine;
+use crate::native::{sched_ext_ops, task_struct};
 use crate::trace::{Op, Record};
 
 thread_local! {
     static CURRENT: Cell<*mut Kernel> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// Measures callbacks: their instructions (growth.rs), or the cache lines that they move (lines.rs).
+pub trait Probe {
+    /// Note the begin of a callback. Return true in a child process, which exits after the callback.
+    fn called(&mut self, op: Op, task: Option<TaskId>, arg: u64) -> bool;
+
+    /// Note that the program loads or stores.
+    fn accessed(&mut self, _machine: &Machine, _cpu: usize, _addr: usize, _store: bool) {}
+}
+
+/// Exit after the callback, without flushing output that the child has inherited.
+pub fn end_child() -> ! {
+    // SAFETY: exits immediately.
+    unsafe { libc::_exit(0) }
 }
 
 /// Return the kernel whose callback runs.
@@ -46,12 +62,9 @@ impl Kernel {
         unsafe { (*curr).migration_disabled += u16::from(disables) };
         let ops = self.ops;
         let before = CURRENT.replace(self);
-        if self.counter.as_mut().is_some_and(|counter| counter.in_child(op, task, arg)) {
+        if self.probe.as_ref().is_some_and(|probe| probe.borrow_mut().called(op, task, arg)) {
             callback(&ops);
             end_child();
-        }
-        if let Some(lines) = &mut self.lines {
-            lines.called(op, arg);
         }
         let ret = callback(&ops);
         CURRENT.set(before);
@@ -62,12 +75,15 @@ impl Kernel {
         ret
     }
 
-    /// Run one of the program's entry points for user space.
-    pub(super) fn in_program(&mut self, run: impl FnOnce(&Native)) {
-        let native: *const Native = &self.native;
+    /// Run one of the programs for the loader.
+    pub(super) fn run_program(&mut self, program: unsafe extern "C" fn(*mut c_void) -> i32) {
+        // SAFETY: the program ignores its argument.
+        self.in_program(|| assert_eq!(unsafe { program(std::ptr::null_mut()) }, 0));
+    }
+
+    pub(super) fn in_program(&mut self, run: impl FnOnce()) {
         let before = CURRENT.replace(self);
-        // SAFETY: nothing replaces self.native.
-        run(unsafe { &*native });
+        run();
         CURRENT.set(before);
     }
 

@@ -22,7 +22,6 @@ impl Kernel {
         self.cgroup_path(id).find_map(own).map_or(0, |value| value[0] as u32)
     }
 
-    /// Report a new cgroup to the program.
     pub fn init_cgroup(&mut self, id: CgroupId) {
         if self.tunables.no_cgroups {
             return;
@@ -30,9 +29,7 @@ impl Kernel {
         let raw = &raw mut *self.cgroups[id].raw;
         let mut args = scx_cgroup_init_args { weight: self.cgroups[id].weight };
         let err = self.call(Op::CgroupInit, None, id as u64, |ops| unsafe { ops.cgroup_init.unwrap()(raw, &mut args) });
-        if err != 0 {
-            self.violate("init", format!("cgroup_init() returned {err}"));
-        }
+        fail_if!(self, err != 0, "init", "cgroup_init() returned {err}");
     }
 
     pub fn make_cgroup(&mut self, spec: &Spec) -> CgroupId {
@@ -85,7 +82,6 @@ impl Kernel {
         self.tell_setting(id, Op::CgroupSetIdle, |ops, raw| unsafe { ops.cgroup_set_idle.unwrap()(raw, idle) });
     }
 
-    /// Set cpu.max. A quota of `None` is max.
     pub fn set_cgroup_max(&mut self, id: CgroupId, quota_us: Option<u64>, period_us: u64, burst_us: u64) {
         let bandwidth = &mut self.cgroups[id].tg.cfs_bandwidth;
         bandwidth.quota = quota_us.map_or(u64::MAX, |us| us * USEC);
@@ -136,7 +132,6 @@ impl Kernel {
         self.hashes.get(&(self.native.group_ids(), key)).map_or(0, |value| value[0] as u32)
     }
 
-    /// Return the group and its ancestors below the root.
     pub fn cgroup_path(&self, id: CgroupId) -> impl Iterator<Item = CgroupId> + '_ {
         std::iter::successors(Some(id), |&id| Some(self.cgroups[id].parent)).take_while(|&id| id != 0)
     }

@@ -46,7 +46,6 @@ impl Kernel {
         });
     }
 
-    /// Return the longest slice that any task has had, ns.
     pub fn longest_slice(&self) -> u64 {
         self.longest_own_slice.max(self.tunables.slice_us * USEC)
     }

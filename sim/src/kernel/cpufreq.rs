@@ -20,7 +20,6 @@ pub const MAX_FREQ: u64 = 1024;
 pub const RATE_LIMIT: u64 = 2 * MSEC;
 
 pub struct Freq {
-    /// MIN_FREQ..=MAX_FREQ
     pub now: u64,
     set_at: Option<u64>,
     charged_at: u64,

@@ -4,7 +4,6 @@
 use std::cmp::Reverse;
 
 use crate::costs::IDLE_EXIT;
-use crate::dsq::TaskId;
 use crate::kernel::{Curr, Event, Kernel, Moment};
 use crate::native::{Context, SCX_KICK_IDLE, SCX_KICK_PREEMPT};
 use crate::trace::Op;
@@ -43,8 +42,8 @@ impl Kernel {
             Event::Tick(cpu) if self.cpus[cpu].tick_stopped => self.boot_cpu(),
             Event::Resched(cpu) | Event::Tick(cpu) | Event::Reenqueue(cpu) => cpu,
             Event::RemoteWake { cpu, .. } | Event::HigherClassEnds(cpu) => cpu,
-            Event::Timer(task) => self.timer_cpu(task),
-            Event::Fault(_) | Event::FollowHotplug | Event::BpfTimer { .. } => self.boot_cpu(),
+            Event::Timer(task) if self.online.test(self.tasks[task].cpu) => self.tasks[task].cpu,
+            Event::Timer(_) | Event::Fault(_) | Event::FollowHotplug | Event::BpfTimer { .. } => self.boot_cpu(),
             Event::Check => return self.tell(Moment::Period),
         };
         if self.cpus[cpu].busy_until > self.now {
@@ -68,7 +67,6 @@ impl Kernel {
         self.leave(cpu);
     }
 
-    /// Enter the kernel on a CPU.
     pub fn enter(&mut self, cpu: usize) {
         self.cpu = cpu;
         self.cost = if self.cpus[cpu].curr == Curr::Idle { IDLE_EXIT } else { 0 };
@@ -121,11 +119,6 @@ impl Kernel {
             self.tasks[task].enable_migration();
         }
         self.tasks[task].in_work
-    }
-
-    pub fn timer_cpu(&self, task: TaskId) -> usize {
-        let cpu = self.tasks[task].cpu;
-        if self.online.test(cpu) { cpu } else { self.boot_cpu() }
     }
 
     /// Deliver kicks, as the kernel does when it enables interrupts.

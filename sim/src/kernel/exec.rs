@@ -19,7 +19,10 @@ impl Kernel {
     pub fn step(&mut self, cpu: usize) {
         let Curr::Task(task) = self.cpus[cpu].curr else { return };
         if self.tasks[task].remaining == 0 {
-            self.end_pinned(task);
+            // The step that ends may have disabled migration.
+            if self.tasks[task].is_migration_disabled() {
+                self.tasks[task].enable_migration();
+            }
             self.next_step(cpu, task);
         }
         if self.cpus[cpu].curr == Curr::Task(task) && !self.tasks[task].blocked {
@@ -27,7 +30,6 @@ impl Kernel {
         }
     }
 
-    /// Draw the work of a step that begins on `cpu`.
     fn draw_work(&mut self, cpu: usize, id: TaskId, dist: Dist) {
         let work = dist.draw(&mut self.rng);
         let task = &mut self.tasks[id];
@@ -127,21 +129,13 @@ impl Kernel {
             Step::Exit => self.exit(id),
             Step::Affinity(target, allowed) => {
                 self.cost += SYSCALL;
-                self.set_affinity(target, allowed);
+                if !allowed.and(&self.online).is_empty() {
+                    self.set_affinity(target.unwrap_or(id), allowed);
+                }
             }
             Step::Nice(target, nice) => {
                 self.cost += SYSCALL;
-                self.set_nice(target, nice);
-            }
-            Step::OwnAffinity(allowed) => {
-                self.cost += SYSCALL;
-                if !allowed.and(&self.online).is_empty() {
-                    self.set_affinity(id, allowed);
-                }
-            }
-            Step::OwnNice(nice) => {
-                self.cost += SYSCALL;
-                self.set_nice(id, nice);
+                self.set_nice(target.unwrap_or(id), nice);
             }
             Step::HigherClass(on, ns) => {
                 self.cost += SYSCALL;
@@ -188,7 +182,6 @@ impl Kernel {
         }
     }
 
-    /// Wake a task that waits for this channel.
     fn wake_by_message(&mut self, task: TaskId, channel: usize) {
         let Channel { sync, futex, .. } = self.channels[channel];
         self.wake_from(if futex { Context::Futex } else { Context::Syscall }, task, sync);
@@ -211,7 +204,6 @@ impl Kernel {
         }
     }
 
-    /// Wake the joined tasks, in order.
     fn release(&mut self, channel: usize) {
         self.cost += SYSCALL;
         for task in std::mem::take(&mut self.channels[channel].receivers) {
@@ -246,13 +238,6 @@ impl Kernel {
                 task.waits_for_children = false;
                 self.wake(parent, true);
             }
-        }
-    }
-
-    /// migrate_enable(), if the step that ends had disabled migration.
-    fn end_pinned(&mut self, id: TaskId) {
-        if self.tasks[id].is_migration_disabled() {
-            self.tasks[id].enable_migration();
         }
     }
 }

@@ -7,23 +7,59 @@
 //! hotplug          cpu_offline(), the CPU's tasks move; cpu_online(), and the loader places it or restarts
 //! ```
 
-use crate::cgroup::{NR_AUTOGROUPS, Spec};
+use scx_magpie::bpf_intf::NO_NODE;
+use serde::{Deserialize, Serialize};
+
+use crate::cgroup::{CgroupId, NR_AUTOGROUPS, Spec};
 use crate::costs::{CONTEXT_SWITCH, IPI};
 use crate::dsq::TaskId;
-use crate::fault::Fault;
 use crate::kernel::{Curr, Event, Kernel};
 use crate::mask::Mask;
-use crate::native::sched_ext_ops;
-use crate::task::{Place, State};
+use crate::native::{place, sched_ext_ops};
+use crate::task::{Place, State, Task};
 use crate::time::{MSEC, USEC};
 use crate::trace::Op;
-use scx_magpie::bpf_intf::NO_NODE;
+
+/// A change to a running system that the scheduler must survive.
+///
+/// - `pick` selects among the tasks that are alive then, except kernel threads and the loader.
+/// - `cpu` selects among the CPUs that are online then; for `Online`, offline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Fault {
+    /// A real-time task takes the CPU for `ns`.
+    HigherClass { cpu: usize, ns: u64 },
+    /// sched_setaffinity()
+    Affinity { pick: usize, allowed: Mask },
+    /// setpriority()
+    Nice { pick: usize, nice: i32 },
+    /// sched_setattr(): a slice of its own; 0: none.
+    OwnSlice { pick: usize, us: u64 },
+    /// The task moves to a cgroup. `to` and `cgroup` are modulo the number ever created.
+    Move { pick: usize, to: CgroupId },
+    /// setsid(): the task moves to one of a few sessions, modulo.
+    Session { pick: usize, to: usize },
+    /// cpu.weight
+    Weight { cgroup: CgroupId, weight: u32 },
+    /// cpu.idle
+    Idle { cgroup: CgroupId, idle: bool },
+    /// cpu.max; no limit without a quota.
+    Limit { cgroup: CgroupId, quota_us: Option<u64>, period_us: u64, burst_us: u64 },
+    /// mkdir
+    Make(Spec),
+    /// rmdir; does nothing if the cgroup has tasks or children.
+    Remove { cgroup: CgroupId },
+    /// The loader finds the memory of the task's process on this node, modulo; None: spread.
+    Memory { pick: usize, node: Option<usize> },
+    /// The CPU goes offline.
+    Offline { cpu: usize },
+    /// The CPU comes online.
+    Online { cpu: usize },
+}
 
 /// Time until the loader notices hotplug.
 const LOOK: u64 = 5 * MSEC;
 
 impl Kernel {
-    /// Schedule faults at their times.
     pub fn plan(&mut self, faults: &[(u64, Fault)]) {
         for (at, fault) in faults {
             self.push(*at, Event::Fault(self.faults.len()));
@@ -38,7 +74,7 @@ impl Kernel {
                 self.take_cpu(cpu, ns);
             }
             Fault::Affinity { pick, allowed } => {
-                let allowed = allowed.and(&Mask::first(self.cpus.len()));
+                let allowed = allowed.and(&self.possible);
                 if let Some(task) = self.pick(pick)
                     && !allowed.and(&self.online).is_empty()
                     && !self.tasks[task].is_migration_disabled()
@@ -46,25 +82,15 @@ impl Kernel {
                     self.set_affinity(task, allowed);
                 }
             }
-            Fault::Nice { pick, nice } => {
-                if let Some(task) = self.pick(pick) {
-                    self.set_nice(task, nice);
-                }
-            }
+            Fault::Nice { pick, nice } => self.with_task(pick, |kernel, task| kernel.set_nice(task, nice)),
             Fault::OwnSlice { pick, us } => {
-                if let Some(task) = self.pick(pick) {
-                    self.set_own_slice(task, us * USEC);
-                }
+                self.with_task(pick, |kernel, task| kernel.set_own_slice(task, us * USEC));
             }
             Fault::Move { pick, to } => {
-                if let Some(task) = self.pick(pick) {
-                    self.move_to_cgroup(task, to % self.cgroups.len());
-                }
+                self.with_task(pick, |kernel, task| kernel.move_to_cgroup(task, to % kernel.cgroups.len()));
             }
             Fault::Session { pick, to } => {
-                if let Some(task) = self.pick(pick) {
-                    self.set_session(task, to % NR_AUTOGROUPS);
-                }
+                self.with_task(pick, |kernel, task| kernel.set_session(task, to % NR_AUTOGROUPS));
             }
             Fault::Weight { cgroup, weight } => self.set_cgroup_weight(cgroup % self.cgroups.len(), weight),
             Fault::Idle { cgroup, idle } => self.set_cgroup_idle(cgroup % self.cgroups.len(), idle),
@@ -78,13 +104,11 @@ impl Kernel {
                 }
             }
             Fault::Remove { cgroup } => self.remove_cgroup(cgroup % self.cgroups.len()),
-            Fault::Memory { pick, node } => {
-                if let Some(task) = self.pick(pick) {
-                    let nodes: Vec<_> = self.layout.cpus.values().map(|cpu| cpu.node).collect();
-                    let node = node.map_or(NO_NODE, |node| nodes[node % nodes.len()] as i32);
-                    self.set_memory(self.tasks[task].raw().tgid, node);
-                }
-            }
+            Fault::Memory { pick, node } => self.with_task(pick, |kernel, task| {
+                let nodes: Vec<_> = kernel.layout.cpus.values().map(|cpu| cpu.node).collect();
+                let node = node.map_or(NO_NODE, |node| nodes[node % nodes.len()] as i32);
+                kernel.set_memory(kernel.tasks[task].raw().tgid, node);
+            }),
             Fault::Offline { cpu } => {
                 if let Some(cpu) = self.pick_cpu(cpu, true)
                     && self.online.len() > 1
@@ -101,13 +125,15 @@ impl Kernel {
     }
 
     fn pick(&self, pick: usize) -> Option<TaskId> {
-        let alive: Vec<_> = (0..self.tasks.len())
-            .filter(|&task| {
-                let task = &self.tasks[task];
-                task.is_alive() && !task.traits.kthread && !task.traits.loader
-            })
-            .collect();
+        let may = |task: &Task| task.is_alive() && !task.traits.kthread && !task.traits.loader;
+        let alive: Vec<_> = (0..self.tasks.len()).filter(|&task| may(&self.tasks[task])).collect();
         (!alive.is_empty()).then(|| alive[pick % alive.len()])
+    }
+
+    fn with_task(&mut self, pick: usize, run: impl FnOnce(&mut Self, TaskId)) {
+        if let Some(task) = self.pick(pick) {
+            run(self, task);
+        }
     }
 
     fn pick_cpu(&self, pick: usize, online: bool) -> Option<usize> {
@@ -126,7 +152,6 @@ impl Kernel {
     pub fn bring_online(&mut self, cpu: usize) {
         self.on_its_own(cpu, Op::CpuOnline, |ops| unsafe { ops.cpu_online.unwrap()(cpu as i32) });
         self.online.set(cpu);
-        *self.online_c = self.online.to_c();
         self.cpus[cpu].idle_since = self.now;
         // A CPU comes online with the idle task running.
         self.resched_curr(cpu);
@@ -140,7 +165,6 @@ impl Kernel {
         self.account(cpu);
         self.update_curr(cpu);
         self.online.clear(cpu);
-        *self.online_c = self.online.to_c();
         if self.cpu == cpu {
             self.cpu = self.boot_cpu();
         }
@@ -187,7 +211,7 @@ impl Kernel {
         for cpu in came {
             self.publisher.set_layout(&self.layout);
             let layout = self.layout.clone();
-            self.in_program(|native| native.place_cpu(&layout, cpu));
+            self.in_program(|| place(&layout, cpu));
             self.resched_curr(cpu);
         }
     }

@@ -6,21 +6,20 @@
 
 use std::collections::btree_map::Entry;
 use std::ffi::{CStr, c_char, c_void};
-
-use scx_magpie::bpf_intf::magpie_limits_CACHE_LINE;
+use std::mem::MaybeUninit;
 
 use crate::cache::Line;
 use crate::costs::KFUNC;
 use crate::dsq::{Dsq, TaskId, is_throttled_queue, local_on, queue_cpu};
 use crate::kernel::call::{current, try_current};
-use crate::kernel::timers::{Array, Callback};
+use crate::kernel::timers::Callback;
 use crate::kernel::turns::Word;
 use crate::kernel::{Event, Kernel, Moment};
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::native::{
-    PF_IDLE, SCX_DSQ_LOCAL, SCX_ENQ_IMMED_FLAG, SCX_KICK_IDLE, bpf_iter_scx_dsq, cgroup, cpumask, is_shared,
-    scx_public_consts_SCX_DSQ_ITER_REV, task_struct,
+    CACHE_LINE, PF_IDLE, SCX_DSQ_LOCAL, SCX_ENQ_IMMED_FLAG, SCX_KICK_IDLE, bpf_iter_scx_dsq, cgroup, cpumask,
+    is_shared, scx_public_consts_SCX_DSQ_ITER_REV, task_struct,
 };
 use crate::task::{Insert, Place, Work};
 use crate::trace::Op;
@@ -31,6 +30,13 @@ const MAX_ROUNDS: u32 = 1 << 16;
 fn kernel() -> &'static mut Kernel {
     // SAFETY: only callbacks call kfuncs, and each function here drops the reference at its return.
     unsafe { current() }
+}
+
+/// Return the kernel, after the time that a kfunc takes.
+fn charged() -> &'static mut Kernel {
+    let kernel = kernel();
+    kernel.cost += KFUNC;
+    kernel
 }
 
 fn dsq(id: u64) -> Option<&'static Dsq> {
@@ -82,36 +88,27 @@ extern "C" fn scx_bpf_task_running(p: *const task_struct) -> bool {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn bpf_cpumask_test_cpu(cpu: u32, mask: *const cpumask) -> bool {
-    kernel().cost += KFUNC;
-    // SAFETY: a task's mask or the online mask.
-    Mask::of_c(unsafe { &*mask }).test(cpu as usize)
+extern "C" fn bpf_cpumask_test_cpu(cpu: u32, mask: &cpumask) -> bool {
+    charged();
+    Mask::of_c(mask).test(cpu as usize)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn bpf_cpumask_any_and_distribute(a: *const cpumask, b: *const cpumask) -> u32 {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
-    // SAFETY: as above.
-    let both = unsafe { Mask::of_c(&*a).and(&Mask::of_c(&*b)) };
-    match both.next_after(kernel.last_any) {
-        Some(cpu) => {
-            kernel.last_any = cpu;
-            cpu as u32
-        }
-        None => u32::MAX,
-    }
+extern "C" fn bpf_cpumask_any_and_distribute(a: &cpumask, b: &cpumask) -> u32 {
+    let kernel = charged();
+    let Some(cpu) = Mask::of_c(a).and(&Mask::of_c(b)).next_after(kernel.last_any) else { return u32::MAX };
+    kernel.last_any = cpu;
+    cpu as u32
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_get_online_cpumask() -> *const cpumask {
-    &raw const *kernel().online_c
+    kernel().online.as_c()
 }
 
-/// Return the ids of possible CPUs.
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_get_possible_cpumask() -> *const cpumask {
-    &raw const *kernel().possible_c
+    kernel().possible.as_c()
 }
 
 #[unsafe(no_mangle)]
@@ -193,8 +190,7 @@ extern "C" fn scx_bpf_dsq_move_to_local(dsq_id: u64, enq_flags: u64) -> bool {
 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_dsq_nr_queued(dsq_id: u64) -> i32 {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     if let Some(cpu) = local_on(dsq_id).or((dsq_id == SCX_DSQ_LOCAL).then_some(kernel.cpu)) {
         kernel.check_possible(cpu);
         return kernel.cpus[cpu].local.len() as i32;
@@ -214,8 +210,7 @@ extern "C" fn scx_bpf_dsq_peek(dsq_id: u64) -> *mut task_struct {
 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_kick_cpu(cpu: i32, flags: u64) {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     if cpu < 0 || cpu as usize >= kernel.cpus.len() {
         return kernel.violate("no such CPU", format!("CPU {cpu} is kicked"));
     }
@@ -227,7 +222,7 @@ extern "C" fn scx_bpf_kick_cpu(cpu: i32, flags: u64) {
 
 #[unsafe(no_mangle)]
 extern "C" fn scx_bpf_task_set_slice(p: *mut task_struct, slice: u64) -> bool {
-    // SAFETY: as above. The idle task has no simulator id and no slice.
+    // SAFETY: as in id(). The idle task has no simulator id and no slice.
     if unsafe { (*p).flags } & PF_IDLE == 0 {
         kernel().tasks[id(p)].raw_mut().scx.slice = slice;
     }
@@ -263,16 +258,13 @@ extern "C" fn sim_enq_immed() -> u64 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn bpf_iter_scx_dsq_new(it: *mut bpf_iter_scx_dsq, dsq_id: u64, flags: u64) {
+extern "C" fn bpf_iter_scx_dsq_new(it: &mut MaybeUninit<bpf_iter_scx_dsq>, dsq_id: u64, flags: u64) {
     let seq = dsq(dsq_id).map_or(0, |dsq| dsq.seq);
-    // SAFETY: on the program's stack.
-    unsafe { *it = bpf_iter_scx_dsq { dsq_id, flags, seq, ..Default::default() } };
+    it.write(bpf_iter_scx_dsq { dsq_id, flags, seq, ..Default::default() });
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn bpf_iter_scx_dsq_next(it: *mut bpf_iter_scx_dsq) -> *mut task_struct {
-    // SAFETY: as above.
-    let it = unsafe { &mut *it };
+extern "C" fn bpf_iter_scx_dsq_next(it: &mut bpf_iter_scx_dsq) -> *mut task_struct {
     let kernel = kernel();
     kernel.accesses(Word::Dsq(it.dsq_id), false);
     kernel.cost += KFUNC;
@@ -290,21 +282,14 @@ unsafe extern "C" fn bpf_iter_scx_dsq_next(it: *mut bpf_iter_scx_dsq) -> *mut ta
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn scx_bpf_dsq_move(
-    it: *mut bpf_iter_scx_dsq,
-    p: *mut task_struct,
-    dsq_id: u64,
-    enq_flags: u64,
-) -> bool {
-    // SAFETY: as above.
-    let from = unsafe { (*it).dsq_id } as usize;
+extern "C" fn scx_bpf_dsq_move(it: &mut bpf_iter_scx_dsq, p: *mut task_struct, dsq_id: u64, enq_flags: u64) -> bool {
+    let from = it.dsq_id as usize;
     let kernel = kernel();
     let task = id(p);
     if matches!(kernel.call, Some(call) if call.op == Op::CpuOffline)
         && local_on(dsq_id) == Some(kernel.tasks[task].cpu)
     {
-        // SAFETY: as above.
-        unsafe { (*it).pos -= 1 };
+        it.pos -= 1;
         kernel.lock_dsq(from);
         kernel.take_out(task);
         kernel.insert(task, dsq_id, None, 0);
@@ -331,20 +316,12 @@ unsafe extern "C" fn scx_bpf_dsq_move(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn scx_bpf_dsq_move_set_vtime(it: *mut bpf_iter_scx_dsq, vtime: u64) {
-    // SAFETY: as above.
-    unsafe { (*it).vtime = vtime };
+extern "C" fn scx_bpf_dsq_move_set_vtime(it: &mut bpf_iter_scx_dsq, vtime: u64) {
+    it.vtime = vtime;
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn scx_bpf_dsq_move_vtime(
-    it: *mut bpf_iter_scx_dsq,
-    p: *mut task_struct,
-    dsq_id: u64,
-    _enq_flags: u64,
-) -> bool {
-    // SAFETY: as above.
-    let it = unsafe { &mut *it };
+extern "C" fn scx_bpf_dsq_move_vtime(it: &mut bpf_iter_scx_dsq, p: *mut task_struct, dsq_id: u64, _flags: u64) -> bool {
     let kernel = kernel();
     let task = id(p);
     let from = it.dsq_id as usize;
@@ -373,8 +350,7 @@ extern "C" fn bpf_task_work_schedule_resume(
     _map: *const c_void,
     callback: Work,
 ) -> i32 {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     if kernel.works_fail {
         return -libc::ENOMEM;
     }
@@ -384,8 +360,7 @@ extern "C" fn bpf_task_work_schedule_resume(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sim_task_storage(map: *const c_void, p: *mut task_struct, size: u64, create: bool) -> *mut c_void {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     let storage = &mut kernel.tasks[id(p)].storage;
     if let Some((_, value)) = storage.iter_mut().find(|(of, _)| *of == map) {
         return value.as_mut_ptr().cast();
@@ -399,25 +374,22 @@ unsafe extern "C" fn sim_task_storage(map: *const c_void, p: *mut task_struct, s
 
 #[unsafe(no_mangle)]
 extern "C" fn sim_array(map: *const c_void, key: u32, size: u64, max_entries: u64) -> *mut c_void {
-    let arrays = &mut kernel().arrays;
-    let at = arrays.iter().position(|array| array.is_of(map)).unwrap_or_else(|| {
-        arrays.push(Array::new(map, size as usize, max_entries as usize));
-        arrays.len() - 1
-    });
-    arrays[at].lookup(key)
+    if u64::from(key) >= max_entries {
+        return std::ptr::null_mut();
+    }
+    let value = kernel().arrays.entry((map as usize, key.into()));
+    value.or_insert_with(|| vec![0; (size as usize).div_ceil(8)].into()).as_mut_ptr().cast()
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn sim_hash(map: *const c_void, key: u64, _size: u64) -> *mut c_void {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     kernel.hashes.get_mut(&(map as usize, key)).map_or(std::ptr::null_mut(), |value| value.as_mut_ptr().cast())
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sim_hash_insert(map: *const c_void, key: u64, value: *const c_void, size: u64) -> i32 {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     if kernel.hashes_full {
         return -libc::ENOMEM;
     }
@@ -434,13 +406,12 @@ unsafe extern "C" fn sim_hash_insert(map: *const c_void, key: u64, value: *const
 
 #[unsafe(no_mangle)]
 extern "C" fn sim_hash_delete(map: *const c_void, key: u64) -> i32 {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     kernel.hashes.remove(&(map as usize, key)).map_or(-libc::ENOENT, |_| 0)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn sim_timer_init(timer: *mut c_void, map: *const c_void) -> i32 {
+extern "C" fn sim_timer_init(timer: *mut c_void, map: *mut c_void) -> i32 {
     kernel().init_timer(timer, map)
 }
 
@@ -454,8 +425,7 @@ extern "C" fn sim_timer_set_callback(timer: *mut c_void, callback: Callback) -> 
 
 #[unsafe(no_mangle)]
 extern "C" fn bpf_timer_start(timer: *mut c_void, delay: u64, _flags: u64) -> i32 {
-    let kernel = kernel();
-    kernel.cost += KFUNC;
+    let kernel = charged();
     kernel.start_timer(timer, delay)
 }
 
@@ -513,8 +483,8 @@ mod accesses {
 fn tell_lines(addr: *const c_void, store: bool) {
     // SAFETY: as kernel(); code outside of callbacks does not count.
     let Some(kernel) = (unsafe { try_current() }) else { return };
-    if let Some(lines) = &mut kernel.lines {
-        lines.accessed(&kernel.machine, kernel.cpu, addr as usize, store);
+    if let Some(probe) = &kernel.probe {
+        probe.borrow_mut().accessed(&kernel.machine, kernel.cpu, addr as usize, store);
     }
 }
 
@@ -530,7 +500,7 @@ fn access(addr: *const c_void, access: fn(&mut Line, &Machine, usize) -> u64) ->
     if !is_shared(addr as usize) {
         return false;
     }
-    let line = kernel.shared_lines.entry(addr as usize / magpie_limits_CACHE_LINE as usize).or_default();
+    let line = kernel.shared_lines.entry(addr as usize / CACHE_LINE).or_default();
     let cost = access(line, &kernel.machine, kernel.cpu);
     kernel.lines_moved += u64::from(cost > 0);
     kernel.cost += cost;

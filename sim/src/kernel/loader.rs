@@ -9,11 +9,12 @@ use scx_magpie::bpf_config::{BpfConfig, Possible};
 use scx_magpie::bpf_intf::process;
 use scx_magpie::nr_scan::ScanLimit;
 use scx_magpie::publisher::Publisher;
+use scx_magpie::stats::Snapshot;
 use scx_magpie::tunables::{CpuFreq, Power, Tunables};
 
 use crate::dsq::{MAX_DSQS, TaskId};
 use crate::kernel::{Event, Kernel, Moment};
-use crate::native::scx_init_task_args;
+use crate::native::{decay_cpuperfs, poll_groups, register_loader, sample_queues, scx_init_task_args};
 use crate::task::{Task, Traits};
 use crate::trace::Op;
 
@@ -37,7 +38,7 @@ impl Kernel {
         if err != 0 {
             self.violate("init", format!("init() returned {err}"));
         }
-        self.in_program(|native| native.register_loader());
+        self.run_program(register_loader);
         self.publish();
         for id in 0..self.cgroups.len() {
             if self.cgroups[id].alive {
@@ -52,7 +53,6 @@ impl Kernel {
         Ok(())
     }
 
-    /// Apply the flags that may change while the program runs.
     pub fn set(&mut self, tunables: Tunables) {
         self.native.set(&self.layout, &tunables);
         self.publisher.set_limit(ScanLimit::from(&tunables));
@@ -64,9 +64,7 @@ impl Kernel {
         let raw = self.tasks[task].raw;
         let mut args = scx_init_task_args { fork, cgroup: &raw mut *self.cgroups[self.tasks[task].cgroup].raw };
         let err = self.call(Op::InitTask, Some(task), 0, |ops| unsafe { ops.init_task.unwrap()(raw, &mut args) });
-        if err != 0 {
-            self.violate("init", format!("init_task() returned {err}"));
-        }
+        fail_if!(self, err != 0, "init", "init_task() returned {err}");
     }
 
     /// Create a sleeping task. [`Kernel::start`] wakes it for the first time.
@@ -79,7 +77,6 @@ impl Kernel {
         task
     }
 
-    /// Wake the task for the first time, at `at`.
     pub fn start(&mut self, task: TaskId, at: u64) {
         self.push(at, Event::Timer(task));
     }
@@ -95,16 +92,11 @@ impl Kernel {
         );
         self.publisher.publish_capacities(shared.capacities);
         if self.tunables.cpufreq == CpuFreq::On {
-            self.in_program(|native| native.decay_cpuperfs());
+            self.run_program(decay_cpuperfs);
         }
         if !self.tunables.no_cgroups {
-            self.in_program(|native| native.poll_groups());
+            self.run_program(poll_groups);
         }
-    }
-
-    /// Run the program that samples queue lengths for statistics.
-    pub fn sample_queues(&mut self) {
-        self.in_program(|native| native.sample_queues());
     }
 
     /// Set the node of a process's memory, as the loader's sampler does; -1: spread over nodes.
@@ -120,7 +112,13 @@ impl Kernel {
         self.publish();
     }
 
-    /// Return sum_util of each LLC of the layout.
+    /// Sample the lengths of queues, and return the statistics.
+    pub fn snapshot(&mut self) -> Snapshot {
+        self.run_program(sample_queues);
+        let now = Duration::from_nanos(self.now);
+        Snapshot::new(&self.layout, &self.native.shared(), &self.sum_util(), None, now)
+    }
+
     pub fn sum_util(&self) -> Vec<u32> {
         self.publisher.sum_util(self.native.shared().cpu_ctxs, Duration::from_nanos(self.now))
     }

@@ -24,7 +24,25 @@
 //!   real machine have an order here, which the seed decides. The CPU is busy for their costs.
 //! - The kernel reports each [`Moment`] to its observer, `checks`, on which it does not depend.
 
-mod call;
+/// Report a violation and return.
+macro_rules! violate {
+    ($kernel:ident, $kind:expr, $($what:tt)+) => {
+        return $kernel.violate($kind, format!($($what)+))
+    };
+}
+pub(crate) use violate;
+
+/// Report a violation and return if a condition holds that must not.
+macro_rules! fail_if {
+    ($kernel:ident, $wrong:expr, $($what:tt)+) => {
+        if $wrong {
+            $crate::kernel::violate!($kernel, $($what)+);
+        }
+    };
+}
+pub(crate) use fail_if;
+
+pub mod call;
 mod cgroups;
 mod change;
 pub mod cpufreq;
@@ -41,8 +59,10 @@ pub mod turns;
 mod wakeup;
 mod work;
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::rc::Rc;
 
 use anyhow::Result;
 use scx_magpie::nr_scan::ScanLimit;
@@ -51,20 +71,19 @@ use scx_magpie::stats::Snapshot;
 use scx_magpie::topology::Layout;
 use scx_magpie::tunables::Tunables;
 
+use self::call::Probe;
 use self::cpufreq::Freq;
+pub use self::faults::Fault;
 pub use self::observe::{FULL_MARGINS, Moment, Notes, Util, Violation};
-use self::timers::{Array, Timer};
+use self::timers::Timer;
 use self::turns::Turns;
 use crate::cache::Line;
 use crate::cgroup::{Cgroup, NR_AUTOGROUPS, autogroup};
 use crate::costs::TICK;
 use crate::dsq::{Dsq, TaskId};
-use crate::fault::Fault;
-use crate::instructions::Counter;
-use crate::lines_log::Lines;
 use crate::machine::Machine;
 use crate::mask::Mask;
-use crate::native::{Native, PF_IDLE, cpumask, sched_ext_ops, task_group, task_struct};
+use crate::native::{Native, PF_IDLE, sched_ext_ops, task_group, task_struct};
 use crate::program::{Channel, Program};
 use crate::stats::GroupStats;
 use crate::task::{State, Task};
@@ -96,7 +115,6 @@ pub enum Event {
     Check,
 }
 
-/// The task that runs on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Curr {
     #[default]
@@ -126,7 +144,6 @@ pub struct Cpu {
     pub tick_stopped: bool,
     pub ticked_at: u64,
     pub local: Dsq,
-    /// Number of runnable sched_ext tasks on the runqueue, the running one included.
     pub nr_running: usize,
     /// A higher class has the CPU, and ops.cpu_release() was called.
     pub released: bool,
@@ -143,7 +160,6 @@ pub struct Cpu {
     pub line: Line,
 }
 
-/// The running callback.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub op: Op,
@@ -151,7 +167,6 @@ pub struct Call {
     pub task: Option<TaskId>,
     /// Tasks inserted into the local DSQ of `cpu`.
     pub nr_tasks: u32,
-    /// Rounds of the callback's loops.
     pub rounds: u32,
     /// Tasks checked by its longest iteration, and by the longest one from the end of a queue.
     pub checks: u32,
@@ -187,8 +202,9 @@ impl Quirks {
     }
 }
 
-/// Called at each moment. May call [`Kernel::violate`].
 pub type Observer = fn(&mut Kernel, Moment);
+
+type Values = BTreeMap<(usize, u64), Box<[u64]>>;
 
 pub struct Kernel {
     pub machine: Machine,
@@ -208,11 +224,9 @@ pub struct Kernel {
     pub nr_events: u64,
     pub cpus: Vec<Cpu>,
     pub online: Mask,
-    pub online_c: Box<cpumask>,
-    pub possible_c: Box<cpumask>,
+    pub possible: Mask,
     pub last_any: usize,
     pub tasks: Vec<Task>,
-    /// The longest slice that a program has asked for, ns.
     longest_own_slice: u64,
     /// Indexed by id; see `dsq.rs`.
     pub dsqs: Vec<Option<Dsq>>,
@@ -221,18 +235,13 @@ pub struct Kernel {
     pub groups: Vec<GroupStats>,
     /// The root is first, and parents precede their children.
     pub cgroups: Vec<Cgroup>,
-    /// The kernel's autogroups, one per session.
     pub autogroups: Vec<Box<task_group>>,
-    /// The program's arrays, some with timers.
-    pub arrays: Vec<Array>,
-    /// The program's hashes, by map and key.
-    pub hashes: BTreeMap<(usize, u64), Box<[u64]>>,
+    /// Values of the program's arrays and hashes, by map and key.
+    pub arrays: Values,
+    pub hashes: Values,
     pub timers: Vec<Timer>,
-    /// bpf_timer_start() returns an error.
     pub timers_fail: bool,
-    /// bpf_task_work_schedule_resume() returns an error.
     pub works_fail: bool,
-    /// There is no memory for an entry of a hash.
     pub hashes_full: bool,
     /// The program's counters at the end of the warm-up, and the time of that.
     pub warm_up: Snapshot,
@@ -240,27 +249,19 @@ pub struct Kernel {
     pub faults: Vec<(u64, Fault)>,
     /// Cache lines of the BPF program that many CPUs use, by address.
     pub shared_lines: HashMap<usize, Line>,
-    /// Number of moves of these lines between CPUs.
     pub lines_moved: u64,
     pub kicks: Vec<(usize, u64)>,
-    /// State of two CPUs that run at the same time.
     turns: Option<Turns>,
     pub quirks: Quirks,
     observer: Observer,
-    /// Notes of the observer.
     pub checks: Notes,
-    /// Counts the instructions of some callbacks.
-    pub counter: Option<Counter>,
-    /// Counts cache lines that move.
-    pub lines: Option<Lines>,
+    pub probe: Option<Rc<RefCell<dyn Probe>>>,
     pub trace: Trace,
     pub violation: Option<Violation>,
-    /// Output of scx_bpf_dump().
     pub dump: Vec<String>,
 }
 
 impl Kernel {
-    /// Create a kernel without a program. [`Kernel::attach`] loads it.
     pub fn bare(machine: Machine, tunables: &Tunables, seed: u64, observer: Observer) -> Result<Self> {
         let nr_cpus = machine.nr_cpus();
         let online: BTreeSet<_> = (0..nr_cpus).collect();
@@ -292,8 +293,7 @@ impl Kernel {
             nr_events: 0,
             cpus,
             online: Mask::first(nr_cpus),
-            online_c: Box::new(Mask::first(nr_cpus).to_c()),
-            possible_c: Box::new(Mask::first(nr_cpus).to_c()),
+            possible: Mask::first(nr_cpus),
             last_any: 0,
             tasks: Vec::new(),
             dsqs: Vec::new(),
@@ -302,8 +302,8 @@ impl Kernel {
             groups: Vec::new(),
             cgroups: vec![Cgroup::root()],
             autogroups: (0..NR_AUTOGROUPS).map(|_| autogroup()).collect(),
-            arrays: Vec::new(),
-            hashes: BTreeMap::new(),
+            arrays: Values::new(),
+            hashes: Values::new(),
             timers: Vec::new(),
             timers_fail: false,
             works_fail: false,
@@ -318,8 +318,7 @@ impl Kernel {
             quirks: Quirks::of_seed(seed),
             observer,
             checks: Notes::new(nr_cpus, TICK),
-            counter: None,
-            lines: None,
+            probe: None,
             trace: Trace::default(),
             violation: None,
             dump: Vec::new(),
@@ -336,9 +335,7 @@ impl Kernel {
 
     /// Report a violation for an impossible CPU, as the kernel ejects the scheduler.
     pub fn check_possible(&mut self, cpu: usize) {
-        if !Mask::of_c(&self.possible_c).test(cpu) {
-            self.violate("invalid", format!("CPU {cpu} is not possible"));
-        }
+        fail_if!(self, !self.possible.test(cpu), "invalid", "CPU {cpu} is not possible");
     }
 
     /// Return the CPU for events that belong to none: the first that is online.
@@ -350,7 +347,6 @@ impl Kernel {
         (self.observer)(self, moment);
     }
 
-    /// End the run with a violation.
     pub fn violate(&mut self, kind: &'static str, what: String) {
         if self.violation.is_none() {
             self.violation = Some(Violation { kind: kind.into(), at: self.now, what });

@@ -19,16 +19,13 @@ impl Kernel {
         self.tasks[task].place = place;
     }
 
-    /// Remove a task from its queue.
     pub fn take_out(&mut self, task: TaskId) {
         let found = match self.tasks[task].place {
             Place::Nowhere => true,
             Place::Local(cpu) => self.cpus[cpu].local.remove(task),
             Place::Dsq(id) => self.dsqs[id].as_mut().is_some_and(|dsq| dsq.remove(task)),
         };
-        if !found {
-            self.violate("lost", format!("task {task} is not in {:?}", self.tasks[task].place));
-        }
+        fail_if!(self, !found, "lost", "task {task} is not in {:?}", self.tasks[task].place);
         self.tasks[task].place = Place::Nowhere;
     }
 
@@ -62,9 +59,7 @@ impl Kernel {
             // (process_ddsp_deferred_locals).
             let may =
                 self.online.test(to) && self.tasks[task].may_run_on(to) && !self.tasks[task].is_migration_disabled();
-            if to != cpu && !may {
-                return self.violate("affinity", format!("task {task} is sent to CPU {to}, which it may not use"));
-            }
+            fail_if!(self, to != cpu && !may, "affinity", "task {task} is sent to CPU {to}, which it may not use");
             self.add_running(cpu, -1);
             self.add_running(to, 1);
             self.tasks[task].cpu = to;
@@ -85,7 +80,7 @@ impl Kernel {
         }
         let id = dsq_id as usize;
         if self.dsqs.get(id).is_none_or(Option::is_none) {
-            return self.violate("no such DSQ", format!("task {task} is inserted into {dsq_id:#x}"));
+            violate!(self, "no such DSQ", "task {task} is inserted into {dsq_id:#x}");
         }
         self.accesses(Word::Dsq(dsq_id), true);
         self.lock_dsq(id);

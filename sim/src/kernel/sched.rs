@@ -35,7 +35,6 @@ const SLICE_DFL: u64 = 20_000_000;
 const REMOTE_TICK: u64 = 1_000_000_000;
 
 impl Kernel {
-    /// Switch `cpu` to its next task.
     pub fn schedule(&mut self, cpu: usize) {
         self.lock_rq(cpu);
         self.switch(cpu);
@@ -175,7 +174,10 @@ impl Kernel {
                         let last = if next == Curr::Idle { SCX_ENQ_LAST } else { 0 };
                         self.do_enqueue(task, cpu, last);
                     }
-                    self.restrict_pinned(task, cpu);
+                    // migrate_disable_switch(): it is bound to the CPU that it leaves.
+                    if self.tasks[task].is_migration_disabled() {
+                        self.tasks[task].set_mask(Mask::only(cpu));
+                    }
                 }
                 if next == Curr::HigherClass && !self.cpus[cpu].released {
                     self.cpus[cpu].released = true;
@@ -340,7 +342,6 @@ impl Kernel {
         }
     }
 
-    /// Run a real-time task on the CPU for `ns`.
     pub fn take_cpu(&mut self, cpu: usize, ns: u64) {
         self.cpus[cpu].higher_class_ns += ns;
         self.resched_curr(cpu);
@@ -357,12 +358,5 @@ impl Kernel {
             self.move_if_disallowed(task);
         }
         self.resched_curr(cpu);
-    }
-
-    /// migrate_disable_switch(): bind a task with migration disabled to the CPU that it leaves.
-    pub fn restrict_pinned(&mut self, id: TaskId, cpu: usize) {
-        if self.tasks[id].is_migration_disabled() {
-            self.tasks[id].set_mask(Mask::only(cpu));
-        }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! BPF arrays, and the timers in them.
+//! BPF timers, in values of the program's arrays.
 
 use std::ffi::c_void;
 
@@ -9,54 +9,25 @@ use crate::trace::Op;
 /// Callback of a timer: map, key, and the value whose first field is the timer.
 pub type Callback = unsafe extern "C" fn(*mut c_void, *mut u32, *mut c_void) -> i32;
 
-pub struct Array {
-    pub map: *const c_void,
-    value_size: usize,
-    values: Box<[u64]>,
-}
-
-impl Array {
-    pub fn new(map: *const c_void, value_size: usize, max_entries: usize) -> Self {
-        Self { map, value_size, values: vec![0; (value_size * max_entries).div_ceil(8)].into() }
-    }
-
-    pub fn is_of(&self, map: *const c_void) -> bool {
-        self.map == map
-    }
-
-    /// Return the value of a key; null beyond the last.
-    pub fn lookup(&mut self, key: u32) -> *mut c_void {
-        let at = key as usize * self.value_size;
-        if at + self.value_size > self.values.len() * 8 {
-            return std::ptr::null_mut();
-        }
-        // SAFETY: within the values.
-        unsafe { self.values.as_mut_ptr().cast::<u8>().add(at).cast() }
-    }
-
-    pub fn key_of(&self, value: *const c_void) -> Option<u32> {
-        let at = (value as usize).wrapping_sub(self.values.as_ptr() as usize);
-        (at < self.values.len() * 8).then(|| (at / self.value_size) as u32)
-    }
-}
-
 pub struct Timer {
-    /// The value that contains the timer, in the array of this index.
+    /// The value that contains the timer, and its place.
     pub value: *mut c_void,
-    pub array: usize,
+    map: *mut c_void,
+    key: u32,
     pub callback: Option<Callback>,
     /// When it fires, ns; None: not armed.
     pub due: Option<u64>,
 }
 
 impl Kernel {
-    /// bpf_timer_init()
-    pub fn init_timer(&mut self, value: *mut c_void, map: *const c_void) -> i32 {
+    pub fn init_timer(&mut self, value: *mut c_void, map: *mut c_void) -> i32 {
         if self.timers.iter().any(|timer| timer.value == value) {
             return -libc::EBUSY;
         }
-        let Some(array) = self.arrays.iter().position(|array| array.is_of(map)) else { return -libc::EINVAL };
-        self.timers.push(Timer { value, array, callback: None, due: None });
+        let of_map = (map as usize, 0)..=(map as usize, u64::MAX);
+        let found = self.arrays.range(of_map).find(|(_, words)| words.as_ptr().addr() == value.addr());
+        let Some((&(_, key), _)) = found else { return -libc::EINVAL };
+        self.timers.push(Timer { value, map, key: key as u32, callback: None, due: None });
         0
     }
 
@@ -64,7 +35,6 @@ impl Kernel {
         self.timers.iter_mut().find(|timer| timer.value == value)
     }
 
-    /// bpf_timer_start(), `delay` ns from now.
     pub fn start_timer(&mut self, value: *mut c_void, delay: u64) -> i32 {
         if self.timers_fail {
             return -libc::ENOMEM;
@@ -85,9 +55,8 @@ impl Kernel {
     pub fn bpf_timer(&mut self, index: usize, due: u64) {
         let Some(timer) = self.timers.get_mut(index).filter(|timer| timer.due == Some(due)) else { return };
         timer.due = None;
-        let (value, array, callback) = (timer.value, timer.array, timer.callback);
-        let map = self.arrays[array].map.cast_mut();
-        let (Some(callback), Some(mut key)) = (callback, self.arrays[array].key_of(value)) else { return };
+        let (value, map, mut key, callback) = (timer.value, timer.map, timer.key, timer.callback);
+        let Some(callback) = callback else { return };
         self.call(Op::Timer, None, key.into(), |_| unsafe { callback(map, &mut key, value) });
     }
 }

@@ -144,7 +144,6 @@ impl Turns {
         !self.over[side] && !waits && (self.begun[side] || begins)
     }
 
-    /// Record the access.
     fn note(&mut self, access: Access) {
         self.accesses.push(access);
         let depends = |side: Side| self.next[side].is_some_and(|next| access.depends_on(&next));
@@ -161,14 +160,8 @@ impl Turns {
 
     /// Return the words that both sides have accessed, one of them with a store.
     pub fn shared(&self) -> BTreeSet<Word> {
-        let of = |side: Side, stores: bool| -> BTreeSet<Word> {
-            let its = self.accesses.iter().filter(|access| access.side == side && (access.store || !stores));
-            its.map(|access| access.word).collect()
-        };
-        [0, 1]
-            .iter()
-            .flat_map(|&side| of(side, true).intersection(&of(1 - side, false)).copied().collect::<Vec<_>>())
-            .collect()
+        let is_shared = |a: &&Access| self.accesses.iter().any(|b| a.side != b.side && a.depends_on(b));
+        self.accesses.iter().filter(is_shared).map(|access| access.word).collect()
     }
 }
 
@@ -184,7 +177,10 @@ impl Kernel {
                 scope.spawn(move || {
                     // SAFETY: the caller of run_both() and the other side wait.
                     let kernel = unsafe { &mut *baton.wait(side) };
-                    kernel.begin_side(side);
+                    if let Some(turns) = &mut kernel.turns {
+                        (turns.side, turns.begun[side]) = (side, true);
+                    }
+                    (kernel.call, kernel.kicks) = (None, Vec::new());
                     if kernel.may_begin(side) {
                         run(kernel);
                     }
@@ -193,12 +189,6 @@ impl Kernel {
             }
         });
         self.turns.take().expect("nobody takes it")
-    }
-
-    fn begin_side(&mut self, side: Side) {
-        let Some(turns) = &mut self.turns else { return };
-        (turns.side, turns.begun[side]) = (side, true);
-        (self.call, self.kicks) = (None, Vec::new());
     }
 
     fn may_begin(&self, side: Side) -> bool {
@@ -224,7 +214,6 @@ impl Kernel {
         }
     }
 
-    /// Note an access of any word.
     pub fn accesses(&mut self, word: Word, store: bool) {
         if self.turns.is_none() {
             return;
@@ -266,7 +255,6 @@ impl Kernel {
         }
     }
 
-    /// Take the lock of the CPU's runqueue.
     pub fn lock_rq(&mut self, cpu: usize) {
         self.accesses(Word::Lock(cpu), true);
         loop {

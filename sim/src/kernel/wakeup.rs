@@ -26,14 +26,12 @@ impl Kernel {
         self.select_and_activate(task, flags, SCX_ENQ_WAKEUP);
     }
 
-    /// Wake a task from an interrupt of the executing CPU.
     pub fn wake_from(&mut self, context: Context, task: TaskId, sync: bool) {
         self.native.context(context);
         self.wake(task, sync);
         self.native.context(Context::Syscall);
     }
 
-    /// Wake a child that the running task has forked.
     pub fn wake_up_new(&mut self, task: TaskId) {
         self.select_and_activate(task, SCX_WAKE_FORK, 0);
     }

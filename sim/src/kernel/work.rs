@@ -38,7 +38,6 @@ impl Kernel {
         self.push(from + left, Event::Step { cpu: id, armed });
     }
 
-    /// Return the speed of the CPU if its siblings are idle.
     fn full_speed(&self, cpu: usize) -> u64 {
         self.machine.places[cpu].capacity * self.cpus[cpu].freq.now / MAX_FREQ
     }
@@ -79,6 +78,7 @@ impl Kernel {
             raw.scx.slice = raw.scx.slice.saturating_sub(ran);
         }
         let group = self.programs[task.program].group;
-        self.groups[group].note_ran(ran, self.machine.places[id].capacity);
+        self.groups[group].ran += ran;
+        self.groups[group].capacity_time += ran * self.machine.places[id].capacity / 1024;
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 use super::Builder;
-use super::neighbors::{add_pool, fork_loop};
+use super::hogs::{add_pool, fork_loop};
 use crate::cgroup::CgroupId;
 use crate::mask::Mask;
 use crate::program::{Dist, Step};
@@ -23,11 +23,8 @@ pub struct Chaos {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Kind {
-    /// Never sleeps.
     Hog,
-    /// Runs and sleeps.
     Sleeper,
-    /// Runs and yields.
     Yielder,
     /// Runs with migration disabled, and sleeps.
     Pinned,
@@ -37,7 +34,6 @@ pub enum Kind {
     Pair,
     /// One task that wakes four tasks at the same time.
     Fan,
-    /// A kernel thread.
     Kthread,
     /// Forks a child that runs and exits, waits for it, and forks the next; never sleeps otherwise.
     ForkLoop,
@@ -56,7 +52,6 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChaosTask {
     pub kind: Kind,
-    /// Mean times.
     pub run_us: u64,
     pub sleep_us: u64,
     pub nice: i32,
@@ -137,18 +132,18 @@ impl ChaosTask {
                 vec![run, Step::Sleep(Dist::Uniform(50 * USEC, 100 * USEC)), again]
             }
             Kind::Hopper => {
-                let hops = allowed.iter().take(HOPS).flat_map(|cpu| [run, Step::OwnAffinity(Mask::only(cpu))]);
+                let hops = allowed.iter().take(HOPS).flat_map(|cpu| [run, Step::Affinity(None, Mask::only(cpu))]);
                 hops.chain([again]).collect()
             }
             Kind::SeldomGroup => {
                 let sleep = Step::Sleep(Dist::Exp(SELDOM * self.sleep_us * USEC));
                 let member = builder.program(group, "seldom", vec![sleep, run, again]);
-                (0..self.nr).for_each(|_| _ = builder.task(member, traits.clone()));
+                builder.tasks(member, self.nr, &traits);
                 return;
             }
             Kind::Renicer => {
                 let other = if self.nice == 0 { 10 } else { (-self.nice).min(19) };
-                vec![run, Step::OwnNice(other), run, Step::OwnNice(self.nice), again]
+                vec![run, Step::Nice(None, other), run, Step::Nice(None, self.nice), again]
             }
             Kind::Fan => {
                 let mut steps = vec![run];

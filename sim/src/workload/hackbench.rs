@@ -9,7 +9,6 @@
 //! ```
 
 use anyhow::{Result, ensure};
-use serde::{Deserialize, Serialize};
 
 use super::Builder;
 use crate::program::{Dist, Step};
@@ -27,21 +26,15 @@ const SOCKET_LOW: usize = 69;
 /// Additional ns per side for a message by socket compared with a pipe: sk_buff and protocol.
 const SOCKET_WORK: u64 = 500;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Hackbench {
-    pub groups: usize,
-    /// Number of senders, and of receivers, per group.
-    pub fds: usize,
-    /// Messages from each sender to each receiver.
-    pub loops: u32,
-    /// True: pipes; false: Unix sockets.
-    pub pipe: bool,
-}
-
-impl Default for Hackbench {
-    fn default() -> Self {
-        Self { groups: 1, fds: 20, loops: 100, pipe: true }
+parameters! {
+    pub struct Hackbench {
+        pub groups: usize = 1,
+        /// Number of senders, and of receivers, per group.
+        pub fds: usize = 20,
+        /// Messages from each sender to each receiver.
+        pub loops: u32 = 100,
+        /// True: pipes; false: Unix sockets.
+        pub pipe: bool = true,
     }
 }
 
@@ -80,7 +73,7 @@ impl Hackbench {
         }
         main.extend([Step::Wait, Step::End, Step::Jump(0)]);
         let main = builder.program(group, "hackbench", main);
-        builder.tasks(main, 1);
+        builder.tasks(main, 1, &builder.traits());
         Ok(())
     }
 }

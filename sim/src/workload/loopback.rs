@@ -13,17 +13,11 @@ use super::Builder;
 use crate::program::{ChannelId, Dist, Step};
 use crate::time::USEC;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Rr {
-    pub pairs: usize,
-    /// Work per side and round trip, us: TCP over loopback and netperf.
-    pub work: u64,
-}
-
-impl Default for Rr {
-    fn default() -> Self {
-        Self { pairs: 1, work: 10 }
+parameters! {
+    pub struct Rr {
+        pub pairs: usize = 1,
+        /// Work per side and round trip, us: TCP over loopback and netperf.
+        pub work: u64 = 10,
     }
 }
 
@@ -52,8 +46,8 @@ fn add_pair(
     let (client, server) = steps(request, response);
     let client = builder.program(group, "client", client);
     let server = builder.program(group, "server", server);
-    builder.tasks(client, 1);
-    builder.tasks(server, 1);
+    builder.tasks(client, 1, &builder.traits());
+    builder.tasks(server, 1, &builder.traits());
 }
 
 /// A kind of operation: its number among [`OPERATIONS`], work of client and server per round trip
@@ -124,7 +118,6 @@ fn operations() -> Vec<&'static Kind> {
         .collect()
 }
 
-/// Return the programs of client and server.
 fn steps(operations: &[&Kind], request: ChannelId, response: ChannelId) -> (Vec<Step>, Vec<Step>) {
     let (mut client, mut server) = (Vec::new(), Vec::new());
     for kind in operations {

@@ -1,15 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Workloads, a file each, and their names on the command line.
+//! Workloads, and their names on the command line.
 //!
 //! ```text
 //! "hogs:nr=4,nice=5" --Workload--> add() --> programs, channels and tasks of a Kernel
 //! ```
 
+/// Define a workload's parameters with their defaults.
+macro_rules! parameters {
+    ($vis:vis struct $name:ident { $($(#[$doc:meta])* $field_vis:vis $field:ident: $type:ty = $default:expr,)* }) => {
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        $vis struct $name { $($(#[$doc])* $field_vis $field: $type,)* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+    };
+}
+
 pub mod chaos;
 mod hackbench;
 pub mod hogs;
 mod loopback;
-pub mod neighbors;
 mod schbench;
 
 use std::str::FromStr;
@@ -25,18 +39,18 @@ use crate::kernel::Kernel;
 use crate::mask::Mask;
 use crate::program::{Channel, ChannelId, Program, ProgramId, Step};
 use crate::stats::GroupStats;
-use crate::task::{SCHED_NORMAL, Traits};
+use crate::task::Traits;
 
 /// A workload and its parameters with defaults; `NAME[:KEY=VALUE,...]` on the command line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "workload", rename_all = "lowercase")]
 pub enum Workload {
     Chaos(chaos::Chaos),
-    ForkLoops(neighbors::ForkLoops),
-    Frames(neighbors::Frames),
+    ForkLoops(hogs::ForkLoops),
+    Frames(hogs::Frames),
     Hackbench(hackbench::Hackbench),
     Hogs(hogs::Hogs),
-    Pool(neighbors::Pool),
+    Pool(hogs::Pool),
     Rr(loopback::Rr),
     Schbench(schbench::Schbench),
     Sleepers(hogs::Sleepers),
@@ -96,7 +110,6 @@ pub struct Builder<'a> {
     kernel: &'a mut Kernel,
     at: u64,
     spawned: usize,
-    /// Cgroup of the tasks.
     cgroup: CgroupId,
     /// Lines of the working set of a task.
     pub working_set: u64,
@@ -114,12 +127,10 @@ impl<'a> Builder<'a> {
         self.kernel.cpus.len()
     }
 
-    /// Return the slice of the scheduler's flags, ns.
     pub fn slice(&self) -> u64 {
         self.kernel.tunables.slice_us * crate::time::USEC
     }
 
-    /// Return the number of cgroups, root included.
     pub fn nr_cgroups(&self) -> usize {
         self.kernel.cgroups.len()
     }
@@ -148,26 +159,18 @@ impl<'a> Builder<'a> {
         id
     }
 
-    /// Return the traits of an ordinary task.
     pub fn traits(&self) -> Traits {
         Traits {
             allowed: Mask::first(self.nr_cpus()),
-            nice: 0,
-            policy: SCHED_NORMAL,
-            own_slice: 0,
-            kthread: false,
-            loader: false,
             cgroup: self.cgroup,
             working_set: self.working_set,
             remote_memory_pct: self.remote_memory_pct,
+            ..Traits::default()
         }
     }
 
-    /// Add this many ordinary tasks.
-    pub fn tasks(&mut self, program: ProgramId, nr: usize) {
-        for _ in 0..nr {
-            self.task(program, self.traits());
-        }
+    pub fn tasks(&mut self, program: ProgramId, nr: usize, traits: &Traits) {
+        (0..nr).for_each(|_| _ = self.task(program, traits.clone()));
     }
 
     /// Add a task, asleep on an allowed CPU until about the start of the workload.

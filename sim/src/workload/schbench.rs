@@ -9,29 +9,19 @@
 //! ```
 
 use anyhow::{Result, ensure};
-use serde::{Deserialize, Serialize};
 
 use super::Builder;
 use crate::program::{Dist, Step};
 use crate::time::USEC;
 
-/// Parameters, named as schbench's options.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Schbench {
-    /// Number of message threads.
-    pub m: usize,
-    /// Number of workers per message thread.
-    pub t: usize,
-    /// Sleep of a message thread before it answers, us, plus up to a quarter.
-    pub s: u64,
-    /// Spin time of a worker in us, by the clock: as in schbench, it includes other tasks' time.
-    pub c: u64,
-}
-
-impl Default for Schbench {
-    fn default() -> Self {
-        Self { m: 2, t: 16, s: 10_000, c: 15_000 }
+parameters! {
+    pub struct Schbench {
+        pub m: usize = 2,
+        pub t: usize = 16,
+        /// Sleep of a message thread before it answers, us, plus up to a quarter.
+        pub s: u64 = 10_000,
+        /// Spin time of a worker in us, by the clock: as in schbench, it includes other tasks' time.
+        pub c: u64 = 15_000,
     }
 }
 
@@ -62,8 +52,8 @@ impl Schbench {
                 Step::Jump(0),
             ];
             let worker = builder.program(workers, "worker", worker);
-            builder.tasks(message, 1);
-            builder.tasks(worker, self.t);
+            builder.tasks(message, 1, &builder.traits());
+            builder.tasks(worker, self.t, &builder.traits());
         }
         Ok(())
     }

@@ -11,10 +11,8 @@ use std::collections::BTreeSet;
 
 use magpie_sim::dsq::{TaskId, pinned_queue};
 use magpie_sim::kernel::{Curr, Kernel};
-use magpie_sim::machine::Machine;
 use magpie_sim::mask::Mask;
 use magpie_sim::native::{Context, SCX_ENQ_WAKEUP, SCX_WAKE_TTWU, WEIGHT_SHIFT, task_ctx, task_struct, units};
-use magpie_sim::scenario::parse_flags;
 use magpie_sim::task::{NICE_WEIGHTS, State, Traits};
 use magpie_sim::trace::Op;
 use proptest::prelude::*;
@@ -59,9 +57,8 @@ function!(a: A, b: B, c: C, d: D, e: E);
 impl Rig {
     /// On a machine as [`Shape`](magpie_sim::machine::Shape) describes it, with the scheduler's flags.
     pub fn new(machine: &str, flags: &[&str]) -> Self {
-        let flags: Vec<_> = flags.iter().map(|flag| flag.to_string()).collect();
         // An even seed: the BPF prolog does not count in migration_disabled.
-        let kernel = Kernel::new(Machine::new(&machine.parse().unwrap()), &parse_flags(&flags).unwrap(), 0).unwrap();
+        let kernel = Kernel::new(&machine.parse().unwrap(), &flags.join(" "), 0).unwrap();
         Self { u: kernel.native.units(), kernel }
     }
 
@@ -69,7 +66,6 @@ impl Rig {
     pub fn with_online(machine: &str, online: impl IntoIterator<Item = usize>) -> Self {
         let mut rig = Self::new(machine, &[]);
         rig.kernel.online = online.into_iter().collect();
-        *rig.kernel.online_c = rig.kernel.online.to_c();
         rig.kernel.attach().unwrap();
         rig
     }
@@ -126,7 +122,7 @@ impl Rig {
     pub fn task_on(&mut self, cpus: impl IntoIterator<Item = usize>) -> TaskId {
         let allowed: Mask = cpus.into_iter().collect();
         let cpu = allowed.iter().next().unwrap();
-        self.kernel.spawn(0, Traits::plain(allowed, 0), cpu)
+        self.kernel.spawn(0, Traits { allowed, ..Traits::default() }, cpu)
     }
 
     /// A task that may use all CPUs.

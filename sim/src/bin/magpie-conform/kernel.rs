@@ -70,7 +70,6 @@ struct Callback {
     name: [u8; 16],
 }
 
-/// Data shared by director and tasks.
 #[derive(Default)]
 struct Shared {
     start: AtomicU64,
@@ -111,7 +110,6 @@ impl Stage {
         Ok(Self { callbacks, ring, _links: links, _object: object, quirks, rt })
     }
 
-    /// Play a scenario. `None` if the run was disturbed.
     pub fn play(&mut self, scenario: &Scenario) -> Result<Option<Order>> {
         ensure!(scenario.tasks.len() <= MAX_TASKS, "too many tasks");
         let channels = (scenario.channels.iter())
@@ -246,7 +244,6 @@ fn trace() -> Result<(Object, Vec<Link>)> {
     Ok((object, links))
 }
 
-/// State of a scenario that is played, for its tasks.
 struct Play<'a> {
     scenario: &'a Scenario,
     shared: Shared,
@@ -283,8 +280,8 @@ impl Play<'_> {
     fn act(&self, action: &Step) -> Result<()> {
         let pid = |task: TaskIndex| self.shared.pids[task].load(Ordering::Acquire);
         match action {
-            Step::Affinity(task, cpus) => set_affinity(pid(*task), cpus.iter())?,
-            Step::Nice(task, nice) => {
+            Step::Affinity(Some(task), cpus) => set_affinity(pid(*task), cpus.iter())?,
+            Step::Nice(Some(task), nice) => {
                 // SAFETY: plain values.
                 Errno::result(unsafe { libc::setpriority(libc::PRIO_PROCESS, pid(*task) as u32, *nice) }).map(drop)?;
             }
@@ -295,7 +292,6 @@ impl Play<'_> {
     }
 }
 
-/// A channel by which tasks wake each other.
 enum Channel {
     Eventfd(EventFd),
     Pipe(PipeReader, PipeWriter),

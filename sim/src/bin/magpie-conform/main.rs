@@ -30,7 +30,7 @@ const MACHINE: &str = "2x1x2x1";
 /// Flags of the scheduler. The slice is long because a real kernel under emulation is slow:
 /// everything that a script does within a slice must finish in time. Memory is not sampled, because
 /// the simulator does not know the memory of magpie-conform.
-const FLAGS: [&str; 4] = ["--slice-us", "16000", "--numa-sample-share", "0"];
+const FLAGS: &str = "--slice-us 16000 --numa-sample-share 0";
 
 /// The orders agree when the kernel has shown the simulator's order this often.
 const AGREE: usize = 3;
@@ -62,7 +62,7 @@ struct Opts {
 fn main() -> Result<ExitCode> {
     let opts = Opts::parse();
     if opts.flags {
-        println!("{}", FLAGS.join(" "));
+        println!("{FLAGS}");
         return Ok(ExitCode::SUCCESS);
     }
     let mut scenarios = script::parse(SCENARIOS).context("conformance/scenarios")?;

@@ -27,17 +27,13 @@ use crate::script::{Scenario, TaskIndex};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     Task(TaskIndex),
-    /// Another task, by pid.
     Other(i32),
     None,
 }
 
-/// A callback in the kernel or in the simulator.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
-    /// ns
     pub at: u64,
-    /// The executing CPU.
     pub cpu: usize,
     pub op: Op,
     pub who: Who,

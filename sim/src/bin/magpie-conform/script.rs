@@ -12,7 +12,6 @@ pub type TaskIndex = usize;
 #[derive(Clone, Debug)]
 pub struct Task {
     pub name: String,
-    /// Empty for a forked task.
     pub cpus: Mask,
     pub steps: Vec<Step>,
 }
@@ -66,7 +65,6 @@ pub fn parse(text: &str) -> Result<Vec<Scenario>> {
     Ok(scenarios)
 }
 
-/// Add the object that a line declares.
 fn declare(scenario: &mut Scenario, words: &[&str]) -> Result<()> {
     match *words {
         ["scenario", name] | ["scenario", name, "pairs"] => {
@@ -76,7 +74,7 @@ fn declare(scenario: &mut Scenario, words: &[&str]) -> Result<()> {
         ["task", name, cpus] => {
             scenario.tasks.push(Task { name: name.into(), cpus: parse_cpus(cpus)?, steps: Vec::new() });
         }
-        ["child", name] => scenario.tasks.push(Task { name: name.into(), cpus: Mask::none(), steps: Vec::new() }),
+        ["child", name] => scenario.tasks.push(Task { name: name.into(), cpus: Mask::default(), steps: Vec::new() }),
         ["pipe", name] => scenario.channels.push(Channel { name: name.into(), pipe: true }),
         _ => {}
     }
@@ -124,8 +122,8 @@ fn parse_action(scenario: &Scenario, words: &[&str], own: Option<TaskIndex>) -> 
         _ => find(scenario, name),
     };
     Ok(match *words {
-        ["affinity", name, cpus] => Step::Affinity(target(name)?, parse_cpus(cpus)?),
-        ["nice", name, nice] => Step::Nice(target(name)?, nice.parse()?),
+        ["affinity", name, cpus] => Step::Affinity(Some(target(name)?), parse_cpus(cpus)?),
+        ["nice", name, nice] => Step::Nice(Some(target(name)?), nice.parse()?),
         ["rt", cpu, time] => Step::HigherClass(cpu.parse()?, parse_time(time)?),
         _ => bail!("'{}' is no step", words.join(" ")),
     })
@@ -166,9 +164,9 @@ mod tests {
         assert_eq!(scenarios.len(), 2);
         let one = &scenarios[0];
         assert!(one.pairs && one.channels[0].pipe);
-        assert_eq!(one.tasks[0].steps, [Step::Send(0), Step::Nice(1, 5)]);
+        assert_eq!(one.tasks[0].steps, [Step::Send(0), Step::Nice(Some(1), 5)]);
         assert_eq!((one.tasks[0].cpus.to_string(), one.tasks[1].cpus.to_string()), ("1,3".into(), "1-3".into()));
-        assert_eq!(one.actions, [(5 * MSEC, Step::Affinity(0, Mask::only(2)))]);
+        assert_eq!(one.actions, [(5 * MSEC, Step::Affinity(Some(0), Mask::only(2)))]);
     }
 
     #[test]

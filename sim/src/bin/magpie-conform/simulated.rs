@@ -2,11 +2,9 @@
 //! Play a scenario in the simulator.
 
 use anyhow::{Context, Result, bail, ensure};
-use magpie_sim::fault::Fault;
+use magpie_sim::kernel::Fault;
 use magpie_sim::kernel::{Kernel, Quirks};
-use magpie_sim::machine::Machine;
 use magpie_sim::program::{Channel, Program, Step};
-use magpie_sim::scenario::parse_flags;
 use magpie_sim::stats::GroupStats;
 use magpie_sim::task::Traits;
 use magpie_sim::time::{MSEC, SEC};
@@ -31,8 +29,7 @@ pub fn play(scenario: &Scenario, quirks: Quirks) -> Result<Order> {
 }
 
 fn play_once(scenario: &Scenario, quirks: Quirks, seed: u64) -> Result<Order> {
-    let machine = Machine::new(&crate::MACHINE.parse()?);
-    let mut kernel = Kernel::new(machine, &parse_flags(&crate::FLAGS.map(String::from))?, seed)?;
+    let mut kernel = Kernel::new(&crate::MACHINE.parse()?, crate::FLAGS, seed)?;
     kernel.quirks = quirks;
     kernel.trace.keep = true;
     kernel.groups.push(GroupStats::new("script", false));
@@ -76,8 +73,8 @@ fn play_once(scenario: &Scenario, quirks: Quirks, seed: u64) -> Result<Order> {
 /// Convert an action to a fault.
 fn fault(action: &Step) -> Fault {
     match *action {
-        Step::Affinity(pick, allowed) => Fault::Affinity { pick, allowed },
-        Step::Nice(pick, nice) => Fault::Nice { pick, nice },
+        Step::Affinity(Some(pick), allowed) => Fault::Affinity { pick, allowed },
+        Step::Nice(Some(pick), nice) => Fault::Nice { pick, nice },
         Step::HigherClass(cpu, ns) => Fault::HigherClass { cpu, ns },
         _ => unreachable!("the script has no such action"),
     }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use magpie_sim::mask::Mask;
 use magpie_sim::native::{PF_IDLE, PF_KTHREAD};
 use magpie_sim::task::{LOADER_TGID, SCHED_BATCH, SCHED_NORMAL};
 use magpie_sim::trace::Op;
@@ -100,7 +99,7 @@ proptest! {
         cpus in prop::collection::btree_set(0..20usize, 1..20), online in prop::collection::btree_set(0..20usize, 1..20)
     ) {
         let mut rig = Rig::new("1x1x20x1", &[]);
-        *rig.kernel.online_c = online.iter().copied().collect::<Mask>().to_c();
+        rig.kernel.online = online.iter().copied().collect();
         let task = rig.task_on(cpus.iter().copied());
         let given: BTreeSet<_> = (0..20).map(|_| rig.call(rig.u.any_allowed, (rig.raw(task), 33)) as usize).collect();
         let both: BTreeSet<_> = cpus.intersection(&online).copied().collect();
