@@ -109,7 +109,7 @@ test-matrix: setup msrv litmus build build-carried build-arm64 vm-service test-p
 	@MAGPIE_RUNS=5 MAGPIE_LOOPS=300 tests/vm/run --matrix
 
 LONGTERM_TESTS = load affinity affinity_storm cgroup_churn cgroup_max cgroup_weight eject fairness handoff hotplug_new interrupt \
-	light numa pinned preempt rt scan smt spread start starve stats steal util yield
+	light numa pinned preempt record rt scan smt spread start starve stats steal util yield
 test-longterm: setup build build-carried ## VM tests on Linux 6.12, and on 7.3 with core scheduling, built once and kept in the cache
 	@tools/setup longterm
 	@echo "not on 6.12: hotplug, at which that kernel warns (docs/experiments/kernel-facts.md)"

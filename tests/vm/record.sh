@@ -55,6 +55,10 @@ scx_magpie record --perfetto /nowhere/x --seconds 0.1 >/tmp/refused 2>&1 && fail
 refused="scx_magpie: cannot write /nowhere/x: No such file or directory (os error 2)"
 [ "$(tail -n 1 /tmp/refused)" = "$refused" ] || fail "/nowhere: $(cat /tmp/refused)"
 
+# Under the kernel's own scheduler.
+start_recording /tmp/other.pftrace --seconds 0.2
+end_recording
+
 echo +cpu >$CG/cgroup.subtree_control
 start_magpie
 has_programs && fail "programs of a recording before it"
@@ -113,6 +117,7 @@ within "$size" 1000000 1100000 || fail "--max-size 1: $size bytes"
 still_enabled
 no_error_events
 stop_magpie
-gzip $TRACE /tmp/early.pftrace
-send $TRACE.gz
-send /tmp/early.pftrace.gz
+gzip $TRACE /tmp/early.pftrace /tmp/other.pftrace
+for file in $TRACE /tmp/early.pftrace /tmp/other.pftrace; do
+	send $file.gz
+done

@@ -26,6 +26,9 @@ def main():
     folder = Path(sys.argv[1])
     early = Trace(folder / "early.pftrace.gz")
     check(early.switches, "the recording that Ctrl-C ended is empty")
+    other = Trace(folder / "other.pftrace.gz")
+    reasons = {event["name"] for event in other.events} - {"steal", "stolen", "moved", "preemption"}
+    check(other.switches and not reasons, f"reasons of scx_magpie under another scheduler: {reasons}")
     trace = Trace(folder / "trace.pftrace.gz")
     check(not trace.lost, f"lost events on CPUs {trace.lost}")
     start, end = trace.span()
