@@ -370,7 +370,10 @@ fn packages_have_this_version() {
     let version = env!("CARGO_PKG_VERSION");
     assert!(source("dist/PKGBUILD").contains(&format!("\npkgver={version}\n")), "dist/PKGBUILD: not {version}");
     let manifests = source("dist/kubernetes/kustomization.yaml");
-    assert!(manifests.contains(&format!("    newTag: {version}\n")), "dist/kubernetes/kustomization.yaml: not {version}");
+    assert!(
+        manifests.contains(&format!("    newTag: {version}\n")),
+        "dist/kubernetes/kustomization.yaml: not {version}"
+    );
     let spec = source("dist/scx_magpie.spec");
     assert!(spec.contains(&format!("\nVersion:        {version}\n")), "dist/scx_magpie.spec: not {version}");
     assert!(source("CHANGELOG.md").contains(&format!("\n## {version}\n")), "CHANGELOG.md: nothing about {version}");
