@@ -35,5 +35,5 @@ check magpie.deb "apt-get install -y --no-install-recommends /in/magpie.deb" "ap
 for package in /in/*.rpm; do
 	[ ! -e "$package" ] || check "${package##*/}" "rpm -i --force-debian --nodeps $package" "rpm -e --force-debian scx_magpie"
 done
-[ ! -e /in/magpie.pkg.tar.zst ] ||
-	check magpie.pkg.tar.zst "pacman -U -dd --noconfirm /in/magpie.pkg.tar.zst" "pacman -Rdd --noconfirm scx_magpie"
+[ ! -e /in/magpie.pkg.tar ] ||
+	check magpie.pkg.tar "pacman -U -dd --noconfirm /in/magpie.pkg.tar" "pacman -Rdd --noconfirm scx_magpie"
