@@ -158,9 +158,8 @@ impl Families<'_> {
 
     pub fn nodes(&mut self, metrics: &Metrics) -> fmt::Result {
         let ticks = metrics.nodes.iter().flat_map(|(id, node)| {
-            let of = |preferred: bool, count| {
-                (vec![("node", id.to_string()), ("preferred", preferred.to_string())], count)
-            };
+            let of =
+                |preferred: bool, count| (vec![("node", id.to_string()), ("preferred", preferred.to_string())], count);
             [of(true, node.checks_preferred), of(false, node.checks - node.checks_preferred)]
         });
         let help = "ticks that found a task with a preferred node running on the node; preferred is true if the task prefers it";
