@@ -85,7 +85,7 @@ fn experiments() -> impl Iterator<Item = Experiment> {
 
 /// Run all experiments with the seeds 1..=runs, and return each row as soon as it is finished.
 pub fn rows(runs: u64) -> impl Iterator<Item = Result<Row>> {
-    experiments().flat_map(move |experiment| rows_of(experiment, runs).map_or_else(|err| vec![Err(err)], |rows| rows))
+    experiments().flat_map(move |experiment| rows_of(experiment, runs).unwrap_or_else(|err| vec![Err(err)]))
 }
 
 fn rows_of((source, experiment, off, scenario, measures): Experiment, runs: u64) -> Result<Vec<Result<Row>>> {

@@ -127,8 +127,6 @@ pub struct Task {
     /// sum_exec_runtime at that time, or at the wakeup before.
     pub woke_exec: u64,
     pub last_cpu: Option<usize>,
-    pub nr_migrations: u64,
-    pub longest_wait: u64,
 }
 
 impl Task {
@@ -184,8 +182,6 @@ impl Task {
             woken: false,
             woke_exec: 0,
             last_cpu: None,
-            nr_migrations: 0,
-            longest_wait: 0,
         };
         task.set_own_slice();
         task

@@ -202,8 +202,33 @@ mod program {
 }
 
 mod fuzz {
-    use magpie_sim::fuzz::scenario;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
+
+    use magpie_sim::fuzz::{run_seed, scenario};
     use magpie_sim::scenario::Scenario;
+
+    /// An executable that runs no scenario, and ends as it is told.
+    fn exe(name: &str, script: &str) -> PathBuf {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::write(&path, format!("#!/bin/sh\ncat >/dev/null\n{script}\n")).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn failures_are_shrunk_and_crashes_are_failures() {
+        let violates = exe("violates", r#"echo '{"kind":"lost","at":5000,"what":"task 1"}'"#);
+        let (shrunk, violation) = run_seed(&violates, 7).unwrap().unwrap();
+        assert_eq!(violation, "lost: task 1 (at 5 us)");
+        assert!(shrunk.faults.is_empty() && !scenario(7).faults.is_empty(), "{shrunk:?}");
+        let (_, crash) = run_seed(&exe("crashes", "echo why >&2; kill -9 $$"), 7).unwrap().unwrap();
+        assert!(crash.contains("signal: 9") && crash.contains("why"), "{crash}");
+        assert!(run_seed(&exe("holds", "echo null"), 7).unwrap().is_none());
+        let err = run_seed(&exe("refuses", "echo replay: >&2; exit 2"), 7).unwrap_err();
+        assert!(err.to_string().contains("cannot be run"), "{err}");
+    }
 
     #[test]
     fn a_seed_is_a_scenario_and_survives_json() {

@@ -118,12 +118,11 @@ impl Kernel {
                         task.pc = to;
                     }
                 }
-                _ => {
-                    if times > 0 {
-                        task.loops.push((task.pc, times));
-                        task.pc = to;
-                    }
+                _ if times > 0 => {
+                    task.loops.push((task.pc, times));
+                    task.pc = to;
                 }
+                _ => {}
             },
             Step::Jump(to) => task.pc = to,
             Step::Exit => self.exit(id),

@@ -525,10 +525,7 @@ extern "C" fn sim_store(addr: *const c_void) {
 unsafe extern "C" fn sim_report(error: bool, text: *const c_char) {
     // SAFETY: a string on the caller's stack.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
-    let kernel = kernel();
     if error {
-        kernel.violate("scx_bpf_error", text);
-    } else {
-        kernel.dump.push(text);
+        kernel().violate("scx_bpf_error", text);
     }
 }

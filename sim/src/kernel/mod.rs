@@ -258,7 +258,6 @@ pub struct Kernel {
     pub probe: Option<Rc<RefCell<dyn Probe>>>,
     pub trace: Trace,
     pub violation: Option<Violation>,
-    pub dump: Vec<String>,
 }
 
 impl Kernel {
@@ -321,7 +320,6 @@ impl Kernel {
             probe: None,
             trace: Trace::default(),
             violation: None,
-            dump: Vec::new(),
             machine,
         })
     }

@@ -263,7 +263,6 @@ impl Kernel {
         self.tell(Moment::Starts { task: id, cpu });
         let task = &mut self.tasks[id];
         let wait = (self.now + self.cost).saturating_sub(task.runnable_at);
-        task.longest_wait = task.longest_wait.max(wait);
         let group = self.programs[task.program].group;
         if task.woken {
             task.woken = false;
@@ -277,7 +276,6 @@ impl Kernel {
             if self.machine.places[last].core != self.machine.places[cpu].core {
                 task.remaining += task.traits.working_set * transfer(distance) / MISS_PARALLELISM;
             }
-            task.nr_migrations += 1;
             self.groups[group].migrations[distance as usize] += 1;
         }
         task.last_cpu = Some(cpu);

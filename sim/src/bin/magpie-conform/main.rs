@@ -12,6 +12,7 @@ mod order;
 mod script;
 mod simulated;
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -99,7 +100,7 @@ fn main() -> Result<ExitCode> {
 fn compare(stage: &mut kernel::Stage, scenario: &Scenario) -> Result<(Order, Option<Order>, String)> {
     let mut expected = None;
     let mut times = 0;
-    let mut others: Vec<(Order, usize)> = Vec::new();
+    let mut others: BTreeMap<Order, usize> = BTreeMap::new();
     let mut disturbed = 0;
     for _ in 0..MAX_RUNS {
         let Some(order) = stage.play(scenario).with_context(|| format!("scenario {}", scenario.name))? else {
@@ -114,16 +115,14 @@ fn compare(stage: &mut kernel::Stage, scenario: &Scenario) -> Result<(Order, Opt
         };
         if order == *simulated {
             times += 1;
-        } else if let Some((_, times)) = others.iter_mut().find(|(other, _)| *other == order) {
-            *times += 1;
         } else {
-            others.push((order, 1));
+            *others.entry(order).or_default() += 1;
         }
-        let differs = others.iter().position(|&(_, other)| other >= times + DIFFER);
+        let differs = others.iter().find(|(_, other)| **other >= times + DIFFER).map(|(order, _)| order.clone());
         if times == AGREE || differs.is_some() {
-            let runs: usize = others.iter().map(|(_, times)| times).sum();
+            let runs: usize = others.values().sum();
             let note = format!("{times} runs, {runs} in another order, {disturbed} disturbed");
-            return Ok((simulated.clone(), differs.map(|at| others.swap_remove(at).0), note));
+            return Ok((simulated.clone(), differs, note));
         }
     }
     for (order, times) in &others {

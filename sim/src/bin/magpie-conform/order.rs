@@ -44,7 +44,7 @@ pub struct Event {
 const SAME_SCHEDULE: u64 = 2 * MSEC;
 
 /// The compared lines, in order or as a set of pairs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Order(Vec<String>);
 
 impl Order {
