@@ -87,7 +87,7 @@ fn figures_have_names_units_and_labels() {
         "scx_magpie_searches_total{llc=\"1\"} 5",
         "scx_magpie_busy_seconds_total{llc=\"0\"} 1.5",
         "scx_magpie_wakeups_total{llc=\"0\",placed=\"handoff\"} 0",
-        "scx_magpie_node_ticks_total{node=\"0\",preferred=\"false\",home=\"false\"} 2",
+        "scx_magpie_node_ticks_total{node=\"0\",preferred=\"false\"} 2",
         "scx_magpie_cgroup_throttled_seconds_total{cgroup=\"a \\\"b\\\" \\\\c\"} 1.5",
         "scx_magpie_capacity_wakeups_total{case=\"llb\",cpu=\"big\",placed=\"scan\"} 3",
         "scx_magpie_search_duration_seconds_bucket{llc=\"0\",le=\"4e-09\"} 3",
