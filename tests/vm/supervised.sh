@@ -112,7 +112,7 @@ is_state disabled || fail "attached after three failures"
 say "$(tail -n 1 $LOG)"
 
 # The group is the process's.
-rm -rf /run/scx/*
+rm -rf /run/scx
 scx_magpie() {
 	exec /usr/bin/setpriv --regid 9811 --clear-groups scx_magpie "$@"
 }
