@@ -133,7 +133,8 @@ s32 BPF_STRUCT_OPS(magpie_select_cpu, struct task_struct *p, s32 prev, u64 wake_
  * use one CPU only, its slice is over ... The rq lock of its CPU is held.
  *
  * 1. While the CPU is not usable, it runs all tasks that the kernel sends there, in FIFO order.
- * 2. If the task's groups have used up their cpu.max, the task waits for the next period.
+ * 2. If the task's groups have used up their cpu.max, and the task is at the boundary of user space
+ *    (at_user), the task waits for the next period, unless it is exempt (is_exempt()).
  * 3. A task that a tick has marked for a move (move_why) goes to a better CPU, if there still is
  *    one.
  * 4. If the CPU is idle and not claimed for another task, it runs the task.
@@ -232,7 +233,7 @@ void BPF_STRUCT_OPS(magpie_running, struct task_struct *p)
 	}
 	slice = limited_slice(p, tctx, cpu);
 	slice = set_tickless(p, tctx, cpu, cctx, min(slice, cctx->queued_slice));
-	/* From 7.3 on it is in p->scx.slice, and counts, from the next tick on. */
+	/* From 7.3 on p->scx.slice is the old slice until the next tick. */
 	if (slice != p->scx.slice)
 		scx_bpf_task_set_slice(p, slice);
 	set_slice_timer(cpu, cctx, cctx->curr_started, slice, cctx->queued);
@@ -344,8 +345,8 @@ void BPF_STRUCT_OPS(magpie_tick, struct task_struct *p)
 		scx_bpf_task_set_slice(p, 0);
 	/*
 	 * The kernel skips dispatch() while the local DSQ has tasks. End the slice, so that these
-	 * tasks run first; while work is due, is_next() sends no further task there. Without a tick
-	 * the slice is infinite: end it, too.
+	 * tasks run first. While cctx->due is set, is_next() is false: only tasks that preempt
+	 * current are added there. Without a tick the slice is infinite: end it, too.
 	 */
 	if ((cctx->due || READ_ONCE(cctx->throttle_timer_fired)) &&
 	    (is_tickless(cctx) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu)))
@@ -391,7 +392,10 @@ void BPF_STRUCT_OPS(magpie_cpu_release, s32 cpu, struct scx_cpu_release_args *ar
 	scx_bpf_reenqueue_local();
 }
 
-/* Order the tasks of a core's threads for core scheduling, on kernels that ask in the right way. */
+/*
+ * Return true if @a runs before @b, for core scheduling. The loader leaves this callback out on
+ * kernels that pass the two tasks in the wrong order.
+ */
 bool BPF_STRUCT_OPS(magpie_core_sched_before, struct task_struct *a, struct task_struct *b)
 {
 	return runs_before(a, b);

@@ -13,8 +13,8 @@
  *
  * Under scx_magpie the ids of DSQs also say in which queue a task waits. The kernel calls enqueue()
  * before sched_switch and sched_wakeup, so a task that cpu.max throttles is in the throttled queue
- * by then. No tracepoint fires when a task leaves that queue. It does so in dispatch() of the CPU,
- * so sched_switch, which comes next there, checks the tasks that it saw entering the queue.
+ * by then. No tracepoint fires when a task leaves that queue, in dispatch() of the CPU. So the next
+ * sched_switch there checks the tasks that it saw entering the queue.
  */
 #include <vmlinux.h>
 #include <bpf/bpf_core_read.h>
@@ -24,8 +24,8 @@
 #include "intf.h"
 
 /*
- * Throttled tasks of a CPU that are checked at each switch. Of those beyond it the reader of the
- * events learns when they run.
+ * Throttled tasks of a CPU that are checked at each switch. A further one has no
+ * RECORD_UNTHROTTLED: the reader of the events sees the task again when it runs.
  */
 enum { MAX_THROTTLED = 8 };
 
@@ -228,7 +228,7 @@ int BPF_PROG(record_migrate, struct task_struct *p, int to)
 		return 0;
 	event->other = task_cpu(p);
 	event->cpu = to;
-	/* Does the CPU that executes this have a task that could run on? */
+	/* 1: current of this CPU is runnable, and not the idle task. */
 	event->state = current->pid && !current->__state;
 	submit(event);
 	return 0;

@@ -253,6 +253,8 @@ void scx_bpf_kick_cpu(s32 cpu, u64 flags);
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice);
 u32 scx_bpf_reenqueue_local(void);
 s32 scx_bpf_reenqueue_local_from_anywhere(void);
+bool __COMPAT_has_generic_reenq(void);
+void scx_bpf_dsq_reenq(u64 dsq_id, u64 flags);
 u64 sim_enq_immed(void);
 static const u64 SCX_ENQ_IMMED_FLAG = 1ULL << 33;
 #define SCX_ENQ_IMMED sim_enq_immed() /* 0 before 7.1 */

@@ -252,6 +252,19 @@ extern "C" fn scx_bpf_reenqueue_local_from_anywhere() -> i32 {
     0
 }
 
+/// From 7.1 on, as SCX_ENQ_IMMED.
+#[unsafe(no_mangle)]
+extern "C" fn __COMPAT_has_generic_reenq() -> bool {
+    kernel().quirks.puts_back
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_dsq_reenq(dsq_id: u64, _flags: u64) {
+    let kernel = kernel();
+    kernel.cost += KFUNC;
+    kernel.push(kernel.now + kernel.cost, Event::Reenqueue(local_on(dsq_id).expect("a local DSQ")));
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn sim_enq_immed() -> u64 {
     if kernel().quirks.puts_back { SCX_ENQ_IMMED_FLAG } else { 0 }

@@ -73,7 +73,7 @@ static int boundary_reached(struct bpf_map *map, void *key, void *value)
 	if (!tctx)
 		return 0;
 	tctx->asked = false;
-	/* If it has become a real-time task since, it may be in the kernel when it returns. */
+	/* Not a real-time task: it may be in the kernel when it returns to sched_ext. */
 	tctx->at_user = p->prio >= MAX_RT_PRIO;
 	/*
 	 * Last, because it preempts this task. Not inside kick_cpu(), where the kernel is an RCU

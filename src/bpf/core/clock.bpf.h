@@ -16,8 +16,8 @@
 #define NSEC_PER_SEC 1000000000ULL
 
 /*
- * Note, once a second, the distance of this CPU's clock to CLOCK_MONOTONIC, the loader's clock. NTP
- * changes it slowly.
+ * Note, at most once a second, the distance of this CPU's clock to CLOCK_MONOTONIC, the loader's
+ * clock. NTP changes it slowly.
  */
 static void set_mono_offset(struct cpu_ctx *cctx, u64 now)
 {
@@ -32,7 +32,10 @@ static u64 ran_until(const struct task_struct *p, const struct cpu_ctx *cctx)
 	return p->se.exec_start + cctx->clock_lag;
 }
 
-/* Return the time; it may be a few us behind. No rq lock is needed. */
+/*
+ * Return the time without the rq lock. It is wrong by what CLOCK_MONOTONIC has drifted from this
+ * CPU's clock since set_mono_offset(): a few us, or more if the CPU was idle for long.
+ */
 static u64 unlocked_now(void)
 {
 	return bpf_ktime_get_ns() - this_cpu_ctx()->mono_offset;

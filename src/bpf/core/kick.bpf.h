@@ -14,7 +14,7 @@ __noinline bool can_kick(void)
 	return READ_ONCE(cpu_layout(cpu)->state) & CPU_ONLINE || is_online(cpu);
 }
 
-/* Kick @cpu, if can_kick() is true. Not inlined, to save stack in the callers. Return 0. */
+/* Kick @cpu; the caller has checked can_kick(). Not inlined, to save stack there. Return 0. */
 __noinline s32 send_kick(s32 cpu, u64 flags)
 {
 	if (cpu != (s32)bpf_get_smp_processor_id())

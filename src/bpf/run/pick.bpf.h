@@ -45,7 +45,8 @@ static void set_due(s32 cpu, struct cpu_ctx *cctx, u64 now)
 
 /*
  * Return the context of @prev if it may run for *@slice more, with an up-to-date deadline. Return
- * NULL if @prev is NULL or sleeps, is to move to another CPU, or has to wait for cpu.max.
+ * NULL if @prev is NULL, sleeps, is to move to another CPU, or has no slice of cpu.max left, and
+ * throttle() then decides whether it waits. The rq lock of @cpu is held.
  */
 static struct task_ctx *can_keep_running(s32 cpu, struct task_struct *prev, u64 *slice)
 {
@@ -178,9 +179,13 @@ __noinline bool take_yielded(s32 cpu)
 }
 
 /*
- * In dispatch: return true if current, @p, continues before @next, the first waiting task: if its
- * deadline is earlier. If their slices differ, a task that lacks no service does not come before
- * one that does (EEVDF's eligibility): else a short slice would be as good as a longer one.
+ * In dispatch: return true if current, @p, continues before @next, the first waiting task.
+ *
+ * 1. If neither program has asked for a slice, the earlier deadline comes first.
+ * 2. Otherwise a task without negative lag comes before one with negative lag (EEVDF's
+ *    eligibility). Else a task with a short slice would run one after another, until its negative
+ *    lag is about as long as the slice of the other task.
+ * 3. If both or neither have negative lag, the earlier deadline comes first.
  */
 static bool keeps_turn(const struct task_struct *p, const struct task_ctx *tctx,
 		       struct task_struct *next, const struct cpu_ctx *cctx)
@@ -238,7 +243,10 @@ static void requeue_due(s32 cpu, struct cpu_ctx *cctx, u8 due)
 	requeue_late(cpu, pinned_queue(cpu), checks);
 }
 
-/* Choose between current, which is @prev and may not continue if @preempted, and waiting tasks. */
+/*
+ * Choose between current (@prev; NULL if it is not a task of sched_ext) and the waiting tasks. If
+ * @preempted and tasks wait, current may not continue. The rq lock of @cpu is held.
+ */
 static void choose(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev, bool preempted, u8 due,
 		   struct choice *c)
 {

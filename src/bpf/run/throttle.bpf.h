@@ -32,7 +32,7 @@ enum {
 	MAX_UNTHROTTLES = 8,
 	MAX_RECHECKS = 256,	 /* tasks checked in one dispatch after a limit has changed */
 	THROTTLE_MIN_NS = 50000, /* shortest delay of the timer */
-	/* for a task without a slice that may hold a kernel lock; ends at the next tick */
+	/* for a task without a slice that may hold a kernel lock; a tick or the timer ends it */
 	OVERRUN_SLICE_NS = 500000,
 };
 
@@ -148,9 +148,10 @@ __noinline s32 place_unthrottled(struct task_struct *p __arg_trusted, s32 cpu)
 }
 
 /*
- * In dispatch of @cpu, whose rq lock is held: move throttled tasks that are due to its other
- * queues; all that may run again, if a limit has changed. Return how many. Bounded by
- * MAX_UNTHROTTLES, then by MAX_RECHECKS.
+ * In dispatch of @cpu, whose rq lock is held: move tasks from its throttled queue to its other two
+ * queues: those whose time of the next check has come, or, after a change of a limit, all that have
+ * a slice. Return how many were moved, at most MAX_UNTHROTTLES. Bounded by MAX_RECHECKS tasks after
+ * a change of a limit, otherwise by MAX_UNTHROTTLES.
  */
 __noinline u32 unthrottle(s32 cpu)
 {
@@ -226,8 +227,8 @@ static void offer_unthrottled(s32 cpu)
  *
  * 1. If the groups have no slice, and @p is still at the boundary of user space, send @p back to
  *    the throttled queue, once.
- * 2. If the groups have no slice, and @p is not there, or was sent back already, let @p run to the
- *    next tick, and request task work.
+ * 2. If the groups have no slice, and @p is in the kernel or was sent back already, give @p
+ *    OVERRUN_SLICE_NS, which the slice timer or the next tick ends, and request task work.
  */
 static u64 limited_slice(struct task_struct *p, struct task_ctx *tctx, s32 cpu)
 {

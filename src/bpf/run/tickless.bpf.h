@@ -6,8 +6,8 @@
  * if a task of sched_ext ran before (scx_can_stop_tick()). So a task that starts on an idle CPU, or
  * after a real-time task, has no tick, whatever its slice. Therefore:
  *
- *	running    current starts on an idle CPU, or after a real-time task, or is alone: infinite
- *	           slice, cctx->tickless is set
+ *	running    current starts on an idle CPU, or after a real-time task, or is alone and has no
+ *	           cpu.max: infinite slice, cctx->tickless is set
  *	enqueue    a task is enqueued on the CPU: kick the CPU, which ends the slice
  *	cpu.max    of a group is set: kick all CPUs without a tick. If current's group has one, the
  *	           timer of throttled tasks fires at the end of current's slice

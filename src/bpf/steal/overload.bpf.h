@@ -192,14 +192,17 @@ __noinline bool kick_idle_for_queued(s32 cpu)
 }
 
 /*
- * Let other CPUs take the tasks of @cpu, which a higher class takes. Runs in stopping, and up to
- * 6.18 in cpu_release(). The kernel enqueues the tasks of the local DSQ again when @cpu has
- * switched: from 6.19 on because of scx_bpf_reenqueue_local_from_anywhere(), before 6.19 because
- * cpu_release() requests it.
+ * Let other CPUs take the tasks of @cpu, which a higher class takes. In stopping and, up to 6.18, in
+ * cpu_release() on @cpu; in disable() of current of @cpu on any CPU. The kernel enqueues the tasks
+ * of the local DSQ again: from 6.19 on because this function requests it (for another CPU from 7.1
+ * on), before 6.19 because cpu_release() requests it.
  */
 static void release_cpu(s32 cpu)
 {
 	cpu_ctx(cpu)->released = true;
-	scx_bpf_reenqueue_local_from_anywhere();
+	if (cpu == bpf_get_smp_processor_id())
+		scx_bpf_reenqueue_local_from_anywhere();
+	else if (__COMPAT_has_generic_reenq())
+		scx_bpf_dsq_reenq(SCX_DSQ_LOCAL_ON | cpu, 0);
 	kick_idle_for_queued(cpu);
 }

@@ -34,11 +34,13 @@ static bool hands_off(const struct task_ctx *tctx, s32 target, u64 wake_flags)
 	s32 waking = bpf_get_smp_processor_id();
 	struct cpu_ctx *cctx = cpu_ctx(waking);
 
-	if (!tunables.handoff_ns || !(wake_flags & SCX_WAKE_SYNC) || !cctx->curr_weight ||
-	    cctx->curr_critical)
+	if (!(wake_flags & SCX_WAKE_SYNC) || !cctx->curr_weight || cctx->curr_critical)
 		return false;
+	/* Also without hand-off: the slice timer leaves a task that sends messages to the tick. */
 	if (cctx->sync_wakes < 2)
 		cctx->sync_wakes++;
+	if (!tunables.handoff_ns)
+		return false;
 	/* The clock costs a tenth of a wakeup: read it seldom while the score is full. */
 	cctx->sync_woke_at =
 		cctx->handoff_score < HANDOFF_SCORE || cctx->nr_handoffs++ % HANDOFF_SAMPLE == 0

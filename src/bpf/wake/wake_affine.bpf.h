@@ -6,7 +6,8 @@
  *	not a plain wakeup (fork), or the waking CPU not allowed      previous
  *	idle   the waking CPU is idle (an interrupt wakes), and
  *	       shares its LLC with the previous one                   previous if idle, else waking
- *	sync   the waker is about to sleep, and no task waits there   waking
+ *	sync   WF_SYNC, the waking CPU runs a task of sched_ext, and
+ *	       no task is in its queues                               waking
  *	else                                                          previous
  *
  * A pull away from the task's preferred node starts the back-off of preferred.bpf.h, for the task

@@ -106,6 +106,9 @@ fn other_wakeups_are_none() {
         set_score(&mut rig, waker, 0, SCORE);
         change(&mut rig, waker, wakee);
         assert!(!hands_off(&mut rig, wakee, target, wake_flags), "{what}");
+        // The slice timer leaves a task that sends messages to the tick in any case.
+        let sent = wake_flags == SYNC && rig.cpu(0, |cctx| cctx.curr_weight != 0 && cctx.curr_critical == 0);
+        assert_eq!(rig.cpu(0, |cctx| cctx.sync_wakes != 0), sent, "{what}");
     }
 }
 
