@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# vm: --cpus 4 --llcs 2 --nodes 1 --icount 0 --timeout 900
+# matrix: --cpus 4 --llcs 2 --nodes 1 --icount 0 --timeout 900
 # check: record_check.py
 # A recording shows what is known: two tasks pinned to CPU 1 share it, a group is throttled to a fifth of a CPU, hogs pinned to
 # CPU 0 are stolen when they may leave it, and sleepers are placed on idle CPUs. record_check.py reads the trace. An
