@@ -209,7 +209,7 @@ mod fuzz {
     use magpie_sim::fuzz::{run_seed, scenario};
     use magpie_sim::scenario::Scenario;
 
-    /// An executable that runs no scenario, and ends as it is told.
+    /// An executable that runs no scenario, and ends as the test says.
     fn exe(name: &str, script: &str) -> PathBuf {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::write(&path, format!("#!/bin/sh\ncat >/dev/null\n{script}\n")).unwrap();

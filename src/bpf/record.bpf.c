@@ -5,7 +5,7 @@
  * for it. It works under any scheduler.
  *
  *	tracepoint           runs on            event
- *	sched_switch         the CPU            RECORD_SWITCH: which task runs, why the other stopped
+ *	sched_switch         the CPU            RECORD_SWITCH: which task runs; why the last stopped
  *	sched_waking         the waker's CPU    RECORD_WAKING
  *	sched_wakeup, _new   the waker's CPU,   RECORD_WAKEUP, RECORD_NEW: where the task was placed
  *	                     or the task's

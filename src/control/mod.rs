@@ -29,7 +29,7 @@ pub use status::Status;
 /// Path of the socket, for root only.
 pub const SOCKET: &str = "/var/run/scx/root/control";
 
-/// How often a file that is followed is looked at.
+/// How often the file is checked with --follow-config.
 const FILE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A request of a client.

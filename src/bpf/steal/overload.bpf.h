@@ -192,8 +192,8 @@ __noinline bool kick_idle_for_queued(s32 cpu)
 }
 
 /*
- * Let other CPUs take the tasks of @cpu, which a higher class takes. In stopping and, up to 6.18, in
- * cpu_release() on @cpu; in disable() of current of @cpu on any CPU. The kernel enqueues the tasks
+ * Let other CPUs take the tasks of @cpu, which a higher class takes. On @cpu in stopping and, up to
+ * 6.18, in cpu_release(); on any CPU in disable() of current of @cpu. The kernel enqueues the tasks
  * of the local DSQ again: from 6.19 on because this function requests it (for another CPU from 7.1
  * on), before 6.19 because cpu_release() requests it.
  */

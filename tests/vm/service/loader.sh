@@ -170,7 +170,7 @@ say "stopped with scx_loader"
 # A client of the bus starts it, which stops the service; masked it does not.
 start
 loader get
-is_state disabled || fail "the service goes on beside scx_loader"
+is_state disabled || fail "the service continues alongside scx_loader"
 is ActiveState inactive || fail "the service is $(property ActiveState)"
 say "scxctl get stops the service"
 systemctl mask --now $LOADER 2>/dev/null || fail "mask"
