@@ -127,6 +127,8 @@ static bool throttle(struct task_struct *p, struct task_ctx *tctx, s32 cpu, stru
 		stat_inc(STAT_THROTTLED);
 		tctx->enqueued_at = now;
 		tctx->queued_cpu = NO_CPU;
+		/* The reason for a move may be gone when the group may run again. */
+		tctx->move_why = MOVE_NOT;
 	}
 	until = throttled_until(tctx, now);
 	/* The throttled queue, because no CPU scans it before @until. */

@@ -39,8 +39,8 @@ static bool has_room(struct task_struct *p, struct task_ctx *tctx, s32 cpu, u64 
 }
 
 /*
- * End the slice of @p, charged until @now, if there is a reason to move it. If several apply, the
- * last one below counts. In tick of @cpu, where @p runs.
+ * End the slice of @p, charged until @now, if there is a reason to move it. Priority: preferred
+ * node, misfit, room. In tick of @cpu, where @p runs.
  */
 static void check_move(struct task_struct *p, struct task_ctx *tctx, s32 cpu, struct cpu_ctx *cctx,
 		       u64 now)

@@ -4,7 +4,7 @@
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::{TaskId, is_throttled_queue};
-use magpie_sim::native::{MAX_UNTHROTTLES, OVERRUN_SLICE_NS, PF_EXITING, PF_KTHREAD, THROTTLE_MIN_NS};
+use magpie_sim::native::{MAX_UNTHROTTLES, OVERRUN_SLICE_NS, PF_EXITING, PF_KTHREAD, THROTTLE_MIN_NS, move_why_MOVE_NOT, move_why_MOVE_UP};
 use magpie_sim::task::{Place, State};
 use magpie_sim::trace::Op;
 use proptest::prelude::*;
@@ -104,6 +104,16 @@ fn a_throttled_task_waits_for_the_next_period_and_does_not_count() {
     assert!(unthrottle(&mut rig).abs_diff(start + PERIOD) < MSEC);
     assert_eq!(rig.waiting(0), [task]);
     assert_eq!(rig.remembered(task, |tctx| tctx.counted), 1024);
+}
+
+/// When it goes on, it may fit its CPU again.
+#[test]
+fn a_throttled_task_forgets_that_it_was_to_move() {
+    let (mut rig, task) = rig(&[0, 1], &[0, 1]);
+    rig.remembered(task, |tctx| tctx.move_why = move_why_MOVE_UP as u8);
+    enqueue(&mut rig, task);
+    assert!(is_throttled(&rig, task));
+    assert_eq!(rig.remembered(task, |tctx| tctx.move_why), move_why_MOVE_NOT as u8);
 }
 
 #[test]
