@@ -223,3 +223,22 @@ json_sum() {
 within() {
 	awk -v v="$1" -v low="$2" -v high="$3" 'BEGIN { exit !(v != "" && v >= low && v <= high) }'
 }
+
+# watch_gap: writes to /tmp/gap how long no scheduler was attached, in seconds, once another one is. It forks nothing.
+watch_gap() {
+	local state now from=
+	[ -p /tmp/never ] || mkfifo /tmp/never
+	exec 9<>/tmp/never
+	while :; do
+		read -r state <$SCX/state
+		read -r now _ </proc/uptime
+		if [ "$state" != enabled ]; then
+			from=${from:-$now}
+		elif [ -n "$from" ]; then
+			awk "BEGIN { printf \"%.2f\\n\", $now - $from }" >/tmp/gap.new
+			mv /tmp/gap.new /tmp/gap
+			return
+		fi
+		read -r -t 0.01 _ <&9
+	done
+}

@@ -10,24 +10,6 @@ says() {
 	wait_for 60 "'$2' in $1: $(tail -n 1 "$1")" grep -q -- "$2" "$1"
 }
 
-# watch_gap: writes to /tmp/gap how long no scheduler was attached, in seconds, once another one is. It forks nothing.
-watch_gap() {
-	local state now from=
-	[ -p /tmp/never ] || mkfifo /tmp/never
-	exec 9<>/tmp/never
-	while :; do
-		read -r state <$SCX/state
-		read -r now _ </proc/uptime
-		if [ "$state" != enabled ]; then
-			from=${from:-$now}
-		elif [ -n "$from" ]; then
-			awk "BEGIN { printf \"%.2f\\n\", $now - $from }" >/tmp/gap
-			return
-		fi
-		read -r -t 0.01 _ <&9
-	done
-}
-
 # Without the flag: how long it takes.
 start_magpie
 rm -f /tmp/gap

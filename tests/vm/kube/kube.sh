@@ -81,25 +81,6 @@ metrics() {
 	nsenter -t "$EXPORTER" -n wget -q -O /tmp/metrics http://127.0.0.1:9811/metrics && grep -q "$1" /tmp/metrics
 }
 
-# watch_gap: writes to /tmp/gap how long no scheduler was attached, in seconds, once another one is. It forks nothing.
-watch_gap() {
-	local state now from=
-	mkfifo /tmp/never
-	exec 9<>/tmp/never
-	while :; do
-		read -r state <$SCX/state
-		read -r now _ </proc/uptime
-		if [ "$state" != enabled ]; then
-			from=${from:-$now}
-		elif [ -n "$from" ]; then
-			awk "BEGIN { printf \"%.2f\\n\", $now - $from }" >/tmp/gap.new
-			mv /tmp/gap.new /tmp/gap
-			return
-		fi
-		read -r -t 0.01 _ <&9
-	done
-}
-
 say "$(podman --version), $(podman load -q -i /root/scx_magpie.tar)"
 
 # Attached, with the capabilities of the manifest. Ready. The exporter is nobody, and reads.
