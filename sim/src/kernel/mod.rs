@@ -181,6 +181,9 @@ pub struct Quirks {
     /// scx_bpf_reenqueue_local() works from anywhere, is deferred to an interrupt, and replaces
     /// ops.cpu_release(): from 6.19 on.
     pub reenqueues_from_anywhere: bool,
+    /// A task that is preempted with migration disabled is bound to its CPU by a change of its
+    /// affinity: from 6.19 on.
+    pub binds_as_a_change: bool,
     /// The kernel enqueues tasks with SCX_ENQ_IMMED again if a higher class takes the CPU, or if
     /// the CPU is not free: from 7.1 on.
     pub puts_back: bool,
@@ -196,6 +199,7 @@ impl Quirks {
         Self {
             prolog_disables_migration: seed & 1 != 0,
             reenqueues_from_anywhere: seed & 2 != 0,
+            binds_as_a_change: seed & 2 != 0,
             puts_back: seed & 6 == 6,
             ..Self::default()
         }

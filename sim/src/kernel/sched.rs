@@ -50,6 +50,11 @@ impl Kernel {
         {
             self.dequeue_blocked(task);
         }
+        if let Curr::Task(task) = prev
+            && self.quirks.binds_as_a_change
+        {
+            self.bind_if_migration_disabled(task, cpu);
+        }
 
         let next = self.pick_next(cpu, prev);
         // Clears also requests that arrived while dispatch() had released the lock.
@@ -60,6 +65,18 @@ impl Kernel {
         self.cost += CONTEXT_SWITCH;
         self.put_prev(cpu, prev, next);
         self.set_next(cpu, prev, next);
+    }
+
+    /// migrate_disable_switch() from 6.19 on: before the next task is picked, with stopping() and
+    /// running().
+    fn bind_if_migration_disabled(&mut self, task: TaskId, cpu: usize) {
+        let bound = Mask::only(cpu);
+        if self.tasks[task].state == State::Running
+            && self.tasks[task].is_migration_disabled()
+            && self.tasks[task].mask() != bound
+        {
+            self.change(task, |kernel| kernel.tasks[task].set_mask(bound));
+        }
     }
 
     fn pick_next(&mut self, cpu: usize, prev: Curr) -> Curr {

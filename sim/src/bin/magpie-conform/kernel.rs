@@ -104,6 +104,7 @@ impl Stage {
         let rt = (0..NR_CPUS).map(start_rt).collect::<Result<_>>()?;
         let quirks = Quirks {
             reenqueues_from_anywhere: links.len() < TRACED.len(),
+            binds_as_a_change: links.len() < TRACED.len(),
             puts_back: knows("scx_bpf_dsq_reenq")?,
             ..Quirks::default()
         };
