@@ -6,7 +6,8 @@
 #
 #	rounds.sh ROUNDS BENCHMARKS PREFIX SCHEDULER...    PREFIX begins the name of each row; a SCHEDULER is "eevdf" or a command line
 #
-# Prints a line of JSON for each figure, "ended" with a reason for a scheduler that did not attach or was ejected.
+# Prints a line of JSON for the boot, with the kernel and the versions of the schedulers; a line for each figure; "ended" with a
+# reason for a scheduler that did not attach or was ejected. What runs is said on standard error.
 set -u
 
 . "$(dirname "$0")/attach.sh"
@@ -289,12 +290,13 @@ run_benchmark() {
 }
 
 one_turn() {
-	name=$(echo "$1" | sed 's|^[^ ]*/||')
+	name=$(name_of "$1")
 	if [ "$1" != eevdf ] && ! attach "$1"; then
 		ended "did not attach: $(last_words)"
 		return
 	fi
 	for _benchmark in $(echo "$only" | tr , ' '); do
+		echo "bench: round $round of $rounds: $name: $prefix$_benchmark" >&2
 		run_benchmark "$_benchmark"
 	done
 	[ "$1" != eevdf ] || return
@@ -302,10 +304,23 @@ one_turn() {
 	detach
 }
 
+# name_of COMMAND LINE: without the folder.
+name_of() {
+	echo "$1" | sed 's|^[^ ]*/||'
+}
+
+# versions SCHEDULER...: an object of JSON.
+versions() {
+	for _s in "$@"; do
+		[ "$_s" = eevdf ] ||
+			${_s%% *} --version | head -n 1 | jq -R --arg name "$(name_of "$_s")" '{($name): sub("^[^ ]+ "; "")}'
+	done | jq -s 'add // {}'
+}
+
+jq -nc --arg kernel "$(uname -r)" --argjson versions "$(versions "$@")" '$ARGS.named'
 round=0
 while [ $round -lt "$rounds" ]; do
 	round=$((round + 1))
-	echo "bench: round $round of $rounds" >&2
 	for _s in "$@"; do
 		one_turn "$_s"
 	done
