@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 NEEDED = {"nginx": ["nginx", "wrk"], "redis": ["redis-server", "redis-benchmark"],
-          "postgres": ["postgres", "pgbench", "initdb", "pg_config"], "cc1": ["cc1"], "x264": ["x264"]}
+          "postgres": ["postgres", "pgbench", "initdb", "pg_config"], "cc1": ["cc1"], "build": ["cc1"], "x264": ["x264"]}
 ONLY_HERE = ["initdb", "pg_config"]
 GUEST = "/root/programs"
 SCALE = 4  # 400000 accounts
@@ -43,7 +43,7 @@ def missing(chosen):
 
 def data(chosen, cache):
     """The folder with what they read."""
-    for name, make in (("postgres", postgres), ("cc1", source), ("x264", clip)):
+    for name, make in (("postgres", postgres), ("cc1", source), ("build", source), ("x264", clip)):
         if name in chosen:
             make(cache)
     return cache
@@ -56,10 +56,10 @@ def carried(chosen, cache):
     if "postgres" in chosen:
         share = output("pg_config", "--sharedir") + "/timezonesets"
         files.append(f"{share}:{share}")
-    for name, part in (("postgres", "postgres"), ("cc1", "source.i"), ("x264", "clip.yuv")):
+    for name, part in (("postgres", "postgres"), ("cc1", "source.i"), ("build", "source.i"), ("x264", "clip.yuv")):
         if name in chosen:
             files.append(f"{(data([name], cache) / part).resolve()}:{GUEST}/{part}")
-    return files
+    return list(dict.fromkeys(files))
 
 
 def output(name, *arguments, **how):

@@ -101,6 +101,24 @@ light() {
 	figure "$1-heavy-rps" "$(json rps $BENCH/heavy)"
 }
 
+# alongside_build COMMAND...: which writes to $BENCH/json, while as many compilers run as there are CPUs, each again and again.
+alongside_build() {
+	# In a process group of its own, to be killed as one; it ends with this script, too.
+	# shellcheck disable=SC2016
+	setsid sh -c 'echo $$ >$BENCH/build
+		for _i in $(seq "$(nproc)"); do
+			while kill -0 '$$' && cc1 -quiet -fpreprocessed -O2 "$MAGPIE_PROGRAMS/source.i" -o /dev/null; do :; done &
+		done
+		wait' >/dev/null 2>$BENCH/compilers &
+	_build=$!
+	until [ -s $BENCH/build ]; do sleep 0.1; done
+	"$@"
+	# If they have ended, there was no build, and there is no figure.
+	kill -9 -"$(cat $BENCH/build)" 2>/dev/null || { : >$BENCH/json; cp $BENCH/compilers $BENCH/err; }
+	wait $_build 2>/dev/null
+	rm $BENCH/build
+}
+
 # longrun COMMAND...: magpie-longrun, for 2 s.
 longrun() {
 	timeout -s KILL 60 "$@" -r 2 --json >$BENCH/json 2>$BENCH/err
@@ -225,6 +243,26 @@ run_benchmark() {
 		figure frames-beside-forks "$(json 'frames_on_time * 100 / .frames_due')"
 		longrun taskset 1 magpie-longrun --frames 7000,16600 --pool 8 --run-us 1500
 		figure frames-beside-pool "$(json 'frames_on_time * 100 / .frames_due')"
+		;;
+	build)
+		# Frames of 7 ms at 60 a second, and callbacks of audio: 1 ms each 5.3 ms; in %.
+		alongside_build longrun magpie-longrun --frames 7000,16600
+		figure frames-beside-build "$(json 'frames_on_time * 100 / .frames_due')"
+		alongside_build longrun magpie-longrun --frames 1000,5300
+		figure audio-beside-build "$(json 'frames_on_time * 100 / .frames_due')"
+		;;
+	mix)
+		# Four processes with 0.1 ms to do each 5 ms, alongside twice as many hogs as CPUs.
+		longrun magpie-longrun --runners $((2 * $(nproc))) &
+		_heavy=$!
+		_light=
+		for _i in 1 2 3 4; do
+			magpie-wakeup -m 1 -t 1 -c 100 -s 4900 -r 2 --cpu-time --from-due --json >$BENCH/light.$_i 2>$BENCH/err &
+			_light="$_light $!"
+		done
+		wait $_heavy $_light
+		figure light-hogs-p99 "$(jq -s 'map(.p99_us) | sort | (.[1] + .[2]) / 2' $BENCH/light.*)"
+		figure hogs-beside-light "$(json part)"
 		;;
 	limited)
 		# Wakeups at half load, alongside 200 containers that may use 1 % of a CPU each, and would use more.

@@ -75,7 +75,8 @@ fn markdown(results: &Results, to: &mut impl Write, percent: u32) -> Result<()> 
         names.iter().map(|name| cell(results.ratio(rows, name))).collect::<Vec<_>>().join(" | ")
     };
     let plain = |row: &str, name: &str| {
-        results.median_of(row, name).map_or("-".to_string(), |value| format!("{value:.0}"))
+        let decimals = if Kind::of(row) == Kind::OnTime { 1 } else { 0 };
+        results.median_of(row, name).map_or("-".to_string(), |value| format!("{value:.decimals$}"))
     };
     let mut alike = Vec::new();
     for (group, mut rows) in grouped(&results.rows) {
@@ -168,7 +169,7 @@ mod tests {
         for (row, base, ours, expected) in [
             ("idle-waiting-mix", [20480.4, 20480.4], [0.0, 0.4], "| 20480 | 0 |"),
             ("smt-cores-apart", [97.0, 99.0], [100.0, 90.0], "| 98 | 95 |"),
-            ("frames-beside-forks", [100.0, 99.0], [0.0, 0.0], "| 100 | 0 |"),
+            ("frames-beside-forks", [100.0, 99.0], [0.0, 0.0], "| 99.5 | 0.0 |"),
         ] {
             let text = table(&[rounds(row, BASE, &base), rounds(row, OURS, &ours)].concat(), 0);
             assert!(text.contains(&format!("| | |\n| {row} {expected}\n")), "{text}");

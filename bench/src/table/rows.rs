@@ -6,7 +6,7 @@ const GROUPS: [(&str, &[&str]); 14] = [
     ("real programs", &["nginx", "redis", "postgres", "cc1", "x264"]),
     ("locks", &["locks"]),
     ("light alongside heavy", &["light"]),
-    ("long runners", &["hog-", "hogs-", "frames-"]),
+    ("long runners", &["hog-", "hogs-", "frames-", "audio-"]),
     ("containers", &["light-cgroup", "limited"]),
     ("wakeups", &["wakeup"]),
     ("hackbench", &["hackbench"]),
@@ -29,7 +29,7 @@ pub enum Kind {
     Idle,
     /// Samples in which no two hogs share a core, %.
     Apart,
-    /// Frames on time, of those due, %.
+    /// Frames and callbacks of audio on time, of those due, %.
     OnTime,
 }
 
@@ -40,14 +40,14 @@ impl Kind {
         (Kind::ContextSwitches, "context switches"),
         (Kind::Idle, "us a second"),
         (Kind::Apart, "% of the time that no core has two hogs"),
-        (Kind::OnTime, "% of the frames on time"),
+        (Kind::OnTime, "% on time"),
     ];
 
     pub fn of(row: &str) -> Self {
         match row {
             _ if row.starts_with("idle-") => Kind::Idle,
             _ if row.ends_with("-apart") => Kind::Apart,
-            _ if row.starts_with("frames-") => Kind::OnTime,
+            _ if row.starts_with("frames-") || row.starts_with("audio-") => Kind::OnTime,
             _ if row.ends_with("-switches") => Kind::ContextSwitches,
             _ if ["-p90", "-p99", "-wait"].iter().any(|end| row.ends_with(end)) => Kind::Latency,
             _ => Kind::Throughput,
@@ -99,6 +99,7 @@ mod tests {
             "light-cgroup-p90",
             "hog-beside-forks",
             "frames-beside-pool",
+            "audio-beside-build",
             "hog-beside-forks-wait",
             "hogs-beside-forks",
             "pairs-8",
@@ -116,7 +117,7 @@ mod tests {
             r#"light alongside heavy: latency ["light-p90"]"#,
             r#"long runners: throughput ["hog-beside-forks", "hogs-beside-forks"]"#,
             r#"long runners: latency ["hog-beside-forks-wait"]"#,
-            r#"long runners: % of the frames on time ["frames-beside-pool"]"#,
+            r#"long runners: % on time ["frames-beside-pool", "audio-beside-build"]"#,
             r#"containers: latency ["light-cgroup-p90"]"#,
             r#"wakeups: throughput ["wakeup-50-rps", "wakeup-95-rps"]"#,
             r#"wakeups: latency ["wakeup-50-p99"]"#,
