@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A table of benchmarks, drawn: throughput and latency apart, in groups; beside ours the median of the other
+//! A table of benchmarks, drawn: throughput and latency apart, in groups; alongside ours the median of the other
 //! schedulers.
 
 use std::path::Path;
@@ -109,19 +109,24 @@ fn panel(area: &Area, title: &str, lines: &[Line], range: std::ops::Range<f64>, 
     Ok(())
 }
 
-pub fn draw(table: &Path) -> Result<String> {
+/// Draw the first table of the file, or the first one below that heading.
+pub fn draw(table: &Path, heading: &str, title: &str) -> Result<String> {
     let markdown = read(table)?;
-    let lines = |kind| lines(&markdown, kind).with_context(|| format!("{}", table.display()));
+    let start = markdown.find(heading).with_context(|| format!("no {heading} in {}", table.display()))?;
+    let lines = |kind| lines(&markdown[start..], kind).with_context(|| format!("{}", table.display()));
     let (throughput, latency) = (lines("throughput")?, lines("latency")?);
     let height = |lines: &[Line]| TITLE + lines.len() as u32 * LINE + AXIS + GAP;
     let key = 40;
     let all = 52 + key + height(&throughput) + height(&latency);
-    picture("Against EEVDF in emulation: further right is better", all, |area| {
+    let has_field = throughput.iter().chain(&latency).flat_map(|line| &line.ratios).any(|ratios| ratios.field.is_some());
+    picture(&format!("{title}: further right is better"), all, |area| {
         let (head, area) = area.split_vertically(key);
         head.draw(&Circle::new((14, 12), 7, OURS.filled()))?;
         head.draw_text("scx_magpie, and its range", &font(18.0), (28, 2))?;
-        head.draw(&PathElement::new([(314, 4), (314, 21)], GREY.stroke_width(5)))?;
-        head.draw_text("median of the others", &font(18.0), (326, 2))?;
+        if has_field {
+            head.draw(&PathElement::new([(314, 4), (314, 21)], GREY.stroke_width(5)))?;
+            head.draw_text("median of the others", &font(18.0), (326, 2))?;
+        }
         let (above, below) = area.split_vertically(height(&throughput));
         let throughput_title = "Throughput: how many times EEVDF's";
         panel(&above, throughput_title, &throughput, 0.4..4.0, &[0.5, 0.75, 1.0, 1.5, 2.0, 3.0])?;

@@ -5,10 +5,10 @@
 //! docs/pictures/data/top.jsonl, by `top` itself ------> top.svg
 //! the formula of src/nr_scan.rs, its author's table --> nr_scan.svg
 //! docs/pictures/data/shares.jsonl --------------------> shares.svg    (tools/pictures/record has top and shares)
-//! the table of docs/benchmarks.md --------------------> benchmarks.svg
+//! the tables of docs/benchmarks.md -------------------> real-time.svg, benchmarks.svg
 //! ```
 //!
-//! `magpie-pictures TABLE SVG` draws the last one of another table, as bench/run does.
+//! `magpie-pictures TABLE SVG` draws another table like these, as bench/run does.
 
 mod benchmarks;
 mod canvas;
@@ -25,11 +25,16 @@ use serde::de::DeserializeOwned;
 type Draw = fn() -> Result<String>;
 
 /// A picture's name, and what draws it.
-const PICTURES: [(&str, Draw); 4] = [
+const PICTURES: [(&str, Draw); 5] = [
     ("top.svg", top::draw),
     ("nr_scan.svg", nr_scan::draw),
     ("shares.svg", shares::draw),
-    ("benchmarks.svg", || benchmarks::draw(&docs().join("benchmarks.md"))),
+    ("real-time.svg", || {
+        benchmarks::draw(&docs().join("benchmarks.md"), "## In real time", "Against EEVDF, two CPUs of a real machine")
+    }),
+    ("benchmarks.svg", || {
+        benchmarks::draw(&docs().join("benchmarks.md"), "## The table on", "Against EEVDF in emulation")
+    }),
 ];
 
 fn docs() -> PathBuf {
@@ -55,7 +60,7 @@ fn main() -> Result<()> {
     let files: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     match &files[..] {
         [] => PICTURES.iter().try_for_each(|(name, draw)| write(&docs().join("pictures").join(name), &draw()?)),
-        [table, svg] => write(svg, &benchmarks::draw(table)?),
+        [table, svg] => write(svg, &benchmarks::draw(table, "", "Against EEVDF")?),
         _ => bail!("usage: magpie-pictures [TABLE SVG]"),
     }
 }
