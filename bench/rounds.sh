@@ -90,6 +90,11 @@ in_group() {
 	timeout -s KILL 60 sh -c '[ -z "$0" ] || echo 0 >"$0/cgroup.procs"; exec "$@"' "$@"
 }
 
+# used GROUP: CPU time that the cgroup has used, us.
+used() {
+	sed -n 's/^usage_usec //p' "$1/cpu.stat"
+}
+
 # light NAME LIGHT HEAVY: on one CPU, a thread that has 0.1 ms to do each 10 ms, alongside two that always have 10 ms to do; in
 # these cgroups, if given.
 light() {
@@ -284,9 +289,13 @@ run_benchmark() {
 		: >$BENCH/begin
 		rm $BENCH/begin
 		sleep 0.5
+		_before="$(used $_top) $(jq -n now)"
 		run_wakeup -m 2 -t 4 -c 500 -s 1000 -r 2
+		_after="$(used $_top) $(jq -n now)"
 		echo 1 >$_top/cgroup.kill
 		wakeup_figures limited
+		# Two CPUs are allowed.
+		figure limited-used "$(echo "$_before $_after" | awk '{ print ($3 - $1) / ($4 - $2) / 1e6 / 2 * 100 }')"
 		for _g in $(seq 200); do
 			until rmdir $_top/$_g 2>/dev/null; do sleep 0.1; done
 		done

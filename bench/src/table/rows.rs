@@ -31,16 +31,19 @@ pub enum Kind {
     Apart,
     /// Frames and callbacks of audio on time, of those due, %.
     OnTime,
+    /// CPU time that cgroups have used, of what cpu.max allows, %.
+    Used,
 }
 
 impl Kind {
-    const ALL: [(Kind, &str); 6] = [
+    const ALL: [(Kind, &str); 7] = [
         (Kind::Throughput, "throughput"),
         (Kind::Latency, "latency"),
         (Kind::ContextSwitches, "context switches"),
         (Kind::Idle, "us a second"),
         (Kind::Apart, "% of the time that no core has two hogs"),
         (Kind::OnTime, "% on time"),
+        (Kind::Used, "% of what cpu.max allows"),
     ];
 
     pub fn of(row: &str) -> Self {
@@ -48,6 +51,7 @@ impl Kind {
             _ if row.starts_with("idle-") => Kind::Idle,
             _ if row.ends_with("-apart") => Kind::Apart,
             _ if row.starts_with("frames-") || row.starts_with("audio-") => Kind::OnTime,
+            _ if row.ends_with("-used") => Kind::Used,
             _ if row.ends_with("-switches") => Kind::ContextSwitches,
             _ if ["-p90", "-p99", "-wait"].iter().any(|end| row.ends_with(end)) => Kind::Latency,
             _ => Kind::Throughput,
@@ -56,7 +60,7 @@ impl Kind {
 
     /// Return true if the table has its figures as they are, without ratios. Some are 0.
     pub fn is_plain(self) -> bool {
-        matches!(self, Kind::Idle | Kind::Apart | Kind::OnTime)
+        matches!(self, Kind::Idle | Kind::Apart | Kind::OnTime | Kind::Used)
     }
 }
 
@@ -101,6 +105,7 @@ mod tests {
             "frames-beside-pool",
             "audio-beside-build",
             "hog-beside-forks-wait",
+            "limited-used",
             "hogs-beside-forks",
             "pairs-8",
             "cc1",
@@ -119,6 +124,7 @@ mod tests {
             r#"long runners: latency ["hog-beside-forks-wait"]"#,
             r#"long runners: % on time ["frames-beside-pool", "audio-beside-build"]"#,
             r#"containers: latency ["light-cgroup-p90"]"#,
+            r#"containers: % of what cpu.max allows ["limited-used"]"#,
             r#"wakeups: throughput ["wakeup-50-rps", "wakeup-95-rps"]"#,
             r#"wakeups: latency ["wakeup-50-p99"]"#,
             r#"switches: throughput ["pairs-8"]"#,
