@@ -35,5 +35,8 @@ check magpie.deb "apt-get install -y --no-install-recommends /in/magpie.deb" "ap
 for package in /in/*.rpm; do
 	[ ! -e "$package" ] || check "${package##*/}" "rpm -i --force-debian --nodeps $package" "rpm -e --force-debian scx_magpie"
 done
+# Without CheckSpace: there is no list of mounts here.
+printf '[options]\nArchitecture = auto\n' >/in/pacman.conf
 [ ! -e /in/magpie.pkg.tar ] ||
-	check magpie.pkg.tar "pacman -U -dd --noconfirm /in/magpie.pkg.tar" "pacman -Rdd --noconfirm scx_magpie"
+	check magpie.pkg.tar "pacman --config /in/pacman.conf -U -dd --noconfirm /in/magpie.pkg.tar" \
+		"pacman --config /in/pacman.conf -Rdd --noconfirm scx_magpie"
