@@ -29,11 +29,14 @@ struct Ratios {
     field: Option<f64>,
 }
 
-/// "**1.50** (1.42..1.78)"; no interval where there is none.
+/// "**1.50** (1.42..1.78)"; "1.50 (noise)" may be anywhere; no interval where there is none.
 fn cell(text: &str) -> Option<(f64, f64, f64)> {
     let text = text.replace('*', "");
     let (ratio, interval) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     let ratio = ratio.parse().ok()?;
+    if interval == "(noise)" {
+        return Some((ratio, 0.0, f64::INFINITY));
+    }
     let (low, high) = interval.trim_matches(['(', ')']).split_once("..").unwrap_or_default();
     Some((ratio, low.parse().unwrap_or(ratio), high.parse().unwrap_or(ratio)))
 }
@@ -118,7 +121,8 @@ pub fn draw(table: &Path, heading: &str, title: &str) -> Result<String> {
     let height = |lines: &[Line]| TITLE + lines.len() as u32 * LINE + AXIS + GAP;
     let key = 40;
     let all = 52 + key + height(&throughput) + height(&latency);
-    let has_field = throughput.iter().chain(&latency).flat_map(|line| &line.ratios).any(|ratios| ratios.field.is_some());
+    let has_field =
+        throughput.iter().chain(&latency).flat_map(|line| &line.ratios).any(|ratios| ratios.field.is_some());
     picture(&format!("{title}: further right is better"), all, |area| {
         let (head, area) = area.split_vertically(key);
         head.draw(&Circle::new((14, 12), 7, OURS.filled()))?;

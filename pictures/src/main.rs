@@ -30,7 +30,7 @@ const PICTURES: [(&str, Draw); 5] = [
     ("nr_scan.svg", nr_scan::draw),
     ("shares.svg", shares::draw),
     ("real-time.svg", || {
-        benchmarks::draw(&docs().join("benchmarks.md"), "## In real time", "Against EEVDF, two CPUs of a real machine")
+        benchmarks::draw(&docs().join("benchmarks.md"), "## In real time", "Against EEVDF in real time")
     }),
     ("benchmarks.svg", || {
         benchmarks::draw(&docs().join("benchmarks.md"), "## The table on", "Against EEVDF in emulation")

@@ -13,7 +13,7 @@ use crate::rows::Kind;
 /// The ranges of a table: by scheduler and row. `markdown()` has written it.
 pub struct Published(BTreeMap<(String, String), (f64, f64)>);
 
-/// "**1.17** (1.10..1.24)"; None: there is no range.
+/// "**1.17** (1.10..1.24)"; None: there is no range, or it is "(noise)".
 fn range(cell: &str) -> Option<(f64, f64)> {
     let (_, range) = cell.split_once(" (")?;
     let (low, high) = range.strip_suffix(')')?.split_once("..")?;

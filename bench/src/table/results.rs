@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The rounds of `bench/rounds.sh`, and the ratios of a scheduler to EEVDF in them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,8 @@ pub struct Results {
     pub schedulers: Vec<String>,
     /// Of the last boot, as `uname -r` says.
     pub kernel: Option<String>,
+    /// Of the kernels and schedulers of all boots, with commits.
+    pub versions: BTreeSet<String>,
     pub nr_rounds: u32,
 }
 
@@ -119,7 +121,11 @@ impl Results {
                     note(&mut self.schedulers, &scheduler);
                     *self.ended.entry((scheduler, ended)).or_default() += 1;
                 }
-                Line::Boot { kernel, .. } => self.kernel = Some(kernel),
+                Line::Boot { kernel, versions } => {
+                    self.versions.extend(versions.into_iter().map(|(name, version)| format!("{name} {version}")));
+                    self.versions.insert(format!("Linux {kernel}"));
+                    self.kernel = Some(kernel);
+                }
             }
         }
         Ok(())
@@ -198,7 +204,9 @@ pub mod tests {
         };
         is("hackbench-pipe", 2.0);
         is("tbench", 0.5);
-        latencies.map(|row| is(row, 10.0));
+        for row in latencies {
+            is(row, 10.0);
+        }
     }
 
     /// Student's t for two degrees of freedom is 4.303: exp(0.01 * 4.303 * sqrt(4 / 3)) = 1.051.
@@ -206,7 +214,10 @@ pub mod tests {
     fn the_range_is_that_of_another_round() {
         let of = |ratios: &[f64]| Ratio::of(&ratios.iter().map(|log| log.exp()).collect::<Vec<_>>()).unwrap();
         let (low, high) = of(&[0.51, 0.49, 0.5]).range.unwrap();
-        assert!((high / 0.5f64.exp() - 1.051).abs() < 0.001 && (0.5f64.exp() / low - 1.051).abs() < 0.001, "{low} {high}");
+        assert!(
+            (high / 0.5f64.exp() - 1.051).abs() < 0.001 && (0.5f64.exp() / low - 1.051).abs() < 0.001,
+            "{low} {high}"
+        );
         assert!(of(&[0.51, 0.49]).range.is_none());
         assert!(of(&[0.0, 0.1, 0.2]).is_noise() && !of(&[0.09, 0.1, 0.11]).is_noise());
     }
@@ -254,7 +265,9 @@ pub mod tests {
     fn a_boot_says_its_kernel_and_versions() {
         let mut lines = vec![r#"{"kernel":"7.3.0","versions":{"scx_magpie":"0.3.0-g1"}}"#.to_string()];
         lines.extend(rounds("tbench", BASE, &[10.0]));
-        assert_eq!(results(&lines).kernel.as_deref(), Some("7.3.0"));
+        let results = results(&lines);
+        assert_eq!(results.kernel.as_deref(), Some("7.3.0"));
+        assert!(results.versions.iter().eq(["Linux 7.3.0", "scx_magpie 0.3.0-g1"]));
     }
 
     #[test]

@@ -4,7 +4,9 @@
 
 use magpie_sim::cgroup::Spec;
 use magpie_sim::dsq::{TaskId, is_throttled_queue};
-use magpie_sim::native::{MAX_UNTHROTTLES, OVERRUN_SLICE_NS, PF_EXITING, PF_KTHREAD, THROTTLE_MIN_NS, move_why_MOVE_NOT, move_why_MOVE_UP};
+use magpie_sim::native::{
+    MAX_UNTHROTTLES, OVERRUN_SLICE_NS, PF_EXITING, PF_KTHREAD, THROTTLE_MIN_NS, move_why_MOVE_NOT, move_why_MOVE_UP,
+};
 use magpie_sim::task::{Place, State};
 use magpie_sim::trace::Op;
 use proptest::prelude::*;
